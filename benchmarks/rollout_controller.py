@@ -37,7 +37,7 @@ from serving.rollout.cluster.first_inference_service import first_inference_serv
 from serving.rollout.cluster.inference_service import SOURCE_ANNOTATION, ServiceObjects
 from serving.rollout.cluster.ledger import dump_status
 from serving.rollout.cluster.object_cache import SERVICE_LABEL
-from serving.rollout.cluster.snapshot import service_snapshot
+from serving.rollout.cluster.target import service_snapshot
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import DesiredModel, StableRelease, State
 from tests.cluster.build.binaries import manifests

@@ -21,7 +21,7 @@ class Naive:
         self.observed: float | None = None
 
     def reconcile(self) -> str:
-        now = self.ports.clock.now()
+        now = self.ports.now()
         if now < self.due or self.wires.state.phase == "Done":
             return "waited"
         try:

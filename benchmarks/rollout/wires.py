@@ -47,7 +47,7 @@ class Wires:
         self._answer: Window | None = None
 
     def ports(self) -> Ports:
-        return Ports(_Ledger(self), _Target(self), _Evidence(self), _Releases(self), _Clock(self), _Lease())
+        return Ports(_Ledger(self), _Target(self), _Evidence(self), _Releases(self), self.clock, lambda: True)
 
     def met(self, kind: str) -> bool:
         chance: float = getattr(self.faults.chances, kind)
@@ -183,16 +183,3 @@ class _Releases:
     def prove(self, uri: str) -> Proof:
         known = uri == CANARY_URI
         return self.wires.call(lambda: Proof(f"{2 if known else 1:064x}", ("c" if known else "b") * 64, ()))
-
-
-class _Clock:
-    def __init__(self, wires: Wires) -> None:
-        self.wires = wires
-
-    def now(self) -> float:
-        return self.wires.clock()
-
-
-class _Lease:
-    def held(self) -> bool:
-        return True

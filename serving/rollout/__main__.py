@@ -23,13 +23,11 @@ from serving.rollout.history import HistorySigner
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="python -m serving.rollout", description=__doc__)
-    options.add_argument(
-        "--prometheus", required=True, type=_url, help="the URL of Prometheus, such as http://prometheus:9090"
-    )
+    options.add_argument("--prometheus", required=True, help="the URL of Prometheus, such as http://prometheus:9090")
     options.add_argument(
         "--namespace", help="the ModelRollouts' namespace; by default that of the pod or of the kubeconfig"
     )
-    options.add_argument("--port", type=_port, default=8500, help="for /metrics and /healthz; 0 takes a free one")
+    options.add_argument("--port", type=int, default=8500, help="for /metrics and /healthz; 0 takes a free one")
     options.add_argument("--host", default="127.0.0.1")
     options.add_argument(
         "--trust", type=Path, help="the trust policy; by default QINGLAN_TRUST, or trust.yaml beside the keys"
@@ -50,22 +48,10 @@ def parser() -> argparse.ArgumentParser:
     return options
 
 
-def _port(text: str) -> int:
-    if not 0 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text}: a port is 0 to 65535")
-    return int(text)
-
-
 def _seconds(text: str) -> float:
     if not 0.1 <= float(text) <= 3600.0:
         raise argparse.ArgumentTypeError(f"{text}: 0.1 to 3600 seconds")
     return float(text)
-
-
-def _url(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise argparse.ArgumentTypeError(f"{text}: give http://host:port")
-    return text
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -96,7 +82,7 @@ def serve(options: argparse.Namespace) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: stop.set())
     server = start_monitoring_server(controller, lease, options.host, options.port)
-    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - how far a download has come is for people; the log is JSON
+    sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - downloads print their progress; the log is JSON
     lease.start()
     try:
         controller.run(stop)

@@ -14,13 +14,13 @@ SHARE_SLACK = 0.25
 """Part by which one model's count may be too high or too low beside the other's for other reasons than chance: their
 counters are read at different moments, and a model that hangs counts its requests late."""
 SHARE_DEVIATIONS = 3.0
-"""Standard deviations of the binomial distribution by which the canary's share may be off beside the slack. With it
-they are more than five at 5 % of 2,000 requests; a window that is left out by chance is counted with the next."""
+"""Standard deviations of the binomial distribution by which the canary's share may be off beside the slack. With the
+slack it is more than five at 5 % of 2,000 requests; a window left out by chance is counted with the next."""
 LONGEST_INTERVAL = 120.0
-"""The most time that counts between two reconciles, whatever the clock says."""
+"""Seconds that count between two reconciles, at most, even if a clock leaps."""
 
 STALE_SECONDS = 240.0
-"""A check without new counts for so long no longer counts as passed."""
+"""Seconds without new counts after which a check no longer counts as passed."""
 ZERO_COUNT = Count(0, 0)
 NO_REQUESTS = Requests()
 NO_PAIRS = "no shadow pair told the two apart: nobody asked, or both wrote the same"
@@ -29,18 +29,20 @@ NO_PAIRS = "no shadow pair told the two apart: nobody asked, or both wrote the s
 def credibility_problem(
     window: Window | None, percent: int, cursor: float | None, counted: Requests = NO_REQUESTS
 ) -> str:
-    """The reason why this window is no evidence on the canary; empty where it is evidence.
+    """The reason why this window is no evidence on the canary; empty if it is evidence.
 
     `counted`: the requests of this step that are in the evidence already.
     """
     if window is None:
         return "no measurements"
-    if cursor is None or _begins_anew(window, cursor):
+    # A clock of the measurements that was set back gives a window without counts, which only moves the cursor.
+    if cursor is None or (window.until < cursor and not window.canary and not window.stable):
         return ""
     if window.until <= cursor:
         return "the measurements stand still"
-    if not all(_valid_count(count) for count in (*window.canary.values(), *window.stable.values())):
-        return "the measurements contradict themselves: more failures than requests, or no numbers at all"
+    for total, failed in (*window.canary.values(), *window.stable.values()):
+        if not (isfinite(total) and isfinite(failed) and 0 <= failed <= total):
+            return "the measurements contradict themselves: more failures than requests, or no numbers at all"
     if percent == 0:
         return "" if window.canary.get("quality", ZERO_COUNT).total else NO_PAIRS
     requests = requests_of(window)
@@ -55,20 +57,18 @@ def requests_of(window: Window) -> Requests:
 
 
 def _share_problem(requests: Requests, percent: int) -> str:
-    """The reason why these are not the requests of this share of the users; empty where they may be.
-
-    The canary's number of n requests is binomial, with mean n p and variance v = n p (1 - p). It may be off by some
-    standard deviations, sqrt(v) each. If one model's count is off by a part s, the canary's share is off by
-    s p (1 - p), and its number by s v. Both directions count: a canary that is asked less lets the stable model
-    answer for it, and one that is asked more has requests that are no users' share, such as easy ones that somebody
-    sends to its own route to outnumber its errors.
-    """
+    """The reason why these are not the requests of this share of the users; empty if they may be."""
+    # The canary's number of n requests is binomial, with mean n p and variance v = n p (1 - p). It may be off by some
+    # standard deviations, sqrt(v) each. If one model's count is off by a part s, the canary's share is off by
+    # s p (1 - p), and its number by s v.
     total, share = requests.canary + requests.stable, percent / 100
     variance = total * share * (1 - share)
     allowed = SHARE_SLACK * variance + SHARE_DEVIATIONS * sqrt(variance)
     off = requests.canary - total * share
     if abs(off) <= allowed:
         return ""
+    # Both directions are refused: with too few requests, the stable model answers for the canary; with too many, some
+    # are not its users' share, such as easy ones that somebody sends to its own route to outnumber its errors.
     cause = "somebody asks it by another way" if off > 0 else "the stable model answers for it"
     answered = 100 * requests.canary / total
     return (
@@ -77,38 +77,22 @@ def _share_problem(requests: Requests, percent: int) -> str:
     )
 
 
-def _begins_anew(window: Window, cursor: float) -> bool:
-    """Tell if the clock of the measurements was set back: such a window counts nothing and only moves the cursor."""
-    return window.until < cursor and not window.canary and not window.stable
-
-
-def _valid_count(count: Count) -> bool:
-    return isfinite(count.total) and isfinite(count.failed) and 0 <= count.failed <= count.total
-
-
 def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
     """The state at the beginning of a step: no sample, no time, and safety to be proven for its margins."""
-    scores_by_check = {score.check: score for score in state.evidence}
+    known = {score.check: score for score in state.evidence}
     next_percent = spec.steps[min(step + 1, len(spec.steps) - 1)]
-    scores = tuple(
-        _score_for_step(scores_by_check.get(check.name), check, tolerated_margin(check, next_percent))
-        for check in spec.checks
-    )
-    update = {
-        "step": step, "evidence": scores, "cursor": None, "step_seconds": 0.0, "blind": 0.0, "requests": Requests(),
-    }  # fmt: skip
-    return state.model_copy(update=update)
-
-
-def _score_for_step(score: Score | None, check: Check, margin: float) -> Score:
-    return reset_for_step(score, margin) if score else Score(check=check.name, margin=margin)
+    scores = []
+    for check in spec.checks:
+        margin = tolerated_margin(check, next_percent)
+        score = known.get(check.name)
+        scores.append(reset_for_step(score, margin) if score else Score(check=check.name, margin=margin))
+    fresh = {"cursor": None, "step_seconds": 0.0, "blind": 0.0, "requests": Requests()}
+    return state.model_copy(update={"step": step, "evidence": tuple(scores), **fresh})
 
 
 def tolerated_margin(check: Check, next_percent: int) -> float:
-    """The difference of the two models' rates that costs all users together the margin, once the canary has its next
-    share: margin * 100 / next_percent. Shadow pairs are judged beside the traffic, so `quality` has its own margin.
-    """
-    if check.name == "quality":
+    """The difference of the two models' rates that costs all users together the margin at the canary's next share."""
+    if check.name == "quality":  # shadow pairs are judged beside the traffic, at any share
         return min(check.margin, MAX_MARGIN - 0.01)
     return min(check.margin * 100 / next_percent, MAX_MARGIN)
 
@@ -117,27 +101,21 @@ def fold_window(state: State, window: Window) -> State:
     """Add the window's counts to the evidence; the first window of a step only sets the cursor."""
     if state.cursor is None:
         return state.model_copy(update={"cursor": window.until, "blind": 0.0})
-    needed = harm_needed(len(state.evidence))
-    scores = tuple(_fold_score(score, window, needed) for score in state.evidence)
+    needed, scores = harm_needed(len(state.evidence)), []
+    for score in state.evidence:
+        canary, stable = (side.get(score.check, ZERO_COUNT) for side in (window.canary, window.stable))
+        block = Block(canary, ZERO_COUNT, EVEN) if score.check == "quality" else Block(canary, stable)
+        has_counts = canary.total and (stable.total or block.known is not None)
+        scores.append(fold(score, block, window.until, needed) if has_counts else score)
     seconds = state.step_seconds + counted_seconds(window.until - state.cursor)
     requests = state.requests + requests_of(window)
-    update = {
-        "evidence": scores, "cursor": window.until, "step_seconds": seconds, "blind": 0.0, "requests": requests,
-    }  # fmt: skip
-    return state.model_copy(update=update)
+    update = {"cursor": window.until, "step_seconds": seconds, "blind": 0.0, "requests": requests}
+    return state.model_copy(update={"evidence": tuple(scores), **update})
 
 
 def counted_seconds(passed: float) -> float:
-    """The part of a time between two reconciles that counts: none where a clock went back, little where it leapt."""
+    """Seconds between two reconciles that count: none if a clock was set back, few if it leapt."""
     return min(max(passed, 0.0), LONGEST_INTERVAL)
-
-
-def _fold_score(score: Score, window: Window, harm_most: float) -> Score:
-    canary = window.canary.get(score.check, ZERO_COUNT)
-    stable = window.stable.get(score.check, ZERO_COUNT)
-    if score.check == "quality":
-        return fold(score, Block(canary, ZERO_COUNT, EVEN), window.until, harm_most) if canary.total else score
-    return fold(score, Block(canary, stable), window.until, harm_most) if canary.total and stable.total else score
 
 
 def harmful_checks(state: State) -> tuple[str, ...]:
@@ -151,18 +129,18 @@ def harmful_checks(state: State) -> tuple[str, ...]:
 
 
 def missing_evidence(state: State, spec: RolloutSpec) -> tuple[str, ...]:
-    """The evidence that is missing before the canary has earned its next share; empty where it has."""
+    """The evidence that is missing before the canary has earned its next share; empty if it has."""
     checks = (why for score in judged_scores(state, spec) for why in missing_for_check(score, state.cursor or 0.0))
     return (*missing_measurements(state, spec), *checks)
 
 
 def judged_scores(state: State, spec: RolloutSpec) -> list[Score]:
-    """The checks that count at this step: at 0 % of the users shadow pairs alone."""
+    """The checks that count at this step: at 0 % of the users only shadow pairs."""
     return [score for score in state.evidence if spec.steps[state.step] or score.check == "quality"]
 
 
 def missing_measurements(state: State, spec: RolloutSpec) -> tuple[str, ...]:
-    """The time and the requests that this step lacks, whatever the bets say."""
+    """The time and the requests that this step lacks, at any value of the bets."""
     scores = judged_scores(state, spec)
     sample = next((score.canary.total for score in scores if score.check == "errors"), scores[0].canary.total)
     missing = []
@@ -176,7 +154,8 @@ def missing_measurements(state: State, spec: RolloutSpec) -> tuple[str, ...]:
 def missing_for_check(score: Score, now: float) -> list[str]:
     if not score.until:
         return [f"{score.check}: nothing was measured"]
-    if abs(now - score.until) > STALE_SECONDS:  # before it, where the clock of the measurements was set back
+    # `now` is before `until` if the clock of the measurements was set back.
+    if abs(now - score.until) > STALE_SECONDS:
         return [f"{score.check}: nothing measured for {abs(now - score.until):,.0f} s"]
     if score.safe_value < safe_needed():
         return [

@@ -24,8 +24,8 @@ SERIES_NAMES = (
 
 FAILED_OUTCOMES = frozenset({"failed", "late", "busy", "refused"})
 """The outcomes that count against a model. A refused question may be the caller's fault, but then both models refuse
-it alike; a canary that refuses what the stable model answers is worse. Questions that are too large or whose caller
-disconnected have other outcomes, and count for neither.
+it alike; a canary that refuses questions that the stable model answers is worse. Questions that are too large or
+whose caller disconnected have other outcomes, and count for neither.
 """
 
 Labels = frozenset[tuple[str, str]]
@@ -74,11 +74,6 @@ def _errors(increases: Counters, version: str, _: str, __: Check | None) -> Coun
     return Count(requests("answered") + failed, failed)
 
 
-def _slow(increases: Counters, version: str, _: str, check: Check) -> Count:
-    """Requests that took longer than the check's seconds."""
-    return _count_above(increases, version, "seconds", check.seconds or 1.0)
-
-
 def _fallbacks(increases: Counters, version: str, _: str, __: Check) -> Count:
     return Count(
         _sum(increases, "qinglan_rewriter_questions_total", version=version),
@@ -93,11 +88,6 @@ def _zero_hits(increases: Counters, version: str, _: str, __: Check) -> Count:
     )
 
 
-def _costly(increases: Counters, version: str, _: str, check: Check) -> Count:
-    """Questions that more tokens were written for than the check's; a text that a guard took back counts, too."""
-    return _count_above(increases, version, "written_tokens", check.tokens or 32)
-
-
 def _quality(increases: Counters, version: str, other: str, _: Check) -> Count:
     """Untied shadow pairs, and how many of them the canary lost; the stable model has no counts of its own."""
     won, lost = (
@@ -109,16 +99,19 @@ def _quality(increases: Counters, version: str, other: str, _: Check) -> Count:
 
 COUNT_FUNCTIONS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]] = {
     "errors": _errors,
-    "slow": _slow,
+    "slow": lambda increases, version, _, check: _count_above(increases, version, "seconds", check.seconds or 1.0),
     "fallbacks": _fallbacks,
     "zero_hits": _zero_hits,
-    "costly": _costly,
+    # Tokens written for one question; a text that a guard replaced counts, too.
+    "costly": lambda increases, version, _, check: _count_above(
+        increases, version, "written_tokens", check.tokens or 32
+    ),
     "quality": _quality,
 }
 
 
 def _count_above(increases: Counters, version: str, histogram: str, limit: float) -> Count:
-    """Observations above the limit. Where it lies between two bounds of the histogram, the lower bound is used."""
+    """Observations above the limit. If it is between two bounds of the histogram, the lower bound is used."""
     within: dict[float, float] = {}
     for series, value in increases.items():
         if series.name in _series_names(f"{histogram}_bucket") and series.label("version") == version:

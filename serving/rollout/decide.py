@@ -31,48 +31,48 @@ from serving.rollout.rollback import continue_rollback, start_rollback
 from serving.rollout.state import Phase, StableRelease, State
 
 BLIND_SECONDS = 240.0
-"""A canary without credible evidence, or whose pods die, is taken back after so long. One or two missed scrapes and a
-restart of Prometheus are shorter."""
+"""Seconds without credible evidence, or with dying pods, after which a canary is taken back. One or two missed
+scrapes and a restart of Prometheus take less."""
 BLIND_NOTED_SECONDS = 15.0
-"""A shorter time is no news: a reconcile between two scrapes, or while a change is being carried out."""
+"""Seconds without evidence that are no news: a reconcile between two scrapes, or while KServe carries out a
+change."""
 MOST_RESTORES = 3
+"""Foreign edits that are restored before the canary is taken back."""
 
 
 def decide(observation: Observation, now: float) -> Decision:
     """The next state, and what to ask for. A read that is older than the one before it changes nothing."""
     if observation.state.phase == "Done":
         return Decision(observation.state)
+    context = DecisionContext(*observation, now=now, elapsed=0.0)
     if observation.state.uid and observation.service.uid != observation.state.uid:
         why = "the InferenceService was deleted, or made anew: the one that this was about is gone"
-        return end_rollout(DecisionContext(*observation, now=now, elapsed=0.0), "Aborted", (why,))
+        return end_rollout(context, "Aborted", (why,))
     if observation.service.generation < observation.state.generation:
         return Decision(observation.state)
-    context = _add_watched_time(_confirm_intent(DecisionContext(*observation, now=now, elapsed=0.0)))
+    context = _add_watched_time(_confirm_intent(context))
     if context.state.phase == "Verify":
         return _verify(context)
     if context.state.stable is None:
         return first_model.advance(context)
     if context.state.phase == "Rollback":
         return continue_rollback(context)
-    return (
-        _handle_abort(context)
-        or _handle_foreign_edit(context)
-        or _handle_deadline(context)
-        or PHASE_RULES[context.state.phase](context)
-    )
+    if context.spec.abort:
+        return start_rollback(context, "Aborted", ("aborted by a person",))
+    rule = PHASE_RULES[context.state.phase]
+    return _handle_foreign_edit(context) or _handle_deadline(context) or rule(context)
 
 
 def _add_watched_time(context: DecisionContext) -> DecisionContext:
-    """Count the time since the last reconcile: none where the clock went back, little where it leapt."""
-    passed = context.now - (context.now if context.state.last_reconciled is None else context.state.last_reconciled)
-    elapsed = counted_seconds(passed)
-    counted = 0.0 if context.spec.paused else elapsed
-    context = context.with_state(last_reconciled=context.now, watched=context.state.watched + counted)
-    return context._replace(elapsed=elapsed)
+    """Count the time since the last reconcile: none if the clock was set back, little if it leapt."""
+    last = context.state.last_reconciled
+    elapsed = 0.0 if last is None else counted_seconds(context.now - last)
+    watched = context.state.watched + (0.0 if context.spec.paused else elapsed)
+    return context.with_state(last_reconciled=context.now, watched=watched)._replace(elapsed=elapsed)
 
 
 def _confirm_intent(context: DecisionContext) -> DecisionContext:
-    """Take an intended write as done where the InferenceService shows it, whether or not a reply came."""
+    """Take an intended write as done if the InferenceService shows it, whether or not a reply came."""
     intent, service = context.state.intent, context.service
     context = context.with_state(generation=service.generation, uid=service.uid)
     if intent is None or service.desired != intent.desired:
@@ -109,13 +109,10 @@ def _verify(context: DecisionContext) -> Decision:
     return Decision(context.state)
 
 
-def _handle_abort(context: DecisionContext) -> Decision | None:
-    return start_rollback(context, "Aborted", ("aborted by a person",)) if context.spec.abort else None
-
-
 def _handle_deadline(context: DecisionContext) -> Decision | None:
+    # A promotion was decided in time; if it is not carried out, that counts as blind.
     if context.state.watched < context.spec.deadline_seconds or context.state.phase == "Promote":
-        return None  # it was decided in time; a promotion that is not carried out counts as blind
+        return None
     missing: tuple[str, ...] = ("the canary was never measured",)
     if context.state.evidence:
         missing = missing_evidence(context.state, context.spec)
@@ -146,13 +143,13 @@ def _handle_foreign_edit(context: DecisionContext) -> Decision | None:
 
 
 def _change_requested(state: State) -> bool:
-    """Tell if the controller may have changed the InferenceService, even where no reply came."""
+    """Tell if the controller may have changed the InferenceService, even if no reply came."""
     asks_for_stable = state.desired and state.stable and state.desired.uri == state.stable.uri
     return state.intent is not None or not asks_for_stable
 
 
 def _apply(context: DecisionContext) -> Decision:
-    """Ask for the canary at 0 % first: KServe lets the old model answer a share whose pods are not ready."""
+    # At 0 % first: KServe lets the old model answer a share whose pods are not ready.
     dark = context.canary_at(0)
     if context.service.desired == dark:
         return Decision(context.with_state(phase="WaitReady", blind=0.0).state)
@@ -188,12 +185,13 @@ def _analyse(context: DecisionContext) -> Decision:
 
 
 def _traffic_problem(context: DecisionContext, percent: int) -> str:
-    """The reason why the canary does not serve the share that was asked for; empty where it does."""
+    """The reason why the canary does not serve the requested share; empty if it does."""
     if not context.canary_ready:
         return "the canary is not ready: the stable model answers for it"
-    canary = context.service.traffic.get(context.spec.release.uri, 0)
     assert context.state.stable is not None, "known since Verify"
-    stable = context.service.traffic.get(context.state.stable.uri, 0)
+    canary, stable = (
+        context.service.traffic.get(uri, 0) for uri in (context.spec.release.uri, context.state.stable.uri)
+    )
     if (canary, stable) != (percent, 100 - percent):
         return f"the traffic is {canary} % canary and {stable} % stable, not {percent} and {100 - percent} %"
     return ""
@@ -213,15 +211,13 @@ def _decide_on_evidence(context: DecisionContext) -> Decision:
 
 
 def _promote(context: DecisionContext) -> Decision:
-    """Clear the share at the version that was read, so that nothing newer than that is promoted."""
-    everybody = context.canary_at(None)
-    if context.service.desired != everybody:
+    whole = context.canary_at(None)
+    if context.service.desired != whole:
         if not context.canary_ready:
             return _add_blind_time(context, "the canary is no longer ready")
-        return request_change(context, everybody, "promote", "the canary is given all of the traffic")
-    rolled_out = context.service.rolled_out
-    serves = context.service.traffic.get(context.spec.release.uri) == 100
-    if context.canary_ready and serves and rolled_out is not None and rolled_out.uri == context.spec.release.uri:
+        # Written at the version that was read, so that nothing newer is promoted.
+        return request_change(context, whole, "promote", "the canary is given all of the traffic")
+    if context.serves_everybody:
         return end_rollout(context, "Promoted", ())
     return _add_blind_time(context, "the promotion is not carried out")
 

@@ -8,16 +8,14 @@ from serving.rollout.state import DesiredModel, Intent, Outcome, State, iso_time
 
 
 class Observation(NamedTuple):
-    """Everything that was read for one reconcile.
-
-    `proofs`, in Verify alone, are of the release and of the stable model; the latter is None where nothing is served.
-    """
+    """Everything that was read for one reconcile."""
 
     spec: RolloutSpec
     state: State
     service: ServiceSnapshot
     window: Window | None = None
     proofs: tuple[Proof, Proof | None] | None = None
+    """Only in Verify: of the release, and of the stable model, which is None if nothing is served."""
 
 
 class Decision(NamedTuple):
@@ -27,7 +25,7 @@ class Decision(NamedTuple):
 
 
 class DecisionContext(NamedTuple):
-    """The facts of one reconcile, as the rules take them; `elapsed`: seconds since the one before."""
+    """The facts of one reconcile, as the rules take them."""
 
     spec: RolloutSpec
     state: State
@@ -36,6 +34,7 @@ class DecisionContext(NamedTuple):
     proofs: tuple[Proof, Proof | None] | None
     now: float
     elapsed: float
+    """Seconds since the reconcile before."""
 
     def with_state(self, **changes: Any) -> "DecisionContext":
         return self._replace(state=self.state.model_copy(update=changes))
@@ -51,18 +50,20 @@ class DecisionContext(NamedTuple):
         newest = self.service.newest
         return self.service.settled and newest is not None and newest.uri == self.spec.release.uri and newest.ready
 
+    @property
+    def serves_everybody(self) -> bool:
+        """True if the release is ready, rolled out, and has all of the traffic."""
+        uri, rolled_out = self.spec.release.uri, self.service.rolled_out
+        is_rolled_out = rolled_out is not None and rolled_out.uri == uri
+        return self.canary_ready and is_rolled_out and self.service.traffic.get(uri) == 100
+
 
 def request_change(context: DecisionContext, desired: DesiredModel, action: str, why: str) -> Decision:
     """Note the intent, then ask for the change. A pause holds every change except a rollback's."""
     if context.spec.paused and context.state.phase != "Rollback":
         return Decision(context.state)
-    intent = Intent(
-        action=action,
-        uri=desired.uri,
-        percent=desired.percent,
-        expected_resource_version=context.service.resource_version,
-        at=iso_timestamp(context.now),
-    )
+    version, at = context.service.resource_version, iso_timestamp(context.now)
+    intent = Intent(action=action, uri=desired.uri, percent=desired.percent, expected_resource_version=version, at=at)
     return Decision(context.with_record(action, why).with_state(intent=intent).state, desired)
 
 

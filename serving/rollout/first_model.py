@@ -1,7 +1,7 @@
-"""The first model of an InferenceService, which can be compared with nothing and has nothing to go back to.
+"""The first model of an InferenceService: nothing to compare it with, and nothing to go back to.
 
-KServe gives a first model all of the traffic, whatever share is asked for. So the release is proven and asked for,
-the controller waits until its pods serve, and the outcome says that nothing was compared.
+KServe gives a first model all of the traffic, at any requested share. So the release is proven and requested, the
+controller waits until its pods serve, and the outcome says that nothing was compared.
 """
 
 from serving.rollout.decision_context import Decision, DecisionContext, describe_edit, end_rollout, request_change
@@ -17,7 +17,7 @@ LEFT = (
 
 
 def begin(context: DecisionContext, proof: Proof) -> Decision:
-    """Begin where the release is proven and the rollout says how to serve it; refuse otherwise."""
+    """Begin if the release is proven and the rollout says how to serve it; refuse otherwise."""
     service, release = context.service, context.spec.release
     reasons = verification_failures(context.spec, proof)
     if not service.uid and context.spec.predictor is None:
@@ -42,28 +42,21 @@ def advance(context: DecisionContext) -> Decision:
         return _check_serving(context)
     if context.state.percent:
         return end_rollout(context, "Refused", (describe_edit(context), "nothing is there to go back to"))
-    if changed := _change_since_verified(context):
+    # In Serverless mode the check holds for the write that follows: that is taken only at the version that was read.
+    serving, changed = context.service.rolled_out, ""
+    if context.service.desired != context.state.desired:
+        changed = describe_edit(context)
+    elif serving:
+        changed = f"{serving.uri or serving.name} serves by now"
+    if changed:
         return Decision(context.with_record("verify again", changed).with_state(phase="Verify", intent=None).state)
     return request_change(context, context.canary_at(None), "first", UNCOMPARED)
 
 
-def _change_since_verified(context: DecisionContext) -> str:
-    """Why the release must be verified again: the service was edited, or another model serves by now. Else "".
-
-    In Serverless mode this holds for the write that follows: it is taken at the version that was read here alone.
-    """
-    if context.service.desired != context.state.desired:
-        return describe_edit(context)
-    serving = context.service.rolled_out
-    return f"{serving.uri or serving.name} serves by now" if serving else ""
-
-
 def _check_serving(context: DecisionContext) -> Decision:
-    service, uri = context.service, context.spec.release.uri
-    rolled_out = service.rolled_out is not None and service.rolled_out.uri == uri
-    if context.canary_ready and rolled_out and service.traffic.get(uri) == 100:
+    if context.serves_everybody:
         return end_rollout(context, "Promoted", (UNCOMPARED,))
-    failed = service.newest.failed if service.newest else ""
+    failed = context.service.newest.failed if context.service.newest else ""
     if context.state.watched >= context.spec.deadline_seconds:
         why = f"its pods did not come to serve within {context.state.watched:,.0f} s{failed and f': {failed}'}"
         return end_rollout(context, "Refused", (why, LEFT))

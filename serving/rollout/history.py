@@ -14,7 +14,7 @@ log = logging.getLogger("serving.rollout")
 
 
 class HistorySigner:
-    """Signs with the key of the role `rollout`. Without such a key nothing is attached, and one warning says so."""
+    """Signs with the key of the role `rollout`. Without such a key nothing is attached, after one warning."""
 
     def __init__(self, keys: Path | None = None) -> None:
         self._signer: Signer | None = None

@@ -1,10 +1,10 @@
 """The ports of the rollout: what it reads and writes, as plain data. Adapters speak Kubernetes and Prometheus.
 
-Every port raises OutageError where it got no answer; a write may have happened all the same. The two that write raise
-ConflictError where the object is no longer at the expected version.
+Every port raises OutageError if it got no answer; a write may have happened all the same. The two that write raise
+ConflictError if the object is no longer at the expected version.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, Protocol
 
 from serving.rollout.sequential import Count
@@ -21,11 +21,11 @@ class Revision(NamedTuple):
     uri: str
     ready: bool
     failed: str = ""
-    """The reason why its pods die, where the cluster gives one."""
+    """The reason why its pods die, if the cluster gives one."""
 
 
 class ServiceSnapshot(NamedTuple):
-    """An InferenceService: what it asks for, and what it really serves."""
+    """An InferenceService: the model that its spec asks for, and those that it serves."""
 
     resource_version: str
     generation: int
@@ -41,11 +41,11 @@ class ServiceSnapshot(NamedTuple):
     """Percent by URI."""
     mode: DeploymentMode
     unsupported: str = ""
-    """The reason why this service cannot have a canary; empty where it can."""
+    """The reason why this service cannot have a canary; empty if it can."""
     editor: str = ""
     """The program that last changed the spec."""
     uid: str = ""
-    """The object's uid; empty where there is no InferenceService."""
+    """The object's uid; empty without an InferenceService."""
 
 
 class Window(NamedTuple):
@@ -58,7 +58,7 @@ class Window(NamedTuple):
 
 
 class Proof(NamedTuple):
-    """The result of a release's lineage walk and verdict. It may be served where nothing is missing."""
+    """The result of a release's lineage walk and verdict. It may be served if nothing is missing."""
 
     digest: str
     model: str
@@ -90,30 +90,20 @@ class Target(Protocol):
 
 
 class Evidence(Protocol):
-    """The source of measurements. It has a clock of its own: a window ends where its answer says."""
+    """The source of measurements. It has a clock of its own: the end of a window is a time of that clock."""
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
         """Counts of both versions after a cursor; None without data.
 
-        Without a cursor, or where the source's clock was set back before it, only the time to begin at.
+        Without a cursor, or if the source's clock was set back before it, only the time to begin at.
         """
         ...
 
 
 class ReleaseVerifier(Protocol):
-    """Proves where a release came from."""
+    """Proves the origin of a release."""
 
     def prove(self, uri: str) -> Proof: ...
-
-
-class Clock(Protocol):
-    def now(self) -> float: ...
-
-
-class Lease(Protocol):
-    def held(self) -> bool:
-        """Tell if this controller believes that it leads. It may be wrong: the ledger's version is the fence."""
-        ...
 
 
 class Ports(NamedTuple):
@@ -121,5 +111,6 @@ class Ports(NamedTuple):
     target: Target
     evidence: Evidence
     releases: ReleaseVerifier
-    clock: Clock
-    lease: Lease
+    now: Callable[[], float]
+    leads: Callable[[], bool]
+    """True if this controller believes that it leads. It may be wrong: the ledger's version is the fence."""

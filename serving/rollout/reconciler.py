@@ -1,4 +1,4 @@
-"""One reconcile: read, decide, write the state, act. Whatever fails, the next one reads what is there and goes on."""
+"""One reconcile: read, decide, write the state, act. Whatever fails, the next one reads the present state again."""
 
 from typing import Literal
 
@@ -16,35 +16,25 @@ def reconcile(ports: Ports) -> ReconcileResult:
     The ledger comes first, at the version that was read: a controller that loses that race does not act, and one that
     dies between the two writes leaves an intent behind. `again` means that somebody else wrote meanwhile.
     """
-    if not ports.lease.held():
+    if not ports.leads():
         return "follower"
     try:
-        return _reconcile(ports)
+        snapshot = ports.ledger.read()
+        if snapshot.state.phase == "Done":
+            return "done"
+        service = ports.target.read()
+        measured, proofs = _read_measurements(ports, snapshot), _verify_releases(ports, snapshot, service)
+        decision = decide(Observation(snapshot.spec, snapshot.state, service, measured, proofs), ports.now())
+        if decision.state != snapshot.state:
+            ports.ledger.write(decision.state, snapshot.resource_version)
+        if decision.desired is None:
+            return "done" if decision.state.phase == "Done" else "waited"
+        ports.target.write(decision.desired, service.resource_version)
+        return "acted"
     except ConflictError:
         return "again"
     except OutageError:
         return "unreachable"
-
-
-def _reconcile(ports: Ports) -> ReconcileResult:
-    snapshot = ports.ledger.read()
-    if snapshot.state.phase == "Done":
-        return "done"
-    service = ports.target.read()
-    observation = Observation(
-        snapshot.spec,
-        snapshot.state,
-        service,
-        _read_measurements(ports, snapshot),
-        _verify_releases(ports, snapshot, service),
-    )
-    decision = decide(observation, ports.clock.now())
-    if decision.state != snapshot.state:
-        ports.ledger.write(decision.state, snapshot.resource_version)
-    if decision.desired is None:
-        return "done" if decision.state.phase == "Done" else "waited"
-    ports.target.write(decision.desired, service.resource_version)
-    return "acted"
 
 
 def _read_measurements(ports: Ports, snapshot: RolloutSnapshot) -> Window | None:

@@ -4,9 +4,9 @@ from serving.rollout.decision_context import Decision, DecisionContext, describe
 from serving.rollout.state import DesiredModel, Outcome
 
 CUT_SECONDS = 120.0
-"""The time that KServe may take to give the traffic back to the revision before, once the share is 0."""
+"""Seconds that KServe may take to give the traffic back to the revision before, once the share is 0."""
 FLIGHT_SECONDS = 90.0
-"""The time after which a write has been answered or dropped: the API server's own limit is 60 s."""
+"""Seconds after which a write has been answered or dropped: the API server's own limit is 60 s."""
 
 
 def start_rollback(context: DecisionContext, ending: Outcome, reasons: tuple[str, ...]) -> Decision:
@@ -17,10 +17,13 @@ def start_rollback(context: DecisionContext, ending: Outcome, reasons: tuple[str
 def continue_rollback(context: DecisionContext) -> Decision:
     """Go back to the stable release. The share is cleared last: until then the newest ready revision is the bad one.
 
-    Where the newest revision was rolled out already, a share of 0 makes KServe go back to the one before it. That
-    helps while the newest is the bad one, and must never be asked for once it is the restored one.
+    If the newest revision was rolled out already, a share of 0 makes KServe go back to the one before it. That helps
+    while the newest is the bad one, and must never be requested once it is the restored one.
     """
-    return _next_rollback_step(_note_foreign_edit(context))
+    if context.service.desired != context.state.desired:  # an edit by somebody else is named, and changes nothing
+        context = context.with_record("foreign edit", describe_edit(context))
+        context = context.with_state(desired=context.service.desired)
+    return _next_rollback_step(context)
 
 
 def _next_rollback_step(context: DecisionContext) -> Decision:
@@ -41,8 +44,14 @@ def _next_rollback_step(context: DecisionContext) -> Decision:
         if service.desired.percent == 0:
             return _await_restored_pods(context)
         return request_change(context, _at_zero_percent(target), "cut", "no user gets the canary")
-    # The spec still names the canary. Cut its share first, while that helps, and for CUT_SECONDS at most.
-    cut_helps = _revision_pending(context) if stable_rolled_out else _newest_is_rolled_out(context)
+    # The spec still names the canary. Cut its share first, while that helps, and for CUT_SECONDS at most. It helps if
+    # the newest revision is rolled out: then KServe goes back to the one before it. And if KServe has yet to create
+    # the requested revision: until then the stable revision before the canary is the newest, and looks like the
+    # restored one.
+    if stable_rolled_out:
+        cut_helps = newest is None or newest.uri != service.desired.uri
+    else:
+        cut_helps = newest is not None and rolled_out is not None and newest.name == rolled_out.name
     if cut_helps and state.blind < CUT_SECONDS:
         waiting, cut = context.with_state(blind=state.blind + context.elapsed), _at_zero_percent(service.desired)
         if service.desired == cut:
@@ -52,19 +61,6 @@ def _next_rollback_step(context: DecisionContext) -> Decision:
     if stable_rolled_out:
         return request_change(context, _at_zero_percent(target), "take back", why)
     return request_change(context, target, "take back", f"{why}: no share of 0 would help")
-
-
-def _revision_pending(context: DecisionContext) -> bool:
-    """Tell if KServe has yet to make the revision that is asked for. Until it has, the stable revision before the
-    canary is the newest one, and looks like the restored one."""
-    newest = context.service.newest
-    return newest is None or newest.uri != context.service.desired.uri
-
-
-def _newest_is_rolled_out(context: DecisionContext) -> bool:
-    """Tell if the newest revision is rolled out: a share of 0 then makes KServe go back to the one before it."""
-    newest, rolled_out = context.service.newest, context.service.rolled_out
-    return newest is not None and rolled_out is not None and newest.name == rolled_out.name
 
 
 def _in_flight(context: DecisionContext) -> bool:
@@ -78,15 +74,8 @@ def _at_zero_percent(desired: DesiredModel) -> DesiredModel:
     return DesiredModel(uri=desired.uri, percent=0)
 
 
-def _note_foreign_edit(context: DecisionContext) -> DecisionContext:
-    """Name an edit during the way back; it changes nothing about it."""
-    if context.service.desired == context.state.desired:
-        return context
-    return context.with_record("foreign edit", describe_edit(context)).with_state(desired=context.service.desired)
-
-
 def _await_restored_pods(context: DecisionContext) -> Decision:
-    """Wait for the restored pods; after the deadline end without them where the stable model has every user."""
+    """Wait for the restored pods; after the deadline end without them if the stable model has every user."""
     state = context.state
     assert state.stable is not None, "known since Verify"
     waited = context.with_state(blind=state.blind + context.elapsed)

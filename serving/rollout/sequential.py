@@ -8,7 +8,7 @@ Two bets run on these blocks. A bet is an e-value: what a stake of 1 has become 
 
 The worth of one block is a likelihood ratio: the probability of its counts under a guess made from earlier blocks,
 over their probability under the rates that the denied claim allows and that come nearest to the guess (the projection
-in Kullback-Leibler divergence). If the denied claim is true, the ratio is at most 1 on average, whatever the rates of
+in Kullback-Leibler divergence). If the denied claim is true, the ratio is at most 1 on average, at any rates of
 the block (Turner, Ly and Gruenwald 2024, "Generic E-variables for exact sequential k-sample tests").
 
 The product of such ratios is then a supermartingale that starts at 1, and Ville's inequality holds: the probability
@@ -50,7 +50,7 @@ class Rates(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One check's counts of one window. `known` is the stable rate where it is a fact rather than a count."""
+    """One check's counts of one window. `known` is the stable rate if it is a fact rather than a count."""
 
     canary: Count
     stable: Count
@@ -61,7 +61,7 @@ class HarmPeriod(CamelCaseConfig):
     """The blocks that the present harm bet rests on: counts for the message, never for the decision."""
 
     since: float = 0.0
-    """The end of the window before the first of these blocks; 0 where there was none."""
+    """The end of the window before the first of these blocks; 0 without one."""
     canary: Count = Count(0, 0)
     expected: float = 0.0
     """Failures that the canary would have had at the stable model's rate of each block."""
@@ -105,7 +105,7 @@ def safe_needed() -> float:
 
 
 def reset_for_step(score: Score, margin: float) -> Score:
-    """Start a step: its counts at nothing, and the safe bet too where its margin changed. The harm bet runs on."""
+    """Start a step: reset its counts, and the safe bet if its margin changed. The harm bet continues."""
     fresh = {"canary": Count(0, 0), "stable": Count(0, 0), "margin": margin}
     safe_bet_reset = {} if margin == score.margin else {"safe": 0.0, "safe_looks": 0}
     return score.model_copy(update=fresh | safe_bet_reset)
@@ -166,7 +166,7 @@ def harm_bet(block: Block, stable_rate: float, effect: float) -> float:
     """The logarithm of a block's e-value against "no worse", betting that the canary is worse by `effect`."""
     guess = Rates(min(stable_rate + effect, MAX_GUESSED_RATE), stable_rate)
     if guess.canary <= stable_rate:
-        return 0.0
+        return 0.0  # the stable model fails so often that nothing can be bet on worse
     if block.known is not None:
         return _block_log_ratio(block, guess, Rates(block.known, block.known))
     # Of all rates with canary <= stable, the nearest to the guess has both equal: the mean, weighted by requests.

@@ -15,13 +15,13 @@ from qinglan.config import Config, Positive, explain_validation_error
 CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "costly", "quality"]
 
 MOST_FIRST_PERCENT = 50
-"""Most users, per cent, who may meet a canary that nothing is known of: half of them keep the stable model."""
+"""Percent of the users who may meet an unknown canary, at most: the others keep the stable model."""
 LEAST_STEP_SECONDS = 5
-"""Least seconds of a step. The demo's steps take 7 s; a policy for real users wants minutes."""
+"""Seconds of a step, at least. The demo's steps take 7 s; a policy for real users needs minutes."""
 LEAST_SAMPLE = 30
-"""Least number of the canary's requests at a step: a smaller sample says next to nothing about a rate."""
+"""Requests of the canary at a step, at least: a smaller sample says next to nothing about a rate."""
 MOST_MARGIN = 0.1
-"""Largest margin: a canary that fails one more of ten requests is no candidate under any policy."""
+"""Largest margin: a canary that fails one more of ten requests passes under no policy."""
 
 
 class CamelCaseConfig(Config):
@@ -35,11 +35,11 @@ class Check(CamelCaseConfig):
 
     name: CheckName
     margin: float = Field(gt=0.0, le=0.5)
-    """The additional share of all users' requests that may fail it, once the canary serves the next share."""
+    """Additional share of all users' requests that may fail the check once the canary serves the next share."""
     seconds: float | None = Field(default=None, ge=0.005)
-    """An answer that takes longer counts as slow; for `slow` alone. At least the histogram's lowest bound."""
+    """Seconds above which an answer is slow; only for `slow`. At least the histogram's lowest bound."""
     tokens: int | None = Field(default=None, ge=8)
-    """A question that more are written for counts as costly; for `costly` alone. At least the lowest bound."""
+    """Written tokens above which a question is costly; only for `costly`. At least the histogram's lowest bound."""
 
     @model_validator(mode="after")
     def _limit_fits_check(self) -> Self:
@@ -60,7 +60,8 @@ CHECKS = (
 """The checks of the default policy. Every rewriter and RAG service counts what they need."""
 
 QUALITY = Check(name="quality", margin=0.10)
-"""Part of the default policy only where a shadow runs: nothing else measures it, and no data passes no check."""
+"""Part of the default policy only if a shadow runs: nothing else measures it, and a check without data never
+passes."""
 
 
 def default_checks(shadowed: bool) -> tuple[Check, ...]:
@@ -95,17 +96,18 @@ class RolloutPolicy(CamelCaseConfig):
     """The policy that a rollout is decided by."""
 
     steps: tuple[int, ...] = (5, 20, 50, 100)
-    """Shares of the traffic. A first step of 0 judges shadow pairs alone, before any user sees the canary."""
+    """Shares of the traffic, in percent. A first step of 0 judges only shadow pairs, before any user gets the
+    canary."""
     mode: Literal["Auto", "Serverless", "Standard"] = "Auto"
     step_seconds: Positive = 300
-    """The least that a step lasts: ten reconciles, and long enough for caches to fill and queues to build."""
+    """Seconds of a step, at least: ten reconciles, and long enough for caches to fill and queues to build."""
     minimum_sample: Positive = 200
-    """The least number of the canary's requests at each step, whatever the statistics say."""
+    """Requests of the canary at each step, at least, at any value of the statistics."""
     deadline_seconds: Positive = 7200
-    """A rollout that is undecided after so long under watch goes back to the stable model."""
+    """Seconds under watch after which an undecided rollout goes back to the stable model."""
     checks: tuple[Check, ...] = CHECKS
     foreign_edits: Literal["Stop", "Restore"] = "Stop"
-    """The answer to an edit of the InferenceService by somebody else: go back and end, or restore it and go on."""
+    """Reaction to an edit of the InferenceService by another program: roll back and end, or restore and continue."""
 
     @model_validator(mode="after")
     def _can_be_followed(self) -> Self:
@@ -123,7 +125,7 @@ class RolloutPolicy(CamelCaseConfig):
         return self
 
     def beyond_limits(self) -> tuple[str, ...]:
-        """Each limit that the policy passes, in words; empty where it may be followed."""
+        """Each limit that the policy exceeds, in words; empty if the policy may be followed."""
         first = next(step for step in self.steps if step)
         names = {check.name for check in self.checks}
         wide = [check.name for check in self.checks if check.margin > MOST_MARGIN]

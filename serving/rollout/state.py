@@ -119,7 +119,7 @@ class State(CamelCaseConfig):
     history: tuple[DecisionRecord, ...] = ()
 
     def with_record(self, now: float, action: str, why: str, with_figures: bool = False) -> "State":
-        """The state with one more record of history, which holds the figures where the decision was made on them.
+        """The state with one more record of history, with the figures if the decision was based on them.
 
         A record that repeats the last one is left out.
         """

@@ -33,7 +33,7 @@ class TimelineFollower:
         self._last_progress, self._last_time = "", clock()
 
     def lines(self, state: State, spec: RolloutSpec) -> list[str]:
-        """The lines to print now. Progress is printed where its figures changed, after 30 s without any line."""
+        """The lines to print now. Progress is printed if its figures changed, after 30 s without any line."""
         records = self._new_records(state.history)
         progress = progress_line(state, spec)
         if records:
@@ -45,7 +45,7 @@ class TimelineFollower:
         return [progress]
 
     def _new_records(self, history: Sequence[DecisionRecord]) -> Sequence[DecisionRecord]:
-        """The records after the last printed one; all of them where a long history has forgotten that one."""
+        """The records after the last printed one; all of them if the history no longer holds that one."""
         known = max((number for number, record in enumerate(history, 1) if record == self._last_record), default=0)
         self._last_record = history[-1] if history else self._last_record
         return history[known:]

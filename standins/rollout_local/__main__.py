@@ -74,8 +74,8 @@ def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str
         FileTarget(folder),
         LocalEvidence(folder, spec.checks, metrics),
         StoreReleaseVerifier(spec.release, default_trust),
-        _Clock(),
-        lease,
+        time.time,
+        lease.held,
     )
     follower = TimelineFollower(after=state.history[-1] if state.history else None)
     while state.phase != "Done":
@@ -86,11 +86,6 @@ def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str
         time.sleep(min(spec.step_seconds / RECONCILES_PER_STEP, LONGEST_WAIT))
     say(f"{name}: {state.outcome}")
     return state
-
-
-class _Clock:
-    def now(self) -> float:
-        return time.time()
 
 
 if __name__ == "__main__":

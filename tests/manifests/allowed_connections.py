@@ -1,4 +1,4 @@
-"""Who may speak to whom in a tenant's namespace: the promise that the rendered NetworkPolicies are held to."""
+"""Allowed connections in a tenant's namespace: the promise that the rendered NetworkPolicies must keep."""
 
 from collections.abc import Mapping, Sequence
 
@@ -86,18 +86,18 @@ def ways(namespace: str) -> dict[str, tuple[Place, Place, int, bool]]:
     }
 
 
-def ways_of_the_shadow(namespace: str, there: bool) -> dict[str, tuple[Place, Place, int, bool]]:
-    """Where it is not taken in, nobody who calls himself so has a way."""
+def ways_of_the_shadow(namespace: str, present: bool) -> dict[str, tuple[Place, Place, int, bool]]:
+    """Connections of the shadow. Without it, a pod with its name has none."""
     here = {name: pod(name, namespace) for name in PODS}
     store, ingress = (outside(label, **{f"qinglan.dev/{label}": "true"}) for label in ("store", "ingress"))
     client = outside("app", **{"qinglan.dev/clients": "true"})
     return {
-        "the shadow reads the payload log": (here["shadow"], store, 9000, there),
-        "the shadow searches": (here["shadow"], here["rag"], RAG, there),
-        "the shadow asks a canary by the ingress gateway": (here["shadow"], ingress, 8080, there),
-        "the shadow asks a canary by a name of the cluster": (here["shadow"], ingress, 8081, there),
-        "the shadow asks the API server": (here["shadow"], PRIVATE, 443, there),
-        "Prometheus reads the shadow's numbers": (outside("monitoring"), here["shadow"], SHADOW, there),
+        "the shadow reads the payload log": (here["shadow"], store, 9000, present),
+        "the shadow searches": (here["shadow"], here["rag"], RAG, present),
+        "the shadow asks a canary by the ingress gateway": (here["shadow"], ingress, 8080, present),
+        "the shadow asks a canary by a name of the cluster": (here["shadow"], ingress, 8081, present),
+        "the shadow asks the API server": (here["shadow"], PRIVATE, 443, present),
+        "Prometheus reads the shadow's numbers": (outside("monitoring"), here["shadow"], SHADOW, present),
         "the shadow asks a model's pod itself": (here["shadow"], here["model"], MODEL, False),
         "the shadow asks the gateway": (here["shadow"], here["gateway"], GATEWAY, False),
         "the shadow asks an application": (here["shadow"], client, 8080, False),
@@ -113,13 +113,13 @@ def wrong_ways(policies: Sequence[Policy], namespace: str, shadow: bool = False)
     """The promises that these policies break."""
     promises = ways(namespace) | ways_of_the_shadow(namespace, shadow)
     return [
-        f"{said}: {'open' if not promised else 'closed'}"
-        for said, (one, other, port, promised) in promises.items()
-        if may_speak(policies, one, other, port) is not promised
+        f"{message}: {'open' if not promised else 'closed'}"
+        for message, (item, other, port, promised) in promises.items()
+        if may_speak(policies, item, other, port) is not promised
     ]
 
 
 def reaching_out(policies: Sequence[Policy], namespace: str) -> set[str]:
-    """Who reaches the internet, on whatever port."""
+    """Pods that reach the internet, on any port."""
     ports = (80, 443, 6443, 8080, 9000)
     return {name for name in PODS if any(may_speak(policies, pod(name, namespace), INTERNET, port) for port in ports)}

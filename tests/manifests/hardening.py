@@ -1,4 +1,4 @@
-"""What is wrong with a pod's security, by its template alone: scanners look past kinds that they do not know."""
+"""Faults of a pod's security, read from its template: scanners skip kinds that they do not know."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,44 +12,46 @@ def faults(pod: Pod) -> list[str]:
     """One line for each, with the container's name; none for a pod that is as it should be."""
     result = [f"{name} is on" for name in HOST if pod.spec.get(name)]
     result += [
-        f"volume {one['name']} is a folder of the node" for one in pod.spec.get("volumes") or () if "hostPath" in one
+        f"volume {item['name']} is a folder of the node"
+        for item in pod.spec.get("volumes") or ()
+        if "hostPath" in item
     ]
     both = [*(pod.spec.get("initContainers") or ()), *(pod.spec.get("containers") or ())]
     result += [f"{item['name']}: {fault}" for item in both for fault in _container(item, pod.spec)]
     if pod.serves:
-        result += [f"{one['name']}: {fault}" for one in pod.spec.get("containers") or () for fault in _probes(one)]
+        result += [f"{item['name']}: {fault}" for item in pod.spec.get("containers") or () for fault in _probes(item)]
     return result
 
 
-def _container(one: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
-    own, shared = one.get("securityContext") or {}, spec.get("securityContext") or {}
-    if own.get("privileged"):
+def _container(item: dict[str, Any], spec: dict[str, Any]) -> Iterator[str]:
+    local, shared = item.get("securityContext") or {}, spec.get("securityContext") or {}
+    if local.get("privileged"):
         yield "is privileged"
-    if own.get("allowPrivilegeEscalation") is not False:
+    if local.get("allowPrivilegeEscalation") is not False:
         yield "may escalate its privileges"
-    capabilities = own.get("capabilities") or {}
+    capabilities = local.get("capabilities") or {}
     if capabilities.get("drop") != ["ALL"] or capabilities.get("add"):
         yield "keeps capabilities"
-    if own.get("runAsNonRoot", shared.get("runAsNonRoot")) is not True:
+    if local.get("runAsNonRoot", shared.get("runAsNonRoot")) is not True:
         yield "may run as root"
-    if not own.get("runAsUser", shared.get("runAsUser")):
+    if not local.get("runAsUser", shared.get("runAsUser")):
         yield "has no user of its own: the image's may be root, or a name that the kubelet cannot judge"
-    if (own.get("seccompProfile") or shared.get("seccompProfile") or {}).get("type") not in (
+    if (local.get("seccompProfile") or shared.get("seccompProfile") or {}).get("type") not in (
         "RuntimeDefault",
         "Localhost",
     ):
         yield "has no seccomp profile"
-    if any("hostPort" in port for port in one.get("ports") or ()):
+    if any("hostPort" in port for port in item.get("ports") or ()):
         yield "takes a port of the node"
-    resources = one.get("resources") or {}
+    resources = item.get("resources") or {}
     for name in ("requests", "limits"):
         if missing := {"cpu", "memory"} - set(resources.get(name) or {}):
             yield f"{name} no {' and '.join(sorted(missing))}"
 
 
-def _probes(one: dict[str, Any]) -> Iterator[str]:
+def _probes(item: dict[str, Any]) -> Iterator[str]:
     for name in ("startupProbe", "readinessProbe", "livenessProbe"):
-        if name not in one:
+        if name not in item:
             yield f"has no {name}"
-    if (one.get("securityContext") or {}).get("readOnlyRootFilesystem") is not True:
+    if (item.get("securityContext") or {}).get("readOnlyRootFilesystem") is not True:
         yield "may write to its root"

@@ -15,14 +15,14 @@ Object = dict[str, Any]
 
 
 def objects(path: Path) -> list[Object]:
-    """What a file holds."""
-    return [one for one in yaml.load_all(path.read_text(), yaml.CSafeLoader) if one]
+    """Objects of a file."""
+    return [item for item in yaml.load_all(path.read_text(), yaml.CSafeLoader) if item]
 
 
 def resources() -> list[tuple[Path, Object]]:
     """Every object of every file, patches of a line or two among them; kustomize's own settings are none."""
     files = [file for file in sorted(MANIFESTS.rglob("*.yaml")) if file.name not in TEMPLATES]
-    return [(file.relative_to(MANIFESTS), one) for file in files for one in objects(file) if "metadata" in one]
+    return [(file.relative_to(MANIFESTS), item) for file in files for item in objects(file) if "metadata" in item]
 
 
 class Pod(NamedTuple):
@@ -39,12 +39,12 @@ class Pod(NamedTuple):
         return self.kind in ("Deployment", "StatefulSet", "DaemonSet", "ServingRuntime", "InferenceService")
 
 
-def pods(one: Object) -> Iterator[Pod]:
+def pods(item: Object) -> Iterator[Pod]:
     """The pod templates in an object, whatever its kind: an unknown kind that holds some is found too."""
-    kind, spec = one["kind"], one.get("spec") or {}
-    owner = f"{kind}/{one['metadata']['name']}"
+    kind, spec = item["kind"], item.get("spec") or {}
+    owner = f"{kind}/{item['metadata']['name']}"
     if kind == "Pod":
-        yield Pod(owner, kind, one["metadata"].get("labels") or {}, spec)
+        yield Pod(owner, kind, item["metadata"].get("labels") or {}, spec)
     elif kind in ("ServingRuntime", "ClusterServingRuntime"):
         yield Pod(owner, kind, spec.get("labels") or {}, spec)
     elif kind == "ClusterStorageContainer":
@@ -58,7 +58,7 @@ def pods(one: Object) -> Iterator[Pod]:
 def _predictors(owner: str, spec: Object) -> Iterator[Pod]:
     """Only what an InferenceService runs by itself: a model that names a runtime runs what that says."""
     parts = [spec.get(name) for name in ("predictor", "transformer", "explainer")]
-    parts += [one.get("predictor") for one in spec.get("canary") or ()]
+    parts += [item.get("predictor") for item in spec.get("canary") or ()]
     for part in parts:
         if part and (part.get("containers") or part.get("initContainers")):
             yield Pod(owner, "InferenceService", part.get("labels") or {}, part)

@@ -1,4 +1,4 @@
-"""What the manifests start really exists and takes the options that it is given."""
+"""Programs in the manifests exist and take the options that they get."""
 
 import importlib
 import re
@@ -13,17 +13,17 @@ from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, engine_options
 from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, resources
 
 STARTED = [
-    (f"{file}", one)
+    (f"{file}", item)
     for file, owner in resources()
     for pod in pods(owner)
-    for one in pod.spec.get("containers", ())
-    if one.get("args") and (one.get("command") or one["name"] == "rag")
+    for item in pod.spec.get("containers", ())
+    if item.get("args") and (item.get("command") or item["name"] == "rag")
 ]
-GIVEN = {
+INPUTS = {
     "$(TENANT)": "demo", "$(NAMESPACE)": "qinglan-demo", "{{.Name}}": "rewriter",
     "$(QINGLAN_PAYLOADS)": "s3://payloads/demo",
 }  # fmt: skip
-SERVERS = [(file, one) for file, one in STARTED if (one.get("command") or ["python"])[0] == "python"]
+SERVERS = [(file, item) for file, item in STARTED if (item.get("command") or ["python"])[0] == "python"]
 
 
 def expanded(container: Object) -> list[str]:
@@ -32,7 +32,7 @@ def expanded(container: Object) -> list[str]:
 
 
 def filled(argument: str) -> str:
-    for name, value in GIVEN.items():
+    for name, value in INPUTS.items():
         argument = argument.replace(name, value)
     return argument
 
@@ -59,7 +59,7 @@ def test_a_server_reads_its_command_line(file: str, container: Object, monkeypat
     (port,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--port=")]
     assert port in repr(observed)
     if "ports" in container:
-        assert [one["containerPort"] for one in container["ports"]] == [int(port)]
+        assert [item["containerPort"] for item in container["ports"]] == [int(port)]
 
 
 def _config() -> Any:
@@ -69,7 +69,7 @@ def _config() -> Any:
 
 
 def test_all_of_our_servers_but_the_console_are_started() -> None:
-    names = {one["command"][2] for _, one in SERVERS if "command" in one}
+    names = {item["command"][2] for _, item in SERVERS if "command" in item}
 
     assert names == {
         "serving.gateway", "serving.rag", "serving.rewriter", "serving.rollout", "serving.rollout.shadow",
@@ -99,13 +99,13 @@ def test_variables_in_a_command_line_are_in_the_containers_environment(file: str
     """The kubelet passes on as it is what it cannot fill in."""
     open_names = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
 
-    assert open_names <= {one["name"] for one in container.get("env", ())} or "envFrom" in container
+    assert open_names <= {item["name"] for item in container.get("env", ())} or "envFrom" in container
 
 
 def test_the_component_that_brings_a_shadow_tells_the_controller_for_which_service() -> None:
     component = yaml.safe_load((MANIFESTS / "shadow/kustomization.yaml").read_text())
-    (patch,) = [one["patch"] for one in component["patches"] if one["target"]["name"] == "qinglan-rollout"]
-    shadow = [pod for one in objects(MANIFESTS / "shadow/shadow.yaml") for pod in pods(one)]
+    (patch,) = [item["patch"] for item in component["patches"] if item["target"]["name"] == "qinglan-rollout"]
+    shadow = [pod for item in objects(MANIFESTS / "shadow/shadow.yaml") for pod in pods(item)]
     (container,) = shadow[0].spec["containers"]
     (service,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--service=")]
 
@@ -115,9 +115,9 @@ def test_the_component_that_brings_a_shadow_tells_the_controller_for_which_servi
 
 
 def told_to_rag(option: str) -> str:
-    container = next(one for pod in pods(objects(MANIFESTS / "base/rag.yaml")[0]) for one in pod.spec["containers"])
-    (told,) = [arg.partition("=")[2] for arg in expanded(container) if arg.startswith(f"{option}=")]
-    return str(told)
+    container = next(item for pod in pods(objects(MANIFESTS / "base/rag.yaml")[0]) for item in pod.spec["containers"])
+    (output,) = [arg.partition("=")[2] for arg in expanded(container) if arg.startswith(f"{option}=")]
+    return str(output)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_vllm_is_started_as_the_evaluation_starts_it(runtime: str, weights: str,
     """By the options of qinglan/rewriter/engine.py, on two GPUs; the transformer beside it asks by the same name."""
     [manifest] = objects(MANIFESTS / f"overlays/a100/{runtime}.yaml")
     vllm, transformer = manifest["spec"]["containers"]
-    options = [dict(arg.split("=", 1) for arg in one["args"] if "=" in arg) for one in (vllm, transformer)]
+    options = [dict(arg.split("=", 1) for arg in item["args"] if "=" in arg) for item in (vllm, transformer)]
 
     assert vllm["command"] == ["vllm", "serve", weights]
     assert sorted(vllm["args"]) == sorted(["--port=8085", *engine_options("{{.Name}}", adapter, gpus=2)])
@@ -136,12 +136,12 @@ def test_vllm_is_started_as_the_evaluation_starts_it(runtime: str, weights: str,
     assert vllm["resources"]["limits"]["nvidia.com/gpu"] == options[0]["--tensor-parallel-size"] == "2"
     assert options[1]["--backend"] == f"http://127.0.0.1:{options[0]['--port']}"
     assert options[1]["--name"] == "{{.Name}}"
-    assert [one["name"] for one in (vllm, transformer) if "ports" in one] == ["transformer-container"]
+    assert [item["name"] for item in (vllm, transformer) if "ports" in item] == ["transformer-container"]
 
 
 def test_probes_ask_for_paths_that_the_servers_have() -> None:
-    """Of the whole addresses of our applications; vLLM's own is /health."""
-    asked = {
+    """Probe the whole addresses of our applications; vLLM's own is /health."""
+    requested = {
         (container["command"][2] if container["command"][0] == "python" else "vllm", probe["httpGet"]["path"])
         for _, container in STARTED
         if "command" in container
@@ -155,4 +155,4 @@ def test_probes_ask_for_paths_that_the_servers_have() -> None:
         "serving.rollout": {"/healthz"}, "serving.rollout.shadow": {"/healthz"}, "vllm": {"/health"},
     }  # fmt: skip
 
-    assert all(path in known[name] for name, path in asked)
+    assert all(path in known[name] for name, path in requested)

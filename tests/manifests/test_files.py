@@ -1,4 +1,4 @@
-"""What the manifests say, file by file: nothing here needs a cluster or kubectl."""
+"""The manifests, file by file; no test here needs a cluster or kubectl."""
 
 import re
 import subprocess
@@ -21,10 +21,10 @@ from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, r
 RESOURCES = resources()
 IMAGES = {"qinglan/cpu:0.1.0", "qinglan/serve:0.1.0", "qinglan/style:0.1.0"}
 STAND_INS = "qinglan/standins:0.1.0"
-WHOLE = [(file, pod) for file, one in RESOURCES for pod in pods(one) if "image" in str(pod.spec)]
+WHOLE = [(file, pod) for file, item in RESOURCES for pod in pods(item) if "image" in str(pod.spec)]
 """Templates of their own, and no patches of some lines of one."""
 
-ROLLOUTS = {file: one for file, one in RESOURCES if one["kind"] == "InferenceService"}
+ROLLOUTS = {file: item for file, item in RESOURCES if item["kind"] == "InferenceService"}
 STATES = ("stable", "canary", "promoted", "rolled-back")
 CONFIGS = sorted((MANIFESTS / "overlays").rglob("gateway.yaml"))
 PINNED = re.compile(r"s3://[a-z0-9./-]+/releases/[0-9a-f]{64}(/model/adapter)?")
@@ -48,7 +48,7 @@ def test_every_image_is_one_of_ours_or_kserves(file: Path, pod: Object) -> None:
 
 
 def test_no_right_has_a_wildcard_and_no_account_changes_rights_or_enters_pods() -> None:
-    rules = [rule for _, one in RESOURCES if one["kind"] in ("Role", "ClusterRole") for rule in one["rules"]]
+    rules = [rule for _, item in RESOURCES if item["kind"] in ("Role", "ClusterRole") for rule in item["rules"]]
 
     assert len(rules) >= 10
     for rule in rules:
@@ -61,24 +61,26 @@ def test_no_right_has_a_wildcard_and_no_account_changes_rights_or_enters_pods() 
 
 
 def test_nothing_is_granted_beyond_the_namespace() -> None:
-    assert not [one for _, one in RESOURCES if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
+    assert not [item for _, item in RESOURCES if item["kind"] in ("ClusterRole", "ClusterRoleBinding")]
 
 
 def test_only_who_asks_the_api_server_is_given_a_token() -> None:
-    accounts = {one["metadata"]["name"]: one for _, one in RESOURCES if one["kind"] == "ServiceAccount"}
-    mounting = {name for name, one in accounts.items() if one["automountServiceAccountToken"] is not False}
-    given = {pod.owner for _, pod in WHOLE if pod.spec.get("automountServiceAccountToken")}
+    accounts = {item["metadata"]["name"]: item for _, item in RESOURCES if item["kind"] == "ServiceAccount"}
+    mounting = {name for name, item in accounts.items() if item["automountServiceAccountToken"] is not False}
+    inputs = {pod.owner for _, pod in WHOLE if pod.spec.get("automountServiceAccountToken")}
 
     # Neither KFP nor Argo asks for a token in the pods that they make: without the account's word no run starts.
     assert mounting == {"pipeline-runner"}
-    assert given == {"CronJob/qinglan-janitor", "Deployment/qinglan-rollout", "Deployment/qinglan-shadow"}
+    assert inputs == {"CronJob/qinglan-janitor", "Deployment/qinglan-rollout", "Deployment/qinglan-shadow"}
 
 
 @pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)
 def test_the_runtime_that_a_training_file_names_takes_the_format_of_its_models(path: Path) -> None:
     deploy = DeployConfig(name="a/b", store="s3://a", namespace="a", **load_yaml(path).get("deploy", {}))
     [runtime] = [
-        one for _, one in RESOURCES if one["kind"] == "ServingRuntime" and one["metadata"]["name"] == deploy.runtime
+        item
+        for _, item in RESOURCES
+        if item["kind"] == "ServingRuntime" and item["metadata"]["name"] == deploy.runtime
     ]
 
     assert deploy.format in [
@@ -88,25 +90,25 @@ def test_the_runtime_that_a_training_file_names_takes_the_format_of_its_models(p
 
 
 def test_no_secret_is_in_the_repository() -> None:
-    kept = subprocess.run(
+    stored = subprocess.run(
         ["git", "ls-files", "--", "."], cwd=MANIFESTS, capture_output=True, text=True
     ).stdout.split()
 
-    assert not [one for _, one in RESOURCES if one["kind"] == "Secret"]
-    assert not [name for name in kept if name.endswith(".env")]
+    assert not [item for _, item in RESOURCES if item["kind"] == "Secret"]
+    assert not [name for name in stored if name.endswith(".env")]
     for example in MANIFESTS.rglob("*.env.example"):
-        given = dict(
+        inputs = dict(
             line.split("=", 1) for line in example.read_text().splitlines() if "=" in line and line[0] != "#"
         )
-        secret = {name: value for name, value in given.items() if "KEY" in name}
+        secret = {name: value for name, value in inputs.items() if "KEY" in name}
         assert secret and set(secret.values()) <= {"", "none"}, example
 
 
 def test_git_ignores_a_filled_in_env_file() -> None:
     path = "manifests/overlays/single-tenant/fivedoctors/store.env"
-    said = subprocess.run(["git", "check-ignore", path], cwd=MANIFESTS.parent, capture_output=True, text=True)
+    message = subprocess.run(["git", "check-ignore", path], cwd=MANIFESTS.parent, capture_output=True, text=True)
 
-    assert said.stdout.strip() == path
+    assert message.stdout.strip() == path
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
@@ -114,24 +116,24 @@ def test_the_gateway_may_reach_whom_it_is_configured_for(config: Path, monkeypat
     settings = yaml.safe_load((config.parent / "kustomization.yaml").read_text())
     (hosts,) = settings["configMapGenerator"][0]["literals"]
     monkeypatch.setenv(ALLOWED_VARIABLE, hosts.removeprefix("allowed-hosts="))
-    given = GatewayConfig.parse(load_yaml(config), str(config))
+    inputs = GatewayConfig.parse(load_yaml(config), str(config))
 
-    for where in (*(model.base_url for model in given.models().values()), given.rag.base_url):
+    for where in (*(model.base_url for model in inputs.models().values()), inputs.rag.base_url):
         check_host(where, str(config))
     keys = (config.parent / "paid-api.env.example").read_text()
-    assert all(f"{model.api_key_env}=" in keys for model in given.models().values())
+    assert all(f"{model.api_key_env}=" in keys for model in inputs.models().values())
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
 def test_the_store_is_the_same_for_kserve_and_for_us(config: Path) -> None:
     settings = yaml.safe_load((config.parent / "kustomization.yaml").read_text())
-    told = settings["secretGenerator"][0]["options"]["annotations"]
-    scheme = {"0": "http", "1": "https"}[told["serving.kserve.io/s3-usehttps"]]
+    output = settings["secretGenerator"][0]["options"]["annotations"]
+    scheme = {"0": "http", "1": "https"}[output["serving.kserve.io/s3-usehttps"]]
 
-    endpoint = f"QINGLAN_S3_ENDPOINT={scheme}://{told['serving.kserve.io/s3-endpoint']}\n"
+    endpoint = f"QINGLAN_S3_ENDPOINT={scheme}://{output['serving.kserve.io/s3-endpoint']}\n"
     example = (config.parent / "store.env.example").read_text()
     assert endpoint in example
-    assert f"AWS_REGION={told['serving.kserve.io/s3-region']}\n" in example
+    assert f"AWS_REGION={output['serving.kserve.io/s3-region']}\n" in example
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
@@ -144,9 +146,9 @@ def test_the_stores_secret_has_every_key_that_a_steps_fetching_needs(config: Pat
 
 def test_the_adapter_of_a_whole_training_fits_into_vllm() -> None:
     runtime = objects(MANIFESTS / "overlays/a100/rewriter-vllm.yaml")[0]
-    (told,) = [arg for arg in runtime["spec"]["containers"][0]["args"] if arg.startswith("--max-lora-rank=")]
+    (output,) = [arg for arg in runtime["spec"]["containers"][0]["args"] if arg.startswith("--max-lora-rank=")]
 
-    assert SftConfig.model_fields["lora_rank"].default + PpoConfig().lora.rank <= int(told.partition("=")[2])
+    assert SftConfig.model_fields["lora_rank"].default + PpoConfig().lora.rank <= int(output.partition("=")[2])
 
 
 @pytest.mark.parametrize("runtime", ["rewriter-vllm", "rewriter-vllm-full"])
@@ -175,13 +177,13 @@ def test_knatives_features_allow_every_field_of_a_runtime_that_it_refuses_by_def
 @pytest.mark.parametrize("mode", ["knative", "standard"])
 def test_each_state_of_a_rollout_has_a_manifest(mode: str) -> None:
     assert {file.stem for file in ROLLOUTS if file.parent.name == mode} == {*STATES}
-    assert len({one["metadata"]["name"] for file, one in ROLLOUTS.items() if file.parent.name == mode}) == 1
+    assert len({item["metadata"]["name"] for file, item in ROLLOUTS.items() if file.parent.name == mode}) == 1
 
 
 @pytest.mark.parametrize("file", ROLLOUTS, ids=str)
 def test_every_model_is_named_by_its_digest(file: Path) -> None:
     spec = ROLLOUTS[file]["spec"]
-    predictors = [spec["predictor"], *(one["predictor"] for one in spec.get("canary", ()))]
+    predictors = [spec["predictor"], *(item["predictor"] for item in spec.get("canary", ()))]
 
     assert all(PINNED.fullmatch(predictor["model"]["storageUri"]) for predictor in predictors)
     assert all(predictor["serviceAccountName"] == "qinglan-serving" for predictor in predictors)
@@ -190,8 +192,8 @@ def test_every_model_is_named_by_its_digest(file: Path) -> None:
 def test_a_rollout_goes_from_the_old_release_to_the_new_one_and_back() -> None:
     for mode in ("knative", "standard"):
         served = {
-            file.stem: one["spec"]["predictor"]["model"]["storageUri"]
-            for file, one in ROLLOUTS.items()
+            file.stem: item["spec"]["predictor"]["model"]["storageUri"]
+            for file, item in ROLLOUTS.items()
             if file.parent.name == mode
         }
         assert served["stable"] == served["rolled-back"] != served["promoted"]

@@ -53,11 +53,11 @@ def test_a_pod_as_it_should_be_has_no_faults() -> None:
     assert faults(Pod("Deployment/one", "Deployment", {}, GOOD)) == []
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_each_weakness_is_named(said: str) -> None:
-    result = faults(Pod("Deployment/one", "Deployment", {}, changed(*WRONG[said])))
+@pytest.mark.parametrize("message", WRONG)
+def test_each_weakness_is_named(message: str) -> None:
+    result = faults(Pod("Deployment/one", "Deployment", {}, changed(*WRONG[message])))
 
-    assert any(said.strip() in fault for fault in result), result
+    assert any(message.strip() in fault for fault in result), result
 
 
 @pytest.mark.parametrize("probe", ["startupProbe", "readinessProbe", "livenessProbe"])
@@ -85,9 +85,9 @@ def test_a_server_needs_its_probes_and_a_job_does_not(probe: str) -> None:
     ],
 )
 def test_a_privileged_container_is_found_in_whatever_brings_it(kind: str, spec: dict[str, Any]) -> None:
-    one = {"kind": kind, "metadata": {"name": "one"}, "spec": copy.deepcopy(spec)}
-    for pod in pods(one):
+    item = {"kind": kind, "metadata": {"name": "one"}, "spec": copy.deepcopy(spec)}
+    for pod in pods(item):
         for container in [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]:
             container.setdefault("securityContext", {})["privileged"] = True
 
-    assert any("is privileged" in fault for pod in pods(one) for fault in faults(pod))
+    assert any("is privileged" in fault for pod in pods(item) for fault in faults(pod))

@@ -26,7 +26,7 @@ from tests.models.silent_training import silent_training
 DASHBOARD = orjson.loads((MANIFESTS / "monitoring/dashboard.json").read_bytes())
 RULES = objects(MANIFESTS / "monitoring/rules.yaml")[0]["spec"]["groups"]
 OF_PROMETHEUS = {"up"}
-GIVEN = {"namespace", "pod", "job", "le"}
+INPUTS = {"namespace", "pod", "job", "le"}
 """Labels that Prometheus itself puts on a series."""
 
 NAME = re.compile(r"(?<![\w:$])(?:qinglan|request|vllm|up)[\w:]*(?![\w:(])")
@@ -86,7 +86,7 @@ def rewriter() -> str:
 def shadow() -> str:
     metrics = ShadowMetrics()
     metrics.begin("abc", "def")
-    return metrics.text().decode()
+    return generate_latest(metrics.registry).decode()
 
 
 def rollout() -> str:
@@ -95,7 +95,7 @@ def rollout() -> str:
 
 
 def kserves() -> str:
-    """What KServe counts for each model, once a prediction was made."""
+    """KServe's own metrics of a model, after a prediction."""
     from kserve.metrics import PREDICT_HIST_TIME, get_labels
 
     PREDICT_HIST_TIME.labels(**get_labels("rewriter")).observe(0.1)
@@ -124,20 +124,20 @@ RECORDED = {rule["record"] for group in RULES for rule in group["rules"] if "rec
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_series_that_is_asked_for_is_exposed(name: str) -> None:
-    asked = names(ALL[name])
+    requested = names(ALL[name])
 
-    assert asked
-    assert asked - RECORDED - OF_PROMETHEUS <= set(exposed())
+    assert requested
+    assert requested - RECORDED - OF_PROMETHEUS <= set(exposed())
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_label_that_is_asked_for_is_on_the_series(name: str) -> None:
     known = exposed()
     for series, text in SELECTED.findall(ALL[name]):
-        labels = {one.strip() for one in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", text)}
-        assert labels <= known.get(series, set()) | GIVEN, series
+        labels = {item.strip() for item in re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", text)}
+        assert labels <= known.get(series, set()) | INPUTS, series
     grouped = {part.strip() for text in GROUPED.findall(ALL[name]) for part in text.split(",") if part.strip()}
-    assert grouped <= GIVEN.union(*(known.get(series, set()) for series in names(ALL[name])), {"tenant"})
+    assert grouped <= INPUTS.union(*(known.get(series, set()) for series in names(ALL[name])), {"tenant"})
 
 
 def test_every_alert_says_what_to_do_next() -> None:
@@ -158,10 +158,10 @@ def test_every_alert_is_tested_by_an_example_that_fires_and_one_that_does_not() 
 
 def test_the_dashboard_shows_every_series_of_ours_but_its_parts() -> None:
     shown = names(" ".join(ALL.values()))
-    ours = {name for name in exposed() if name.startswith("qinglan")}
-    parts = {name for name in ours if name.endswith(("_created", "_sum", "_count", "_bucket"))}
+    own_part = {name for name in exposed() if name.startswith("qinglan")}
+    parts = {name for name in own_part if name.endswith(("_created", "_sum", "_count", "_bucket"))}
 
-    assert ours - parts <= shown
+    assert own_part - parts <= shown
 
 
 def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:

@@ -1,4 +1,4 @@
-"""Who may speak to whom, by the policies as they are written."""
+"""Allowed connections by the policies as they are written."""
 
 import copy
 
@@ -11,7 +11,7 @@ from tests.manifests.network import Place, Policy, may_speak, selects
 
 def written(file: str) -> list[Policy]:
     result = objects(MANIFESTS / file)
-    return [{**one, "metadata": {**one["metadata"], "namespace": "qinglan"}} for one in result]
+    return [{**item, "metadata": {**item["metadata"], "namespace": "qinglan"}} for item in result]
 
 
 BASE, SHADOW = written("base/network.yaml"), written("shadow/network.yaml")
@@ -27,9 +27,9 @@ def test_every_way_is_as_promised_where_a_shadow_runs() -> None:
     assert len(wrong_ways(BASE, "qinglan", shadow=True)) == 6, "all of them are of its own policies"
 
 
-@pytest.mark.parametrize("missing", [one["metadata"]["name"] for one in SHADOW])
+@pytest.mark.parametrize("missing", [item["metadata"]["name"] for item in SHADOW])
 def test_each_policy_of_the_shadow_is_needed(missing: str) -> None:
-    rest = [one for one in SHADOW if one["metadata"]["name"] != missing]
+    rest = [item for item in SHADOW if item["metadata"]["name"] != missing]
 
     assert wrong_ways([*BASE, *rest], "qinglan", shadow=True) != []
 
@@ -59,12 +59,12 @@ def test_that_component_opens_no_other_way() -> None:
 
 def test_a_companys_rag_is_reached_by_the_gateway_alone_and_only_with_its_component() -> None:
     rag = outside("chatchat", **{"qinglan.dev/rag": "true"})
-    way = written("company-rag/network.yaml")
+    route = written("company-rag/network.yaml")
 
-    assert [name for name in PODS if may_speak([*BASE, *way], pod(name, "qinglan"), rag, 8000)] == ["gateway"]
+    assert [name for name in PODS if may_speak([*BASE, *route], pod(name, "qinglan"), rag, 8000)] == ["gateway"]
     assert not may_speak(BASE, pod("gateway", "qinglan"), rag, 8000)
-    assert not may_speak([*BASE, *way], pod("gateway", "qinglan"), outside("other"), 8000)
-    assert wrong_ways([*BASE, *way], "qinglan") == []
+    assert not may_speak([*BASE, *route], pod("gateway", "qinglan"), outside("other"), 8000)
+    assert wrong_ways([*BASE, *route], "qinglan") == []
 
 
 @pytest.mark.parametrize("name", PODS)
@@ -75,22 +75,22 @@ def test_everybody_may_ask_for_names(name: str) -> None:
     assert not may_speak(BASE, pod(name, "qinglan"), dns, 9153)
 
 
-@pytest.mark.parametrize("missing", [one["metadata"]["name"] for one in BASE if one["metadata"]["name"] != "dns"])
+@pytest.mark.parametrize("missing", [item["metadata"]["name"] for item in BASE if item["metadata"]["name"] != "dns"])
 def test_each_policy_is_needed(missing: str) -> None:
-    rest = [one for one in BASE if one["metadata"]["name"] != missing]
+    rest = [item for item in BASE if item["metadata"]["name"] != missing]
 
     assert wrong_ways(rest, "qinglan") != []
 
 
 def test_without_the_default_a_stranger_would_reach_the_internet() -> None:
-    rest = [one for one in BASE if one["metadata"]["name"] not in ("default-deny", "dns")]
+    rest = [item for item in BASE if item["metadata"]["name"] not in ("default-deny", "dns")]
 
     assert "stranger" in reaching_out(rest, "qinglan")
 
 
 def test_a_way_too_many_is_seen() -> None:
     loose = copy.deepcopy(BASE)
-    steps = next(one for one in loose if one["metadata"]["name"] == "steps")
+    steps = next(item for item in loose if item["metadata"]["name"] == "steps")
     steps["spec"]["egress"].append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]})
 
     assert reaching_out(loose, "qinglan") == {"gateway", "step"}
@@ -98,7 +98,7 @@ def test_a_way_too_many_is_seen() -> None:
 
 
 def test_the_promises_forbid_as_much_as_they_allow() -> None:
-    promised = [wanted for _, _, _, wanted in ways("qinglan").values()]
+    promised = [expected for _, _, _, expected in ways("qinglan").values()]
 
     assert promised.count(True) > 10 and promised.count(False) > 10
 

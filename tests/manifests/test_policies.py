@@ -16,19 +16,19 @@ from tests.manifests.manifest_objects import MANIFESTS, Object, Pod, objects, po
 SHARED = ("byPlatform", "inKubeSystem", "byController")
 """Variables of several policies: no policy can use another's."""
 POLICIES = [
-    one
+    item
     for file in sorted((MANIFESTS / "platform").glob("*.yaml"))
-    for one in objects(file)
-    if one["kind"] == "ValidatingAdmissionPolicy"
+    for item in objects(file)
+    if item["kind"] == "ValidatingAdmissionPolicy"
 ]
 MODELS, STEPS, TRAININGS = "InferenceService", "Workflow", "PyTorchJob"
 
 
 def variables(policy: Object) -> dict[str, str]:
-    return {one["name"]: one["expression"] for one in policy["spec"].get("variables", ())}
+    return {item["name"]: item["expression"] for item in policy["spec"].get("variables", ())}
 
 
-[BY_PART] = [variables(one) for one in POLICIES if one["metadata"]["name"] == "qinglan-pods-by-part"]
+[BY_PART] = [variables(item) for item in POLICIES if item["metadata"]["name"] == "qinglan-pods-by-part"]
 GRANTS: dict[str, str] = ast.literal_eval(BY_PART["grants"])
 GUARDED = re.compile("".join(re.findall("'([^']*)'", BY_PART["guarded"])))
 
@@ -52,11 +52,11 @@ def used(value: Any) -> Iterator[str]:
 
 
 def granted(part: str) -> re.Pattern[str]:
-    own = rf"|(ServiceAccount/|app[.]kubernetes[.]io/name=){part.split('/')[1]}" if "/" in part else ""
-    return re.compile(GRANTS[part] + own)
+    local = rf"|(ServiceAccount/|app[.]kubernetes[.]io/name=){part.split('/')[1]}" if "/" in part else ""
+    return re.compile(GRANTS[part] + local)
 
 
-PODS = [pod for _, one in resources() for pod in pods(one)]
+PODS = [pod for _, item in resources() for pod in pods(item)]
 
 
 @pytest.mark.parametrize("pod", PODS, ids=lambda pod: pod.owner)

@@ -17,38 +17,33 @@ from serving.rollout import reconciler
 from serving.rollout.cluster import events
 from serving.rollout.cluster.evidence import PrometheusEvidence
 from serving.rollout.cluster.inference_service import Object
+from serving.rollout.cluster.lease import ClusterLease
 from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, UnreadableSpecError, parse_rollout, parse_state
 from serving.rollout.cluster.metrics import ControllerStatus, Metrics, judges_quality
 from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
-from serving.rollout.cluster.outage_logging import LoggingEvidence, LoggingReleaseVerifier
 from serving.rollout.cluster.prometheus import PrometheusClient
 from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
 from serving.rollout.cluster.schedule import Schedule
 from serving.rollout.cluster.target import ClusterTarget
 from serving.rollout.history import HistorySigner
-from serving.rollout.ports import Lease, Ports, RolloutSnapshot
+from serving.rollout.ports import Ports, RolloutSnapshot
 from serving.rollout.state import DecisionRecord, iso_timestamp
 
 AT_ONCE = 8
 TICK = 0.5
 AGAIN_SECONDS = 1.0
 REPEAT_EVENTS_SECONDS = 3600.0
-"""The records that a restarted controller publishes again; the same Event twice is one Event."""
+"""Age of the records that a restarted controller publishes again; the same Event twice is one Event."""
 RECHECK_HISTORY_SECONDS = 86400.0
-"""The rollouts, by the time since their end, whose histories a restarted controller attaches if they are not yet."""
+"""Age of the ended rollouts whose histories a restarted controller attaches if they are not attached yet."""
 
 log = logging.getLogger(__name__)
-
-
-class WallClock:
-    def now(self) -> float:
-        return time.time()
 
 
 class Settings(NamedTuple):
     prometheus: PrometheusClient
     policy: Callable[[], TrustPolicy]
-    """Read anew for each reconcile: a key may be revoked at any time."""
+    """Read again for each reconcile: a key may be revoked at any time."""
     reconcile_seconds: float = 30.0
     standard_canary: bool = False
     history: HistorySigner | None = None
@@ -59,7 +54,7 @@ class Settings(NamedTuple):
 class Controller:
     """The controller of one namespace. It runs until `stop` is set, and ends after the reconciles under way."""
 
-    def __init__(self, api: Api, lease: Lease, settings: Settings) -> None:
+    def __init__(self, api: Api, lease: ClusterLease, settings: Settings) -> None:
         self.api, self.lease, self.settings = api, lease, settings
         self.cache, self.schedule = ObjectCache(api, self._on_change), Schedule()
         self.metrics = Metrics(self._status)
@@ -80,7 +75,9 @@ class Controller:
                     leads = self.lease.held()
                     if leads and not led:
                         log.info("leads in %s", self.api.namespace)
-                        self._enqueue_unfinished()
+                        for rollout in self.cache.all(ROLLOUTS):
+                            if is_under_way(rollout) or _ended_lately(rollout):
+                                self.schedule.enqueue(rollout["metadata"]["name"])
                     led = leads
                     if not leads:
                         stop.wait(TICK)
@@ -89,12 +86,6 @@ class Controller:
                         pool.submit(self._reconcile_safely, name)
         finally:
             self.cache.stop()
-
-    def _enqueue_unfinished(self) -> None:
-        """Enqueue all rollouts under way, and those that ended lately: this controller has just become the leader."""
-        for rollout in self.cache.all(ROLLOUTS):
-            if is_under_way(rollout) or _ended_lately(rollout):
-                self.schedule.enqueue(rollout["metadata"]["name"])
 
     def _on_change(self, kind: str, changed: Object, deleted: bool) -> None:
         """Enqueue the rollout that a change concerns. Our own writes of a status change no generation."""
@@ -106,7 +97,9 @@ class Controller:
         name, version = metadata["name"], (str(metadata.get("uid")), int(metadata.get("generation", 0)))
         known = self._versions.pop(name, None)
         if known and (deleted or known[0] != version[0]):
-            self._forget(name)
+            self.schedule.forget(name)
+            self._events.pop(name, None)
+            self._last_success.pop(name, None)
         if deleted:
             # The next rollout of its InferenceService may begin.
             self._enqueue_service((changed.get("spec") or {}).get("inferenceService"))
@@ -114,11 +107,6 @@ class Controller:
         self._versions[name] = version
         if known != version:
             self.schedule.enqueue(name)
-
-    def _forget(self, name: str) -> None:
-        self.schedule.forget(name)
-        self._events.pop(name, None)
-        self._last_success.pop(name, None)
 
     def _enqueue_service(self, service: str | None) -> None:
         if rollout := self._next_rollout(service):
@@ -130,8 +118,12 @@ class Controller:
             rollout for rollout in self.cache.all(ROLLOUTS) if rollout["spec"]["inferenceService"] == service
         )
 
+    def _is_next(self, rollout: Object) -> bool:
+        first = self._next_rollout(rollout["spec"]["inferenceService"])
+        return first is None or first["metadata"]["name"] == rollout["metadata"]["name"]
+
     def _reconcile_safely(self, name: str) -> None:
-        """Reconcile one rollout; an exception is logged, and the other rollouts go on."""
+        """Reconcile one rollout; an exception is logged, and does not stop the other rollouts."""
         began = time.monotonic()
         result: str = "failed"
         try:
@@ -141,7 +133,8 @@ class Controller:
             self._publish_failure(name, error)
         finally:
             self.metrics.observe_reconcile(result, time.monotonic() - began)
-            self.schedule.requeue(name, _next_delay(result, self.settings.reconcile_seconds))
+            again = AGAIN_SECONDS if result == "again" else self.settings.reconcile_seconds
+            self.schedule.requeue(name, None if result == "done" else again)
             if result == "done":
                 self._last_success.pop(name, None)
             elif result not in ("failed", "unreachable"):
@@ -159,38 +152,26 @@ class Controller:
         try:
             snapshot = parse_rollout(rollout, self.settings.shadowed)
         except UnreadableSpecError as error:
-            return self._handle_unreadable(rollout, ledger, error)
+            if not is_under_way(rollout):
+                return "done"
+            if (rollout.get("status") or {}).get("phase", "Verify") != "Verify":
+                raise  # the rollout has changed something already, so it cannot just be refused
+            ledger.refuse(str(error), time.time())
+            return "done"
         result: str = reconciler.reconcile(self._ports(ledger, rollout, snapshot))
         self._publish_news(name)
         return self._finish(name) if result == "done" else result
-
-    def _handle_unreadable(self, rollout: Object, ledger: ClusterLedger, error: UnreadableSpecError) -> str:
-        """Refuse a spec that cannot be read; raise the error where the rollout has changed something already."""
-        if not is_under_way(rollout):
-            return "done"
-        if (rollout.get("status") or {}).get("phase", "Verify") != "Verify":
-            raise error
-        ledger.refuse(str(error), time.time())
-        return "done"
 
     def _ports(self, ledger: ClusterLedger, rollout: Object, snapshot: RolloutSnapshot) -> Ports:
         settings = self.settings
         return Ports(
             ledger=ledger,
             target=ClusterTarget(self.api, self.cache, rollout, settings.standard_canary),
-            evidence=LoggingEvidence(
-                ledger.name, PrometheusEvidence(settings.prometheus, self.api.namespace, snapshot.spec.checks)
-            ),
-            releases=LoggingReleaseVerifier(
-                ledger.name, StoreReleaseVerifier(snapshot.spec.release, settings.policy)
-            ),
-            clock=WallClock(),
-            lease=self.lease,
+            evidence=PrometheusEvidence(settings.prometheus, self.api.namespace, snapshot.spec.checks),
+            releases=StoreReleaseVerifier(snapshot.spec.release, settings.policy),
+            now=time.time,
+            leads=self.lease.held,
         )
-
-    def _is_next(self, rollout: Object) -> bool:
-        first = self._next_rollout(rollout["spec"]["inferenceService"])
-        return first is None or first["metadata"]["name"] == rollout["metadata"]["name"]
 
     def _finish(self, name: str) -> str:
         """Attach the history, and enqueue the next rollout of the InferenceService."""
@@ -207,11 +188,15 @@ class Controller:
         return "done"
 
     def _publish_news(self, name: str) -> None:
-        rollout = self.cache.get(ROLLOUTS, name)
+        """Publish the records after the last published one; after a restart, which forgets it, those of an hour."""
+        rollout, last = self.cache.get(ROLLOUTS, name), self._events.get(name)
         history = parse_state(rollout).history if rollout else ()
-        if rollout is None or not history or self._events.get(name) == history[-1]:
+        if rollout is None or not history or last == history[-1]:
             return
-        records = _unreported(history, self._events.get(name))
+        if last in history:
+            records = list(history[history.index(last) + 1 :])
+        else:
+            records = [record for record in history if _age(record) < REPEAT_EVENTS_SECONDS]
         for record in records:
             log.info("%s: %s, %s: %s", name, record.phase, record.action, record.why)
         events.publish_events(self.api, rollout, records)
@@ -228,16 +213,12 @@ class Controller:
     def _status(self) -> ControllerStatus:
         rollouts = [rollout for rollout in self.cache.all(ROLLOUTS) if is_under_way(rollout)]
         phases = Counter((rollout.get("status") or {}).get("phase", "Verify") for rollout in rollouts)
-        judging = sum(map(judges_quality, rollouts))
-        waited = self._longest_unreconciled(rollouts)
-        return ControllerStatus(phases, judging, self.lease.held(), waited, dict(self.api.calls))
-
-    def _longest_unreconciled(self, rollouts: list[Object]) -> float:
-        if not self.lease.held():
-            return 0.0
-        now = time.monotonic()
-        names = (rollout["metadata"]["name"] for rollout in rollouts if self._is_next(rollout))
-        return max((now - self._last_success.setdefault(name, now) for name in names), default=0.0)
+        judging, leads, waited = sum(map(judges_quality, rollouts)), self.lease.held(), 0.0
+        if leads:
+            now = time.monotonic()
+            names = (rollout["metadata"]["name"] for rollout in rollouts if self._is_next(rollout))
+            waited = max((now - self._last_success.setdefault(name, now) for name in names), default=0.0)
+        return ControllerStatus(phases, judging, leads, waited, dict(self.api.calls))
 
 
 def _ended_lately(rollout: Object) -> bool:
@@ -249,19 +230,5 @@ def _ended_lately(rollout: Object) -> bool:
         return False
 
 
-def _unreported(history: tuple[DecisionRecord, ...], last: DecisionRecord | None) -> list[DecisionRecord]:
-    """The records after the last published one; after a restart, which forgets it, those of the last hour."""
-    if last in history:
-        return list(history[history.index(last) + 1 :])
-    return [record for record in history if _age(record) < REPEAT_EVENTS_SECONDS]
-
-
 def _age(record: DecisionRecord) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(record.at)).total_seconds()
-
-
-def _next_delay(result: str, interval: float) -> float | None:
-    """Seconds until the next reconcile; None where only a change leads to one."""
-    if result == "done":
-        return None
-    return AGAIN_SECONDS if result == "again" else interval

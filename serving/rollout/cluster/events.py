@@ -16,18 +16,8 @@ from serving.rollout.state import DecisionRecord
 
 LONGEST = 1000
 FAILED = "failed"
-WARNINGS = (
-    "blind",
-    "unverified",
-    "roll back",
-    "foreign edit",
-    "restore",
-    "verify again",
-    "Refused",
-    "RolledBack",
-    "Aborted",
-    "failed",
-)
+WARNINGS = {"blind", "unverified", "roll back", "foreign edit", "restore", "verify again", FAILED}
+WARNINGS |= {"Refused", "RolledBack", "Aborted"}
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +36,7 @@ def publish_events(api: Api, rollout: Object, records: Iterable[DecisionRecord])
 
 def event_object(rollout: Object, record: DecisionRecord) -> dict[str, object]:
     metadata = rollout["metadata"]
-    when = "" if record.action == FAILED else record.at  # the same failure at every look is one Event
+    when = "" if record.action == FAILED else record.at  # the same failure at every reconcile is one Event
     identity = "\n".join((str(metadata["uid"]), when, record.phase, record.action, record.why))
     at = record.at.replace("+00:00", "Z")
     return {

@@ -1,14 +1,16 @@
 """Counts of two model versions from Prometheus, between a cursor and the newest time at which both were scraped.
 
 Each increase counts in the window of the scrape that showed it, and in no other, so that windows may be of any length
-and no request is in two of them. What was not scraped is missing, and nothing is estimated in its place.
+and no request is in two of them. Requests that were not scraped are missing; no estimate takes their place.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple
 
+from qinglan.errors import OutageError
 from serving.rollout.check_counts import (
     SERIES_NAMES,
     SERVERS,
@@ -25,9 +27,9 @@ from serving.rollout.spec import Check
 REQUESTS = frozenset(f"{server}_requests_total" for server in SERVERS)
 START_TIME_METRIC = "process_start_time_seconds"
 LOOKBACK_SECONDS = 180.0
-"""The time before a window that is read with it: a pod that was not scraped for longer counts as a new one."""
+"""Seconds before a window that are read with it: a pod that was not scraped for longer counts as a new one."""
 LONGEST = 3600.0
-"""The longest window. What was counted before it, while no controller ran, is left out."""
+"""Seconds of the longest window. Earlier counts, from a time without a controller, are left out."""
 
 DISCOVERY_LABELS = frozenset(
     {
@@ -39,6 +41,8 @@ DISCOVERY_LABELS = frozenset(
 
 CounterKey = tuple[str, Series]
 """One counter of one pod: the pod's name, and the series."""
+
+log = logging.getLogger(__name__)
 
 
 class Scrapes(NamedTuple):
@@ -57,12 +61,17 @@ class PrometheusEvidence:
         self._selector = f'{{__name__=~"{"|".join((*SERIES_NAMES, START_TIME_METRIC))}",namespace="{namespace}"}}'
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """The window since the cursor; None where one of the two versions was not scraped lately."""
-        now = self.prometheus.now()
-        if after is not None and after > now:
-            after = None  # the clock of Prometheus was set back: nothing is between, and counting begins anew
-        begin = now if after is None else max(after, now - LONGEST)
-        scrapes = collect_scrapes(self.prometheus.samples(self._selector, now, now - begin + LOOKBACK_SECONDS))
+        """The window since the cursor; None if one of the two versions was not scraped lately."""
+        try:
+            now = self.prometheus.now()
+            if after is not None and after > now:
+                after = None  # the clock of Prometheus was set back: nothing is between, and counting starts again
+            begin = now if after is None else max(after, now - LONGEST)
+            scraped = self.prometheus.samples(self._selector, now, now - begin + LOOKBACK_SECONDS)
+        except OutageError as error:
+            log.warning("%s: no measurements: %s", canary, error)
+            raise
+        scrapes = collect_scrapes(scraped)
         until = newest_common_scrape(scrapes, canary, stable)
         if until is None:
             return None
@@ -90,14 +99,15 @@ def collect_scrapes(scraped: Iterable[ScrapedSeries]) -> Scrapes:
         if series.labels["__name__"] == START_TIME_METRIC:
             started[pod] = max(started.get(pod, 0.0), series.samples[-1].value)
             continue
-        key = pod, _parse_series(series.labels)
+        labels = {name: value for name, value in series.labels.items() if name not in DISCOVERY_LABELS}
+        key = pod, make_series(series.labels["__name__"], labels)
         if key not in counters or _freshness(series.samples) > _freshness(counters[key]):
             counters[key] = series.samples
     return Scrapes(counters, first_seen, started)
 
 
 def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
-    """The newest time up to which every one of these versions was scraped; None where one was not."""
+    """The newest time up to which every one of these versions was scraped; None if one was not."""
     newest: dict[str, float] = {}
     for (_, series), samples in scrapes.counters.items():
         if series.name in REQUESTS:
@@ -110,30 +120,20 @@ def window_growth(scrapes: Scrapes, begin: float, until: float) -> Counters:
     """The increase of each series in the window, summed over all pods."""
     increases: dict[Series, float] = {}
     for (pod, series), samples in scrapes.counters.items():
-        increase = _increase(_with_zero_start(pod, samples, scrapes), series, begin, until)
-        increases[series] = increases.get(series, 0.0) + increase
+        steps = (
+            counter_increases({series: before.value}, {series: after.value})[series]
+            for before, after in pairwise(_with_zero_start(pod, samples, scrapes))
+            if begin < after.at <= until
+        )
+        increases[series] = increases.get(series, 0.0) + sum(steps)
     return increases
 
 
-def _increase(samples: tuple[Sample, ...], series: Series, begin: float, until: float) -> float:
-    """The sum of a counter's steps in the window; a step down is a process that was restarted."""
-    steps = (
-        counter_increases({series: before.value}, {series: after.value})[series]
-        for before, after in pairwise(samples)
-        if _in(after, begin, until)
-    )
-    return sum(steps)
-
-
-def _in(sample: Sample, begin: float, until: float) -> bool:
-    return begin < sample.at <= until
-
-
 def _with_zero_start(pod: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
-    """Put a sample of 0 before the first one, where the counter is known to have begun after the window did.
+    """Put a sample of 0 before the first one, if the counter is known to have started after the window did.
 
-    It is known where the pod was scraped earlier without this counter, or where its process started lately. Otherwise
-    the first sample only says where to begin.
+    That is known if the pod was scraped earlier without this counter, or if its process started lately. Otherwise the
+    first sample only says where to begin.
     """
     first = samples[0].at
     earlier = scrapes.first_scraped[pod]
@@ -141,12 +141,6 @@ def _with_zero_start(pod: str, samples: tuple[Sample, ...], scrapes: Scrapes) ->
         return (Sample(earlier, 0.0), *samples)
     young = 0.0 <= first - scrapes.started.get(pod, 0.0) < LOOKBACK_SECONDS
     return (Sample(first - 1e-3, 0.0), *samples) if young else samples
-
-
-def _parse_series(labels: Mapping[str, str]) -> Series:
-    return make_series(
-        labels["__name__"], {name: value for name, value in labels.items() if name not in DISCOVERY_LABELS}
-    )
 
 
 def _freshness(samples: tuple[Sample, ...]) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""The InferenceService that a rollout makes where there is none yet."""
+"""The InferenceService that a rollout creates if there is none yet."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ SERVICE_ACCOUNT, STORAGE_CONTAINER = "qinglan-serving", "qinglan-release"
 """The account that a model's pods run as, and the storage container that verifies what they serve."""
 
 TAG_ROUTING = "serving.kserve.io/enable-tag-routing"
-"""KServe's: Knative gives the newest revision a route of its own, whatever its share."""
+"""KServe's annotation by which Knative gives the newest revision its own route, at any share."""
 
 MODES = {"Serverless": "Knative", "Standard": "Standard"}
 """A rollout's mode, and what KServe calls it."""
@@ -16,13 +16,17 @@ Object = Mapping[str, Any]
 
 
 def first_inference_service(rollout: Object) -> dict[str, Any]:
-    """The InferenceService that a rollout makes where there is none: its release, and all of the traffic.
+    """The InferenceService for a rollout's release, with all of the traffic.
 
-    KServe gives a first deploy all of it whatever percent it names. The annotations are KServe's own, are there from
-    the start and never change, since a changed one starts every pod anew.
+    KServe gives a first deploy all of it, at any percent. The annotations are KServe's own. They are set from the
+    start and never change, since a changed annotation restarts every pod.
     """
     spec = rollout["spec"]
-    predictor_spec, standard = spec["predictor"], spec.get("mode") == "Standard"
+    predictor_spec, mode, standard = spec["predictor"], spec.get("mode", "Auto"), spec.get("mode") == "Standard"
+    # With Auto, KServe deploys as the cluster is set up to.
+    annotations = {} if mode == "Auto" else {"serving.kserve.io/deploymentMode": MODES[mode]}
+    # The tag route is the shadow's way to the canary.
+    annotations |= {"serving.kserve.io/autoscalerClass": "none"} if standard else {TAG_ROUTING: "true"}
     replicas = {name: predictor_spec[name] for name in ("minReplicas", "maxReplicas") if name in predictor_spec}
     model = {
         "modelFormat": {"name": predictor_spec["format"]},
@@ -46,15 +50,7 @@ def first_inference_service(rollout: Object) -> dict[str, Any]:
             "name": spec["inferenceService"],
             "namespace": rollout["metadata"]["namespace"],
             "labels": {"app.kubernetes.io/part-of": "qinglan"},
-            "annotations": _annotations(spec.get("mode", "Auto")),
+            "annotations": annotations,
         },
         "spec": {"predictor": predictor},
     }
-
-
-def _annotations(mode: str) -> dict[str, str]:
-    """With Auto KServe deploys as the cluster is set up to. A canary's own route is the shadow's way to it."""
-    deployed = {} if mode == "Auto" else {"serving.kserve.io/deploymentMode": MODES[mode]}
-    if mode == "Standard":
-        return {**deployed, "serving.kserve.io/autoscalerClass": "none"}
-    return {**deployed, TAG_ROUTING: "true"}

@@ -28,7 +28,7 @@ CACHED = "internal.serving.kserve.io/localmodel"
 """An annotation that KServe's webhook derives from the storageUri."""
 
 NO_SERVICE = ServiceSnapshot("", 0, True, DesiredModel(uri=""), "", None, None, {}, "Serverless")
-"""The snapshot where there is no InferenceService."""
+"""The snapshot if there is no InferenceService."""
 
 
 class ServiceObjects(NamedTuple):
@@ -60,7 +60,7 @@ def storage_uri(predictor: Object) -> str:
 
 
 def spec_fingerprint(service: Object) -> str:
-    """A fingerprint of what decides beside model and share: the rest of the spec, and KServe's annotations."""
+    """A fingerprint of the spec without model and share, and of KServe's annotations."""
     spec = {name: value for name, value in service["spec"].items() if name != "canary"}
     predictor = dict(spec.get("predictor") or {})
     predictor.pop("canaryTrafficPercent", None)
@@ -76,10 +76,8 @@ def spec_fingerprint(service: Object) -> str:
 
 
 def last_editor(service: Object) -> str:
-    """The program that last changed the spec, by managedFields; "" where that was the controller.
-
-    Their times are whole seconds: all programs of the same second are named.
-    """
+    """The program that last changed the spec, by managedFields; "" if that was the controller."""
+    # The times are whole seconds, so all programs of the same second are named.
     edits = [
         (str(entry.get("time", "")), str(entry.get("manager", "")))
         for entry in service["metadata"].get("managedFields") or ()
@@ -92,10 +90,8 @@ def last_editor(service: Object) -> str:
 
 
 def condition(thing: Object, name: str) -> Object:
-    matches = (
-        condition for condition in thing.get("status", {}).get("conditions") or () if condition.get("type") == name
-    )
-    return next(matches, {})
+    conditions = thing.get("status", {}).get("conditions") or ()
+    return next((condition for condition in conditions if condition.get("type") == name), {})
 
 
 def condition_true(thing: Object, name: str) -> bool:

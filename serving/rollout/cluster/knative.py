@@ -3,8 +3,6 @@
 KServe gives `canaryTrafficPercent` to the newest *ready* revision, and the rest to the last one that had all of it.
 """
 
-from collections.abc import Mapping
-
 from serving.rollout.cluster.inference_service import (
     Object,
     ServiceObjects,
@@ -16,14 +14,14 @@ from serving.rollout.cluster.inference_service import (
 from serving.rollout.ports import Revision
 
 GONE: Object = {"metadata": {}}
-"""Stands for a revision that a status names and that is no longer there: it fetches nothing, and is not ready."""
+"""Placeholder for a revision that a status names and that was deleted: it fetches nothing, and is not ready."""
 
 ROUTED = "PredictorRouteReady"
-"""Statuses of a condition that is not decided yet."""
+"""KServe's condition that Knative's route has the shares of the spec."""
 
 
 def newest(objects: ServiceObjects) -> Revision | None:
-    """The latest created revision; ready only where it is also the latest ready one."""
+    """The latest created revision; ready only if it is also the latest ready one."""
     status = predictor_status(objects.service)
     name = status.get("latestCreatedRevision", "")
     revision = objects.revisions.get(name)
@@ -34,7 +32,7 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
-    """The revision that the status names, also where it is gone: a service that has served had its first model."""
+    """The revision that the status names, also if it was deleted: a service that has served had its first model."""
     name = predictor_status(objects.service).get("latestRolledoutRevision", "")
     return _read_revision(name, objects.revisions.get(name, GONE), True) if name else None
 
@@ -49,10 +47,8 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 
 def settled(objects: ServiceObjects) -> bool:
-    """Tell if the revisions and shares are already those of the spec.
-
-    status.observedGeneration does not help: it is that of Knative's own object.
-    """
+    """Tell if the revisions and shares are already those of the spec."""
+    # status.observedGeneration does not help: it is that of Knative's own object.
     status, desired = predictor_status(objects.service), desired_model(objects.service)
     revision = objects.revisions.get(status.get("latestCreatedRevision", ""))
     if revision is None or fetched_uri(revision) != desired.uri or not condition_true(objects.service, ROUTED):
@@ -60,12 +56,12 @@ def settled(objects: ServiceObjects) -> bool:
     latest = sum(target.get("percent") or 0 for target in status.get("traffic") or () if target.get("latestRevision"))
     first_model = status.get("latestReadyRevision") == status.get("latestRolledoutRevision") == status.get(
         "latestCreatedRevision"
-    ) and not status.get("previousRolledoutRevision")  # a first model has everything, whatever is asked for
+    ) and not status.get("previousRolledoutRevision")  # a first model has all of the traffic, at any requested share
     return latest == (100 if desired.percent is None or first_model else desired.percent)
 
 
 def named_revisions(service: Object) -> set[str]:
-    """The revisions of which its status says that they were made, are ready, or are routed to."""
+    """The revisions that its status names as created, ready, rolled out, or routed to."""
     status = predictor_status(service)
     latest = (status.get(f"latest{what}Revision") for what in ("Created", "Ready", "Rolledout"))
     return {str(name) for name in (*latest, *_shares(service)) if name}
@@ -85,14 +81,7 @@ def _shares(service: Object) -> dict[str, int]:
 
 
 def _read_revision(name: str, revision: Object, is_latest_ready: bool) -> Revision:
-    return Revision(
-        name, fetched_uri(revision), is_latest_ready and condition_true(revision, "Ready"), _failure(revision)
-    )
-
-
-def _failure(revision: Mapping[str, object]) -> str:
-    """The reason why the revision is not ready, where Knative has given it up or its pods give one."""
-    ready = condition(revision, "Ready")
-    if ready.get("status") != "False":
-        return ""
-    return ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "not ready"
+    ready, failure = condition(revision, "Ready"), ""
+    if ready.get("status") == "False":  # Knative has given the revision up, or its pods give a reason
+        failure = ": ".join(str(ready[part]) for part in ("reason", "message") if ready.get(part)) or "not ready"
+    return Revision(name, fetched_uri(revision), is_latest_ready and ready.get("status") == "True", failure)

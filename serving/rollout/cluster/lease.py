@@ -1,7 +1,8 @@
 """Elects the leader: a Lease of the API server, renewed by a thread.
 
-Another controller's lease has run out when it has not changed for its duration on this machine's monotonic clock: the
+Another controller's lease has run out if it has not changed for its duration on this machine's monotonic clock: the
 clocks of two machines are never compared. The lease only saves work; the ledger's version is the fence.
+https://kubernetes.io/docs/concepts/architecture/leases/
 """
 
 import logging
@@ -18,7 +19,7 @@ NAME = "qinglan-rollout"
 SECONDS = 15.0
 RENEWED_EVERY = 5.0
 MARGIN = 3.0
-"""The holder gives up so many seconds before others may take the lease."""
+"""Seconds before others may take the lease, at which the holder stops acting."""
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class ClusterLease:
         return time.monotonic() < self._until
 
     def try_once(self) -> bool:
-        """Take or renew the lease where it is free or held by this controller. A failed write counts as not held."""
+        """Take or renew the lease if it is free or held by this controller. A failed write counts as not held."""
         started = time.monotonic()
         try:
             lease = self._read()
@@ -74,7 +75,7 @@ class ClusterLease:
             except QinglanError as error:
                 log.warning("the lease was not renewed: %s", error)
                 self.trouble = str(error) if isinstance(error, ConfigError) else self.trouble
-            except Exception:  # a thread that ended would leave the controller waiting for ever
+            except Exception:  # if the thread ended, the controller would wait for ever
                 log.exception("the lease was not renewed: the API server's answer could not be read")
             self._stopped.wait(RENEWED_EVERY * self.seconds / SECONDS)
 

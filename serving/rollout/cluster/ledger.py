@@ -30,15 +30,11 @@ class ClusterLedger:
         return parse_rollout(self._object(), self.shadowed)
 
     def write(self, state: State, expected: str) -> None:
-        """Write the status; a ConflictError where anybody has changed the object since, also its spec."""
+        """Write the status; a ConflictError if anybody has changed the object since, also its spec."""
         rollout = self._object()
-        body = {
-            "apiVersion": f"{GROUP}/{VERSION}",
-            "kind": KIND,
-            "spec": rollout["spec"],
-            "metadata": {**rollout["metadata"], "resourceVersion": expected},
-            "status": dump_status(state),
-        }
+        metadata = {**rollout["metadata"], "resourceVersion": expected}
+        body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "spec": rollout["spec"], "metadata": metadata}
+        body["status"] = dump_status(state)
         with translate_refusals(self.api):
             self.cache.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
 
@@ -56,7 +52,7 @@ class ClusterLedger:
 
 
 def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSnapshot:
-    """A ModelRollout with its whole policy: the default checks are added where its spec names none.
+    """A ModelRollout with its whole policy: the default checks are added if its spec names none.
 
     They are part of the state from the first write on, so that a shadow that is installed or removed during the
     rollout changes nothing.
@@ -82,7 +78,7 @@ def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSna
 
 
 def effective_checks(state: State, shadowed: bool) -> tuple[Check, ...]:
-    """The checks in the state. A rollout under way without any began before they were noted, and had `quality`."""
+    """The checks in the state. A rollout under way without any began before they were stored, and had `quality`."""
     return state.checks or default_checks(shadowed or state.phase != "Verify")
 
 

@@ -18,7 +18,7 @@ PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
 def judges_quality(rollout: Object) -> bool:
     """Tell if the rollout needs shadow pairs now. The checks of a spec without any are in the status."""
     status = rollout.get("status") or {}
-    default = [check.model_dump() for check in default_checks(shadowed=True)]  # a rollout from before the note
+    default = [check.model_dump() for check in default_checks(shadowed=True)]  # if the status has no checks yet
     checks = rollout["spec"].get("checks") or status.get("checks") or default
     return status.get("phase") == "Analyse" and "quality" in {check.get("name") for check in checks}
 

@@ -6,19 +6,15 @@ import time
 from datetime import UTC, datetime
 
 import orjson
-from prometheus_client import generate_latest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
 
 from qinglan.terminal import say_json
 from serving.http_server import ThreadedServer, listen
+from serving.operator_pages import operator_app
 from serving.rollout.cluster.controller import Controller
 from serving.rollout.cluster.lease import ClusterLease
 
 STUCK_SECONDS = 60.0
-"""The loop ticks twice a second; after so long without a tick it hangs."""
+"""Seconds without a tick after which the loop counts as hung; it ticks twice a second."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -39,23 +35,12 @@ def configure_json_logging() -> None:
 def start_monitoring_server(controller: Controller, lease: ClusterLease, host: str, port: int) -> ThreadedServer:
     """Serve in a thread; the address is the one line on stdout."""
 
-    async def metrics_page(_: Request) -> Response:
-        return PlainTextResponse(generate_latest(controller.metrics.registry), media_type="text/plain; version=0.0.4")
-
-    async def healthz(_: Request) -> Response:
-        trouble = _health_problem(controller, lease)
-        return PlainTextResponse(f"{trouble or 'well'}\n", 503 if trouble else 200)
+    def problem() -> str:
+        # An outage of the API server is no problem here: a restart would not end it.
+        stuck = time.monotonic() - controller.ticked > STUCK_SECONDS
+        return "the loop stands still" if stuck else lease.trouble
 
     listening = listen(host, port)
-    server = ThreadedServer(
-        Starlette(routes=[Route("/metrics", metrics_page), Route("/healthz", healthz)]), listening
-    )
+    server = ThreadedServer(operator_app(controller.metrics.registry, problem), listening)
     say_json({"rollout": f"http://{host}:{listening.getsockname()[1]}"})
     return server
-
-
-def _health_problem(controller: Controller, lease: ClusterLease) -> str:
-    """The reason why the controller cannot work; an outage of the API server is none, since no restart mends it."""
-    if time.monotonic() - controller.ticked > STUCK_SECONDS:
-        return "the loop stands still"
-    return lease.trouble

@@ -1,7 +1,7 @@
 """Copies of the objects that decide rollouts, held by one watch of each kind: an idle rollout costs no call.
 
-A copy may be late. That costs a reconcile and no more: every write is held to the version that was read, and the API
-server is asked for revisions that an InferenceService names and that are not here yet.
+A copy may be late. That costs one reconcile: every write names the version that was read, and the API server is asked
+for revisions that an InferenceService names and that are not in the cache yet.
 """
 
 import threading
@@ -55,26 +55,20 @@ class ObjectCache:
 
     def revisions(self, service: str) -> dict[str, Object]:
         self.check_watched("revisions")
-        revisions = [
-            revision
-            for revision in self.all("revisions")
-            if revision["metadata"]["labels"].get(SERVICE_LABEL) == service
-        ]
-        return {revision["metadata"]["name"]: revision for revision in revisions}
+        metas = [(revision["metadata"], revision) for revision in self.all("revisions")]
+        return {meta["name"]: revision for meta, revision in metas if meta["labels"].get(SERVICE_LABEL) == service}
 
     def check_watched(self, kind: str) -> None:
         informer = self._informers[kind]
-        trouble = informer.trouble  # read once: its thread may end it at any time
+        trouble = informer.trouble  # read once: the informer's thread may reset it at any time
         if trouble or not informer.begun.is_set():
             why = trouble[1].message if trouble else "not listed yet"
             raise OutageError(f"{kind} cannot be watched: {why}. Check the API server and this account's rights.")
 
     def put(self, kind: str, thing: Object) -> None:
-        """Take what the API server answered to a write of ours: the watch may report it later.
-
-        On a slow machine the watch may also be faster than the answer. Its newer copy then stays: this one would be
-        taken for the present until something changes again, and perhaps nothing ever does.
-        """
+        """Keep the API server's answer to a write of ours, since the watch may report it later."""
+        # Race: the watch may also be faster than the answer. Then its newer copy must stay. An older one would count
+        # as the present until something changes again, which may never happen.
         name, uid = thing["metadata"]["name"], thing["metadata"]["uid"]
         with self._lock:
             known = self._objects[kind].get(name)
@@ -86,7 +80,7 @@ class ObjectCache:
         def handle(change: str, thing: Object) -> None:
             name, gone = thing["metadata"]["name"], change == "DELETED"
             with self._lock:
-                if gone:  # a list that lacks it tells of its name alone
+                if gone:  # after a new list without the object, only its name and uid are known
                     self._deleted[kind, name] = thing["metadata"]["uid"]
                     thing = self._objects[kind].pop(name, thing)
                 else:
@@ -97,20 +91,18 @@ class ObjectCache:
 
 
 def _supersedes(known: Object, answer: Object) -> bool:
-    """Tell if the known object is newer than the answer: made anew since, or a later version of the same object."""
+    """Tell if the known object is newer than the answer: created since, or a later version of the same object."""
     if known["metadata"]["uid"] != answer["metadata"]["uid"]:
         return True
     versions = [str(thing["metadata"]["resourceVersion"]) for thing in (known, answer)]
-    # Kubernetes promises since 1.35 that these compare as numbers; etcd's always did.
+    # Since Kubernetes 1.35 resourceVersions are promised to compare as numbers; etcd's always did.
     return all(version.isdecimal() for version in versions) and int(versions[0]) > int(versions[1])
 
 
 def _trim_rollout(rollout: Object) -> Object:
     """A ModelRollout without managedFields, which are half of its size."""
-    return {
-        **rollout,
-        "metadata": {name: value for name, value in rollout["metadata"].items() if name != "managedFields"},
-    }
+    metadata = {name: value for name, value in rollout["metadata"].items() if name != "managedFields"}
+    return {**rollout, "metadata": metadata}
 
 
 def _trim_service(service: Object) -> Object:
@@ -126,18 +118,13 @@ def _trim_service(service: Object) -> Object:
 def _trim_revision(revision: Object) -> Object:
     """A revision; of its pod template, half of its size, only the init containers' arguments."""
     meta = revision["metadata"]
-    metadata = {
-        "name": meta["name"],
-        "labels": meta.get("labels") or {},
-        "annotations": meta.get("annotations") or {},
-    }
-    initialisers = [
-        {"args": container.get("args")} for container in revision.get("spec", {}).get("initContainers") or ()
-    ]
+    metadata = {"name": meta["name"], **{name: meta.get(name) or {} for name in ("labels", "annotations")}}
+    containers = revision.get("spec", {}).get("initContainers") or ()
+    initialisers = [{"args": container.get("args")} for container in containers]
     conditions = revision.get("status", {}).get("conditions") or []
     return {"metadata": metadata, "spec": {"initContainers": initialisers}, "status": {"conditions": conditions}}
 
 
-TRIMMED: Mapping[str, Callable[[Object], Object]] = {
-    "modelrollouts": _trim_rollout, "inferenceservices": _trim_service, "revisions": _trim_revision,
-}  # fmt: skip
+TRIMMED: Mapping[str, Callable[[Object], Object]] = dict(
+    zip(KINDS, (_trim_rollout, _trim_service, _trim_revision), strict=True)
+)

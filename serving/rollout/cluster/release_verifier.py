@@ -1,10 +1,11 @@
 """Proves a release in its store: walks its whole lineage, as the deploy stage and every pod do.
 
 Weights stay in the store. The release's statement has their digests, and each pod verifies their bytes before it
-serves. Everything else of the release is fetched and judged here, anew at every reconcile.
+serves. All other files of the release are fetched and checked here, at every reconcile.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import logging
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,12 +17,14 @@ from qinglan.lineage.auditing.deploy_gate import may_serve
 from qinglan.lineage.release.model_verification import release_files
 from qinglan.lineage.release.release_address import ReleaseAddress, parse_release_uri
 from qinglan.lineage.signing.trust import TrustPolicy
-from qinglan.lineage.trace.release_folder import MODEL, ReleaseStatement, read_release_statement
+from qinglan.lineage.trace.release_folder import MODEL, read_release_statement
 from qinglan.store import Store, open_store
 from serving.rollout.ports import Proof
 from serving.rollout.spec import Release
 
 WEIGHTS = ".safetensors"
+
+log = logging.getLogger(__name__)
 
 
 class StoreReleaseVerifier:
@@ -46,7 +49,7 @@ class StoreReleaseVerifier:
 
 
 def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: str, policy: TrustPolicy) -> Proof:
-    """Prove the release, with every objection at once; a DataError where it is no release."""
+    """Prove the release, with every objection at once; a DataError if it is no release."""
     store.pull(address.digest, folder, select=lambda name: not stays_in_store(name))
     claim = read_release_statement(folder)
     files = release_files(folder, claim)
@@ -54,17 +57,12 @@ def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: st
     digest = tree_digest({path: files[path] for path in sorted(files, key=str.encode)})
     target = release_target(folder, (), name or claim.name, digest, absent, store)
     decision = may_serve(target, policy, name or claim.name)
-    return Proof(digest, model_digest(claim), () if decision.allowed else tuple(decision.reasons))
+    model = next((part.digest for part in claim.statement.made if part.name == MODEL), "")
+    return Proof(digest, model, () if decision.allowed else tuple(decision.reasons))
 
 
 def stays_in_store(name: str) -> bool:
     return name.startswith(f"{MODEL}/") and name.endswith(WEIGHTS)
-
-
-def model_digest(claim: ReleaseStatement) -> str:
-    """The digest of the model folder in the release's statement."""
-    digests: Mapping[str, str] = {part.name: part.digest for part in claim.statement.made}
-    return digests.get(MODEL, "")
 
 
 @contextmanager
@@ -72,7 +70,8 @@ def _failure_as_outage(address: ReleaseAddress) -> Iterator[None]:
     """Turn failures to reach the store into an OutageError: they say nothing about the release."""
     try:
         yield
-    except OutageError:
-        raise
     except (QinglanError, OSError) as error:
+        log.warning("%s: not verified yet: %s", address.uri, error)
+        if isinstance(error, OutageError):
+            raise
         raise OutageError(f"{address.uri} could not be read: {error}") from error

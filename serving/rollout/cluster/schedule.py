@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 GAP = 1.0
-"""The least time between two reconciles of one rollout, however much changes."""
+"""Seconds between two reconciles of one rollout, at least."""
 
 
 class Schedule:
@@ -29,7 +29,8 @@ class Schedule:
         """Take up to `most` names that are due, the longest due first; wait up to `seconds` for the first."""
         with self._changed:
             if not self._ready():
-                self._changed.wait(min(self._until_next(), seconds))
+                waiting = [at - self._clock() for name, at in self._due.items() if name not in self._taken]
+                self._changed.wait(max(min([seconds, *waiting]), 0.0))
             names = self._ready()[:most]
             for name in names:
                 del self._due[name]
@@ -54,7 +55,3 @@ class Schedule:
         now = self._clock()
         ready = [name for name, at in self._due.items() if at <= now and name not in self._taken]
         return sorted(ready, key=self._due.__getitem__)
-
-    def _until_next(self) -> float:
-        waiting = [at for name, at in self._due.items() if name not in self._taken]
-        return max(min(waiting, default=self._clock() + 60.0) - self._clock(), 0.0)

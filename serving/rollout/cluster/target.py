@@ -3,13 +3,19 @@
 from typing import Any
 
 from qinglan.kubernetes.client import Api
-from serving.rollout.cluster import standard_mode
+from serving.rollout.cluster import knative, standard_mode
 from serving.rollout.cluster.api_errors import translate_refusals
 from serving.rollout.cluster.first_inference_service import first_inference_service
-from serving.rollout.cluster.inference_service import NO_SERVICE, Object, ServiceObjects, deployment_mode
-from serving.rollout.cluster.knative import named_revisions
+from serving.rollout.cluster.inference_service import (
+    NO_SERVICE,
+    Object,
+    ServiceObjects,
+    deployment_mode,
+    desired_model,
+    last_editor,
+    spec_fingerprint,
+)
 from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
-from serving.rollout.cluster.snapshot import service_snapshot
 from serving.rollout.ports import ServiceSnapshot
 from serving.rollout.state import DesiredModel
 
@@ -17,7 +23,7 @@ SERVICES = "inferenceservices"
 
 
 class ClusterTarget:
-    """The InferenceService of a ModelRollout. Where there is none, the first write makes it."""
+    """The InferenceService of a ModelRollout. If it does not exist, the first write creates it."""
 
     def __init__(self, api: Api, cache: ObjectCache, rollout: Object, standard_canary: bool = False) -> None:
         self.api, self.cache, self.rollout, self.standard_canary = api, cache, rollout, standard_canary
@@ -25,21 +31,25 @@ class ClusterTarget:
 
     def read(self) -> ServiceSnapshot:
         service = self._service()
-        if service is None:
-            return NO_SERVICE
-        return service_snapshot(self._objects(service), self.standard_canary)
+        return service_snapshot(self._objects(service), self.standard_canary) if service else NO_SERVICE
 
     def write(self, desired: DesiredModel, expected: str) -> None:
-        """Merge the change at the expected version; with no version make the service, unless somebody was faster."""
+        """Merge the change at the expected version; without one create the service, unless somebody was faster."""
         with translate_refusals(self.api):
             if not expected:
                 self.cache.put(SERVICES, self.api.create(SERVICES, first_inference_service(self.rollout)))
                 return
-            body = {"metadata": {"resourceVersion": expected}, "spec": self._patch(desired)}
+            service = self._service()
+            patch: dict[str, Any] = {
+                "predictor": {"canaryTrafficPercent": desired.percent, "model": {"storageUri": desired.uri}}
+            }
+            if service is not None and deployment_mode(service) == "Standard":
+                patch = standard_mode.spec_patch(service, desired)
+            body = {"metadata": {"resourceVersion": expected}, "spec": patch}
             self.cache.put(SERVICES, self.api.merge(SERVICES, self.name, body))
 
     def _service(self) -> Object | None:
-        """The service. Where the cache has none, the API server is asked: the cached copy may be late."""
+        """The service. If the cache has none, the API server is asked: the cached copy may be late."""
         service = self.cache.get(SERVICES, self.name)
         if service is not None:
             return service
@@ -48,23 +58,48 @@ class ClusterTarget:
 
     def _objects(self, service: Object) -> ServiceObjects:
         if deployment_mode(service) == "Serverless":
-            return ServiceObjects(service, revisions=self._revisions(service))
+            # Revisions are watched apart from services. A model whose revision is not in the cache yet would be taken
+            # for one that does not serve, so the API server is asked then.
+            revisions = self.cache.revisions(self.name)
+            known = knative.named_revisions(service) <= revisions.keys()
+            return ServiceObjects(service, revisions=revisions if known else self._listed("revisions"))
         deployments, pods = self._listed("deployments"), self._listed("pods")
         return ServiceObjects(service, deployments=deployments, pods=tuple(pods.values()))
-
-    def _revisions(self, service: Object) -> dict[str, Object]:
-        """Its revisions. The API server is asked where the cache lacks one that the service names: they are watched
-        apart, and a model whose revision is not known yet would be taken for one that does not serve."""
-        revisions = self.cache.revisions(self.name)
-        return revisions if named_revisions(service) <= revisions.keys() else self._listed("revisions")
 
     def _listed(self, kind: str) -> dict[str, Object]:
         with translate_refusals(self.api):
             items = self.api.all(kind, {"labelSelector": f"{SERVICE_LABEL}={self.name}"})["items"]
         return {item["metadata"]["name"]: item for item in items}
 
-    def _patch(self, desired: DesiredModel) -> dict[str, Any]:
-        service = self._service()
-        if service is not None and deployment_mode(service) == "Standard":
-            return standard_mode.spec_patch(service, desired)
-        return {"predictor": {"canaryTrafficPercent": desired.percent, "model": {"storageUri": desired.uri}}}
+
+def service_snapshot(objects: ServiceObjects, standard_canary: bool = False) -> ServiceSnapshot:
+    """The snapshot; the deployment mode decides which objects it is read from."""
+    service, mode = objects.service, deployment_mode(objects.service)
+    reader = knative if mode == "Serverless" else standard_mode
+    meta = service["metadata"]
+    return ServiceSnapshot(
+        resource_version=str(meta["resourceVersion"]),
+        generation=int(meta["generation"]),
+        settled=reader.settled(objects),
+        desired=desired_model(service),
+        rest=spec_fingerprint(service),
+        newest=reader.newest(objects),
+        rolled_out=reader.rolled_out(objects),
+        traffic=reader.traffic(objects),
+        mode=mode,
+        unsupported=_unsupported(service, standard_canary),
+        editor=last_editor(service),
+        uid=str(meta["uid"]),
+    )
+
+
+def _unsupported(service: Object, standard_canary: bool) -> str:
+    if not desired_model(service).uri:
+        return "it serves by another field than spec.predictor.model.storageUri: no release can be read from it"
+    if service["spec"].get("transformer"):
+        return "a separate transformer and a canary do not mix in KServe: put it into the predictor's pods"
+    if len(service["spec"].get("canary") or ()) > 1:
+        return "it has more than one canary already: end them first"
+    if deployment_mode(service) == "Standard" and not standard_canary:
+        return standard_mode.UNSUPPORTED_REASON
+    return ""

@@ -6,11 +6,10 @@ import contextlib
 import sys
 from typing import Any
 
-from qinglan.errors import ConfigError, QinglanError
+from qinglan.errors import QinglanError
 from qinglan.terminal import say_error
 from serving.rollout.shadow.config import ShadowConfig
 
-PAIR = {"canary": "url", "canary_version": "canary", "stable_version": "stable"}
 RETRIEVAL = ("kb_name", "top_k", "score_threshold")
 
 
@@ -23,7 +22,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options. One that is left out has the default of ShadowConfig."""
+    """The options. An option that is left out has the default of ShadowConfig."""
     options = argparse.ArgumentParser(
         prog="python -m serving.rollout.shadow", argument_default=argparse.SUPPRESS,
         description="Compares a canary's rewrites with the stable model's, on live questions that nobody waits for.",
@@ -36,14 +35,11 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--top-k", type=int)
     options.add_argument("--score-threshold", type=float, metavar="0..1")
     options.add_argument("--judge", metavar="URL", help="a gateway, whose judge is asked in both orders instead")
-    options.add_argument("--service", metavar="NAME", help="the InferenceService whose rollout is followed")
+    options.add_argument("--service", required=True, help="the InferenceService whose rollout is followed")
     options.add_argument("--namespace")
     options.add_argument(
         "--ingress", metavar="URL", help="the cluster's gateway; the tag route's host goes in a header"
     )
-    options.add_argument("--canary", metavar="URL", help="without a cluster; with the next two")
-    options.add_argument("--canary-version", metavar="VERSION")
-    options.add_argument("--stable-version", metavar="VERSION")
     options.add_argument("--model", metavar="NAME", help="in the canary's path")
     options.add_argument("--share", type=float, metavar="0..1", help="of the questions in the log")
     options.add_argument("--deadline-seconds", type=float, metavar="S")
@@ -53,33 +49,32 @@ def parser() -> argparse.ArgumentParser:
 
 
 def read_options(options: dict[str, Any]) -> ShadowConfig:
-    pair = {PAIR[name]: options.pop(name) for name in PAIR if name in options}
-    if pair and len(pair) < len(PAIR):
-        raise ConfigError("--canary, --canary-version, --stable-version: all three, or none.")
     retrieval = {name: options.pop(name) for name in RETRIEVAL if name in options}
-    more = {"retrieval": retrieval, **({"pair": pair} if pair else {})}
-    return ShadowConfig.parse({**options, **more}, "serving.rollout.shadow")
+    return ShadowConfig.parse({**options, "retrieval": retrieval}, "serving.rollout.shadow")
 
 
 def serve(config: ShadowConfig) -> None:
+    from starlette.responses import JSONResponse
+
     from qinglan.store import open_store
     from serving.http_server import listen, log_to_stderr, serve_app
-    from serving.rollout.shadow.app import create_app
+    from serving.operator_pages import operator_app
     from serving.rollout.shadow.comparer import create_comparer
     from serving.rollout.shadow.metrics import Metrics
-    from serving.rollout.shadow.pair_source import create_pair_source
+    from serving.rollout.shadow.pair_source import RolloutPairSource
     from serving.rollout.shadow.payload_log import PayloadLogReader
     from serving.rollout.shadow.worker import ShadowWorker
 
     log_to_stderr()
-    metrics, pair_source = Metrics(), create_pair_source(config)
+    metrics, pair_source = Metrics(), RolloutPairSource(config.service, config.namespace)
+    pages = operator_app(metrics.registry, healthy=JSONResponse({"status": "ok"}))
 
     async def run() -> None:
         shadow = ShadowWorker(
             config, PayloadLogReader(open_store(config.payloads)), pair_source, create_comparer(config), metrics
         )
         working = asyncio.create_task(shadow.run_forever())
-        await serve_app("rollout.shadow", create_app(metrics), listen(config.host, config.port))
+        await serve_app("rollout.shadow", pages, listen(config.host, config.port))
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await working

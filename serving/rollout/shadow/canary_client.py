@@ -21,12 +21,8 @@ class CanaryClient:
     """One pool of connections, for one canary after the other."""
 
     def __init__(self, model: str, ingress: str, deadline_seconds: float) -> None:
-        self._path, self._ingress, self._deadline = (
-            f"/v1/models/{model}:predict",
-            ingress.rstrip("/"),
-            deadline_seconds,
-        )
-        self._token = read_shadow_token()
+        self._path, self._ingress = f"/v1/models/{model}:predict", ingress.rstrip("/")
+        self._deadline, self._token = deadline_seconds, read_shadow_token()
         if not self._token:
             raise ConfigError(
                 f"{VARIABLE} is not set: the rewriter would count the shadow's questions as users'. Put the same "
@@ -38,31 +34,28 @@ class CanaryClient:
         await self._http.aclose()
 
     async def rewrite(self, question: LoggedQuestion, pair: ModelPair) -> str:
-        """The canary's rewrite, as a user would have got it; a PairFailure where it gave none."""
+        """The canary's rewrite, as a user would have got it; a PairFailure if it gave none."""
         instance = {
             "query": question.question, "user_profile": question.user_profile,
             "history_summary": question.history_summary, "tenant_id": question.tenant,
         }  # fmt: skip
-        response = await self._post(orjson.dumps({"instances": [instance]}), pair)
-        if response.status_code != 200:
-            raise PairFailure("canary_refused", f"status {response.status_code}")
-        return read_rewrite(response.content, pair.canary)
-
-    async def _post(self, body: bytes, pair: ModelPair) -> httpx2.Response:
         headers = {"content-type": "application/json", SHADOW_HEADER: self._token}
-        if self._ingress:
+        if self._ingress:  # Knative and Istio route by the Host header, so its name need not resolve here
             headers["host"] = urlsplit(pair.url).netloc
+        url = (self._ingress or pair.url.rstrip("/")) + self._path
         try:
-            url = (self._ingress or pair.url.rstrip("/")) + self._path
-            return await self._http.post(url, content=body, headers=headers)
+            response = await self._http.post(url, content=orjson.dumps({"instances": [instance]}), headers=headers)
         except httpx2.TimeoutException as error:
             raise PairFailure("canary_late", f"no answer within {self._deadline:g} s") from error
         except httpx2.HTTPError as error:
             raise PairFailure("canary_unreachable", str(error) or type(error).__name__) from error
+        if response.status_code != 200:
+            raise PairFailure("canary_refused", f"status {response.status_code}")
+        return read_rewrite(response.content, pair.canary)
 
 
 def read_rewrite(content: bytes, version: str) -> str:
-    """Read the rewrite from an answer; a PairFailure where another version answered, or no text came."""
+    """Read the rewrite from an answer; a PairFailure if another version answered, or no text came."""
     try:
         [prediction] = orjson.loads(content)["predictions"]
         text, answered_version = prediction["rewritten_query"], prediction["model_version"]

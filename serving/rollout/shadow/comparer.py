@@ -2,7 +2,7 @@
 
 That text is the need: the question with the end of its history, the same for both rewrites. The RAG service searches
 each rewrite as production would, and its reranker scores the hits against the need. With a judge, the judge compares
-the two rewrites in both orders; where its answers depend on the order, the pair is tied.
+the two rewrites in both orders; if its answers depend on the order, the pair is tied.
 """
 
 from typing import Protocol
@@ -29,7 +29,7 @@ STEP = "shadow"
 
 class Comparer(Protocol):
     async def compare(self, question: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
-        """The canary's outcome; a PairFailure where it could not be decided."""
+        """The canary's outcome; a PairFailure if it could not be decided."""
         ...
 
     async def aclose(self) -> None: ...

@@ -1,8 +1,8 @@
 """The configuration of a shadow."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from qinglan.config import Config, Fraction
 from qinglan.http.addresses import Address
@@ -17,7 +17,7 @@ class ModelPair(Config):
     canary: str = Field(pattern=VERSION_PATTERN)
     stable: str = Field(pattern=VERSION_PATTERN)
     url: Address
-    """The canary's URL; on a cluster its tag route."""
+    """The canary's tag route."""
 
 
 class ShadowConfig(Config):
@@ -32,7 +32,7 @@ class ShadowConfig(Config):
     retrieval: RetrievalConfig = RetrievalConfig()
     """How both rewrites retrieve."""
 
-    service: str = ""
+    service: str = Field(min_length=1)
     """The InferenceService whose rollout is read from the API server."""
 
     namespace: str = ""
@@ -41,9 +41,6 @@ class ShadowConfig(Config):
     ingress: Address | Literal[""] = ""
     """The URL of the cluster's gateway, for clusters in which the tag route's host name does not resolve."""
 
-    pair: ModelPair | None = None
-    """The two models to compare without a cluster, in place of `service`."""
-
     judge: Address | Literal[""] = ""
     """The URL of a gateway whose judge compares the rewrites; by default the reranker scores their hits."""
 
@@ -51,14 +48,8 @@ class ShadowConfig(Config):
     """The served model's name, in the path of the canary's URL."""
 
     share: Fraction = 0.1
-    """The share of the questions in the log that is compared."""
+    """Share of the questions in the log that are compared."""
 
     deadline_seconds: float = Field(default=10.0, gt=0)
     host: str = "127.0.0.1"
     port: int = Field(default=8090, ge=0, le=65535)
-
-    @model_validator(mode="after")
-    def _service_or_pair(self) -> Self:
-        if bool(self.service) == bool(self.pair):
-            raise ValueError("name the service whose rollout is followed, or one pair of models")
-        return self

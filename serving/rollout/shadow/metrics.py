@@ -2,7 +2,7 @@
 
 from typing import Literal, get_args
 
-from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client import CollectorRegistry, Counter
 
 PairOutcome = Literal["won", "lost", "tied"]
 """The outcome of a pair, for the canary."""
@@ -39,9 +39,6 @@ class Metrics:
 
     def failed(self, reason: FailureReason, count: int = 1) -> None:
         self._failures.labels(reason).inc(count)
-
-    def text(self) -> bytes:
-        return generate_latest(self.registry)
 
 
 class PairFailure(Exception):

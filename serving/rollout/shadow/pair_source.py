@@ -1,35 +1,19 @@
 """Finds the two models to compare now, and the URL at which the canary answers without users."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api, connect
 from qinglan.kubernetes.model_rollouts import PLURAL, Object, next_rollout, rollouts_of_service
 from serving.rollout.cluster.first_inference_service import TAG_ROUTING
-from serving.rollout.shadow.config import ModelPair, ShadowConfig
+from serving.rollout.shadow.config import ModelPair
 from serving.rollout.shadow.metrics import PairFailure
 
 CANARY_PHASES = ("WaitReady", "Analyse")
 """The phases in which a canary waits for a decision."""
 
 VERSION_LENGTH = 12
-
-
-class PairSource(Protocol):
-    def current_pair(self) -> ModelPair | None:
-        """The pair; None while there is no canary; a PairFailure where it is unknown or out of reach."""
-        ...
-
-
-class FixedPairSource:
-    """The pair that a person named, without a cluster."""
-
-    def __init__(self, pair: ModelPair) -> None:
-        self._pair = pair
-
-    def current_pair(self) -> ModelPair:
-        return self._pair
 
 
 class RolloutPairSource:
@@ -39,6 +23,7 @@ class RolloutPairSource:
         self._api, self._service = (api or connect()).within(namespace), service
 
     def current_pair(self) -> ModelPair | None:
+        """The pair; None while there is no canary; a PairFailure if the pair is unknown or out of reach."""
         try:
             rollouts = self._api.all(PLURAL, {})["items"]
             versions = compared_versions(rollouts, self._service)
@@ -57,7 +42,7 @@ class RolloutPairSource:
 
 
 def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
-    """The versions of the canary and of the stable model, where a rollout has both."""
+    """The versions of the canary and of the stable model, if a rollout has both."""
     rollout = next_rollout(rollouts_of_service(rollouts, service))
     if rollout is None:
         return None
@@ -69,13 +54,9 @@ def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, st
 
 
 def tag_route(service: Object) -> str:
-    """The URL that leads to the newest revision alone, at any share; "" where there is none."""
+    """The URL that leads only to the newest revision, at any share; "" if there is none."""
     predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
     routes = [
         target for target in predictor.get("traffic") or () if target.get("latestRevision") and target.get("tag")
     ]
     return str(routes[0].get("url") or "") if routes else ""
-
-
-def create_pair_source(config: ShadowConfig) -> PairSource:
-    return FixedPairSource(config.pair) if config.pair else RolloutPairSource(config.service, config.namespace)

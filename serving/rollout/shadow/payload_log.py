@@ -1,8 +1,8 @@
 """Reads live questions from the stable server's payload log, each of them once.
 
-Everything that is in the log at the first poll of a canary is skipped. An earlier process can have read nothing later
-than that, so that no question is counted twice as long as one shadow runs at a time. Questions that are logged
-between two processes are counted by neither.
+Everything that is in the log at the first poll of a canary is skipped. An earlier process cannot have read anything
+later, so no question is counted twice as long as one shadow runs at a time. Questions that are logged between two
+processes are counted by neither.
 """
 
 import hashlib
@@ -46,26 +46,22 @@ class PayloadLogReader:
         self._known_keys: dict[str, set[str]] = {}
 
     def new_keys(self, now: datetime | None = None) -> list[str]:
-        """The keys written since the last poll, oldest first; none at the first poll.
-
-        An hour that comes up late, because the clock was set back, is taken as read: its questions may have been.
-        """
+        """The keys written since the last poll, oldest first; none at the first poll."""
         at = now or datetime.now(UTC)
         newest, fresh = max(self._known_keys, default=None), []
         for hour in (f"{at - HOUR:%Y-%m-%d/%H}", f"{at:%Y-%m-%d/%H}"):
-            keys = self._keys_of_hour(hour)
+            day, _, start = hour.rpartition("/")
+            keys = [f"{LOG}/{day}/{name}" for name in self._shelf.children(f"{LOG}/{day}/", start)]
             if hour in self._known_keys:
                 fresh += [key for key in keys if key not in self._known_keys[hour]]
             elif newest is not None and hour > newest:
                 fresh += keys
+            # An earlier hour that was never polled means that the clock was set back: its questions may be counted
+            # already, so its keys are only remembered.
             self._known_keys[hour] = self._known_keys.pop(hour, set()) | set(keys)  # last in the order of polls
         for hour in list(self._known_keys)[:-HOURS_KNOWN]:
             del self._known_keys[hour]
         return fresh
-
-    def _keys_of_hour(self, hour: str) -> list[str]:
-        day, _, start = hour.rpartition("/")
-        return [f"{LOG}/{day}/{name}" for name in self._shelf.children(f"{LOG}/{day}/", start)]
 
     def forget(self) -> None:
         """Make the next poll a first one."""

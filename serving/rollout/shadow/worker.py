@@ -13,14 +13,14 @@ from serving.rollout.shadow.canary_client import CanaryClient
 from serving.rollout.shadow.comparer import Comparer
 from serving.rollout.shadow.config import ModelPair, ShadowConfig
 from serving.rollout.shadow.metrics import FailureReason, Metrics, PairFailure, PairOutcome
-from serving.rollout.shadow.pair_source import PairSource
+from serving.rollout.shadow.pair_source import RolloutPairSource
 from serving.rollout.shadow.payload_log import LoggedQuestion, PayloadLogReader, sampled
 
 POLL_SECONDS = 10.0
-"""The time between two polls; the log is written every five seconds."""
+"""Seconds between two polls; the log is written every five seconds."""
 
 MAX_QUESTIONS_PER_POLL = 200
-"""The questions of one poll; those beyond are skipped, and counted as `too_many`."""
+"""Questions of one poll; those beyond are skipped, and counted as `too_many`."""
 
 AT_ONCE = 4
 """Questions under way at once: the canary may have few pods, and users go first."""
@@ -32,13 +32,9 @@ log = logging.getLogger("serving.rollout.shadow")
 
 class ShadowWorker:
     def __init__(
-        self,
-        config: ShadowConfig,
-        reader: PayloadLogReader,
-        pair_source: PairSource,
-        comparer: Comparer,
+        self, config: ShadowConfig, reader: PayloadLogReader, pair_source: RolloutPairSource, comparer: Comparer,
         metrics: Metrics,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._config, self._reader, self._pair_source = config, reader, pair_source
         self._comparer, self._metrics = comparer, metrics
         self._canary = CanaryClient(config.model, config.ingress, config.deadline_seconds)
@@ -49,14 +45,14 @@ class ShadowWorker:
         await self._comparer.aclose()
 
     async def run_forever(self) -> None:
-        """Poll for ever; a poll that fails is counted, and the next one goes on from there."""
+        """Poll for ever; a poll that fails is counted, and does not end the loop."""
         while True:
             with self.count_failures():
                 await self.poll()
             await asyncio.sleep(POLL_SECONDS)
 
     async def poll(self) -> None:
-        """Compare all new questions. Without a canary the store is not read; what is logged meanwhile is skipped."""
+        """Compare all new questions. Without a canary the store is not read, and later questions are skipped."""
         pair = await asyncio.to_thread(self._pair_source.current_pair)
         if pair is None:
             self._reader.forget()
@@ -68,7 +64,7 @@ class ShadowWorker:
             with self.count_failures():
                 chosen = self._sample_questions(await _read_log(partial(self._reader.lines, key)), pair, left)
                 left -= len(chosen)
-                await gather_or_cancel(*(self._compare_question(question, pair) for question in chosen))
+                await gather_or_cancel(*(self._compare_rewrites(question, pair) for question in chosen))
 
     def _sample_questions(
         self, lines: Iterable[LoggedQuestion | None], pair: ModelPair, limit: int
@@ -89,17 +85,15 @@ class ShadowWorker:
                 self._metrics.failed(reason, count)
         return with_text[:limit]
 
-    async def _compare_question(self, question: LoggedQuestion, pair: ModelPair) -> None:
+    async def _compare_rewrites(self, question: LoggedQuestion, pair: ModelPair) -> None:
         """Count the question as one pair, or as one failure."""
         async with self._slots:
             with self.count_failures():
-                self._metrics.pair(pair.canary, pair.stable, await self._outcome(question, pair))
-
-    async def _outcome(self, question: LoggedQuestion, pair: ModelPair) -> PairOutcome:
-        rewrite = await self._canary.rewrite(question, pair)
-        if rewrite == question.rewrite:
-            return "tied"
-        return await self._comparer.compare(question, rewrite, question.rewrite)
+                rewrite = await self._canary.rewrite(question, pair)
+                outcome: PairOutcome = "tied"
+                if rewrite != question.rewrite:
+                    outcome = await self._comparer.compare(question, rewrite, question.rewrite)
+                self._metrics.pair(pair.canary, pair.stable, outcome)
 
     @contextmanager
     def count_failures(self) -> Iterator[None]:

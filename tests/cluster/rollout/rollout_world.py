@@ -30,7 +30,7 @@ from qinglan.processes.services import end_with_parent
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service
 from serving.rollout.cluster.inference_service import ServiceObjects
-from serving.rollout.cluster.snapshot import service_snapshot
+from serving.rollout.cluster.target import service_snapshot
 from serving.rollout.ports import ServiceSnapshot
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.rollout.prometheus import Pod, Server

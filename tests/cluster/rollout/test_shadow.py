@@ -154,7 +154,7 @@ def test_the_program_compares_by_the_tag_route_with_its_own_rights_and_key_alone
         assert counted(url, "qinglan_shadow_pairs_total", pair) >= 2
         assert counted(url, "qinglan_shadow_pairs_total", 'outcome="won"') == 0
         assert counted(url, "qinglan_shadow_failures_total") == 0
-    asked = {one.host for one in door.seen if "x-qinglan-shadow" in one.headers}
+    asked = {one.host for one in door.observed if "x-qinglan-shadow" in one.headers}
     assert asked == {tag} and tag.startswith("latest-rewriter-predictor"), "the canary alone, by its own name"
     assert not any(query in (house.folder / "shadow.log").read_text() for query in QUERIES), "no text of a user"
 

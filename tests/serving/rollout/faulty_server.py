@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -46,7 +47,11 @@ def main() -> None:
     switch = Path(sys.argv.pop(sys.argv.index("--broken") + 1))
     sys.argv.remove("--broken")
     create = real.create_app
-    real.create_app = lambda model: Faulty(create(model), switch)
+
+    def create_faulty(model: Any) -> Any:
+        return Faulty(create(model), switch)
+
+    real.create_app = create_faulty
     program.main()
 
 

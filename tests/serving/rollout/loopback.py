@@ -22,7 +22,7 @@ from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.service import SERVICE_NAME, create_service, service_snapshot
 from tests.processes.forkserver import GATEWAY, forked
 from tests.releases.registered_release import Made
-from tests.serving.rewriter.conftest import ASKED, V1, announced
+from tests.serving.rewriter.conftest import REQUEST, V1, announced
 
 USERS = 10
 POLICY: dict[str, Any] = {
@@ -32,13 +32,13 @@ POLICY: dict[str, Any] = {
         {"name": "costly", "margin": 0.1, "tokens": 64},
     ],
 }  # fmt: skip
-"""Of these tests: a canary is found good or bad within seconds."""
+"""Policy of these tests: a canary is found good or bad within seconds."""
 
 
 class Answer(NamedTuple):
     status: int
     version: str
-    said: str = ""
+    message: str = ""
 
 
 class Place(NamedTuple):
@@ -48,8 +48,8 @@ class Place(NamedTuple):
     stable: Made
     canary: Made
 
-    def address(self, made: Made) -> str:
-        return ReleaseAddress(str(self.folder / "store"), made.registered.release, False).uri
+    def address(self, built: Made) -> str:
+        return ReleaseAddress(str(self.folder / "store"), built.registered.release, False).uri
 
     @property
     def state(self) -> State:
@@ -62,8 +62,8 @@ class Place(NamedTuple):
     def begin(self) -> None:
         """The stable release has everybody, the canary's rollout is asked for by the deploy stage."""
         store = open_store(str(self.folder / "store")).prepare()
-        for made in (self.stable, self.canary):
-            store.push(made.folder, made.registered.release)
+        for built in (self.stable, self.canary):
+            store.push(built.folder, built.registered.release)
         create_service(self.folder, self.address(self.stable), "the test")
         config = DeployConfig(
             name="fivedoctors/rewriter", store=str(self.folder / "store"), namespace="loopback", rollout=POLICY
@@ -102,7 +102,9 @@ def wait(holds: Callable[[], bool], seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-async def asking(url: str, until: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> list[Answer]:
+async def client_of(
+    url: str, until: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None
+) -> list[Answer]:
     """Ten users, each with one question after another on a connection of its own, until `until`."""
     answers: list[Answer] = []
     over = asyncio.Event()
@@ -126,7 +128,7 @@ async def asking(url: str, until: Callable[[], bool], meanwhile: Callable[[], No
 
 async def ask(http: httpx.AsyncClient, **headers: str) -> Answer:
     try:
-        response = await http.post(V1, json={"instances": [ASKED]}, headers=headers)
+        response = await http.post(V1, json={"instances": [REQUEST]}, headers=headers)
     except httpx.HTTPError as error:
         return Answer(0, "", repr(error))
     if response.status_code != 200:

@@ -36,7 +36,7 @@ def test_each_check_reads_what_the_servers_count() -> None:
     for hits in (0, 3, 4):
         rag.answered("fivedoctors", "c" * 12, 0.1, hits)
     pairs = 'qinglan_shadow_pairs_total{canary="cccccccccccc",stable="555555555555",outcome="%s"} %d\n'
-    shadow = "".join(pairs % one for one in (("won", 5), ("lost", 2), ("tied", 9)))
+    shadow = "".join(pairs % item for item in (("won", 5), ("lost", 2), ("tied", 9)))
 
     counters: dict[Series, float] = {}
     for text in (*(generate_latest(pod).decode() for pod in pods), rag.text().decode(), shadow):
@@ -54,9 +54,9 @@ def test_each_check_reads_what_the_servers_count() -> None:
 
 
 def test_a_counter_that_was_no_number_has_grown_by_none() -> None:
-    one = make_series("qinglan_rewriter_requests_total", {"version": "c"})
+    item = make_series("qinglan_rewriter_requests_total", {"version": "c"})
 
-    assert isnan(counter_increases({one: nan}, {one: 5018.0})[one])
+    assert isnan(counter_increases({item: nan}, {item: 5018.0})[item])
 
 
 def test_between_two_bounds_of_the_histogram_the_lower_one_counts() -> None:
@@ -79,7 +79,7 @@ def test_a_server_that_counts_no_tokens_a_question_is_no_data_and_not_cheap() ->
     registry = CollectorRegistry()
     server(registry, "c" * 12).answered("fivedoctors", [], 1, 50)
     counters = read(generate_latest(registry).decode())
-    older = {one: value for one, value in counters.items() if "written_tokens" not in one.name}
+    older = {item: value for item, value in counters.items() if "written_tokens" not in item.name}
 
     assert len(older) < len(counters)
     assert counts_by_check(older, "c" * 12, "", [Check(name="costly", margin=0.1, tokens=32)])["costly"] == Count(
@@ -88,10 +88,10 @@ def test_a_server_that_counts_no_tokens_a_question_is_no_data_and_not_cheap() ->
 
 
 def test_a_process_that_begins_anew_counts_from_nothing() -> None:
-    one, two, three = (make_series("qinglan_rewriter_requests_total", {"pod": pod}) for pod in "abc")
+    item, two, three = (make_series("qinglan_rewriter_requests_total", {"pod": pod}) for pod in "abc")
 
-    assert counter_increases({one: 10.0, two: 5.0}, {one: 4.0, two: 7.0, three: 3.0}) == {
-        one: 4.0,
+    assert counter_increases({item: 10.0, two: 5.0}, {item: 4.0, two: 7.0, three: 3.0}) == {
+        item: 4.0,
         two: 2.0,
         three: 3.0,
     }

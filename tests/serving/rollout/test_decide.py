@@ -1,4 +1,4 @@
-"""What is decided on what is seen, case by case."""
+"""The decision for each kind of observation."""
 
 from typing import Any
 
@@ -36,9 +36,9 @@ def served(uri: str = NEW, percent: int | None = 5, **changes: Any) -> ServiceSn
     share = 100 if percent is None else percent
     traffic = {NEW: share, OLD: 100 - share} if uri == NEW else {OLD: 100}
     newest = CANARY if uri == NEW else STABLE
-    asked = DesiredModel(uri=uri, percent=percent)
+    requested = DesiredModel(uri=uri, percent=percent)
     result = ServiceSnapshot(
-        "7", 3, True, asked, "rest", newest, STABLE, traffic, "Serverless", editor="kubectl-edit"
+        "7", 3, True, requested, "rest", newest, STABLE, traffic, "Serverless", editor="kubectl-edit"
     )
     return result._replace(**changes)
 
@@ -55,19 +55,19 @@ def state(phase: str = "Analyse", **changes: Any) -> State:
 
 
 def window(canary: float = 100, failed: float = 0, stable: float = 1900, until: float = 1030) -> Window:
-    mine = {name: Count(canary, failed if name == "errors" else 0) for name in CHECKS}
+    local = {name: Count(canary, failed if name == "errors" else 0) for name in CHECKS}
     other = {name: Count(stable, 0) for name in CHECKS}
-    return Window(until, mine | {"quality": Count(20, 10)}, other)
+    return Window(until, local | {"quality": Count(20, 10)}, other)
 
 
 def decided(
-    had: State, seen: ServiceSnapshot, *, measured: Window | None = None, proofs: Any = None, **wanted: Any
+    had: State, observed: ServiceSnapshot, *, measured: Window | None = None, proofs: Any = None, **expected: Any
 ) -> Decision:
-    return decide(Observation(spec(**wanted), had, seen, measured, proofs), NOW)
+    return decide(Observation(spec(**expected), had, observed, measured, proofs), NOW)
 
 
 @pytest.mark.parametrize(
-    ("seen", "proofs", "said"),
+    ("observed", "proofs", "message"),
     [
         (
             served(OLD, None),
@@ -87,16 +87,16 @@ def decided(
     ],
 )
 def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
-    seen: ServiceSnapshot, proofs: tuple[Proof, Proof], said: str
+    observed: ServiceSnapshot, proofs: tuple[Proof, Proof], message: str
 ) -> None:
-    result = decided(State(), seen, proofs=proofs, mode="Serverless")
+    result = decided(State(), observed, proofs=proofs, mode="Serverless")
 
     assert result.desired is None and result.state.outcome == "Refused"
-    assert any(said in reason for reason in result.state.reasons), result.state.reasons
+    assert any(message in reason for reason in result.state.reasons), result.state.reasons
 
 
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         ({"steps": [99, 100]}, "99 %, and 50 is the most"),
         ({"stepSeconds": 1}, "5 is the least"),
@@ -105,11 +105,11 @@ def test_a_rollout_that_cannot_be_trusted_is_refused_and_nothing_is_changed(
         ({"checks": [{"name": "slow", "margin": 0.1}]}, "`errors` is missing"),
     ],
 )
-def test_a_policy_beyond_the_limits_is_refused_and_nothing_is_changed(policy: dict[str, Any], said: str) -> None:
+def test_a_policy_beyond_the_limits_is_refused_and_nothing_is_changed(policy: dict[str, Any], message: str) -> None:
     result = decided(State(), served(OLD, None), proofs=PROOFS, **policy)
 
     assert result.desired is None and result.state.outcome == "Refused"
-    assert said in result.state.reasons[0]
+    assert message in result.state.reasons[0]
 
 
 def test_the_canary_is_first_asked_for_without_users() -> None:
@@ -142,7 +142,7 @@ def test_a_canary_whose_pods_die_is_taken_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "measured", "said"),
+    ("observed", "measured", "message"),
     [
         (served(newest=CANARY._replace(ready=False)), window(), "the stable model answers for it"),
         (served(traffic={OLD: 100}), window(), "the traffic is 0 % canary"),
@@ -162,13 +162,13 @@ def test_a_canary_whose_pods_die_is_taken_back() -> None:
     ],
 )
 def test_a_window_without_data_of_the_canary_is_no_success(
-    seen: ServiceSnapshot, measured: Window | None, said: str
+    observed: ServiceSnapshot, measured: Window | None, message: str
 ) -> None:
-    once = decided(state(), seen, measured=measured)
+    once = decided(state(), observed, measured=measured)
     assert once.desired is None and once.state.evidence == state().evidence
-    assert said in once.state.history[-1].why
+    assert message in once.state.history[-1].why
 
-    for_long = decided(state(blind=BLIND_SECONDS - 30), seen, measured=measured)
+    for_long = decided(state(blind=BLIND_SECONDS - 30), observed, measured=measured)
 
     assert for_long.state.phase == "Rollback" and for_long.desired == DesiredModel(uri=OLD, percent=0)
 
@@ -192,7 +192,7 @@ def test_a_share_that_chance_does_not_explain_is_no_evidence(percent: int, canar
 
 
 def test_a_canary_with_easy_requests_beside_its_share_does_not_pass() -> None:
-    """Of its users' requests 20 % fail, and in each block 20 good ones go straight to its own route."""
+    """20 % of its users' requests fail, and in each block 20 good ones go straight to its own route."""
     had, until = state(), 1000.0
     for _ in range(40):
         until += 30
@@ -219,8 +219,8 @@ def test_requests_of_many_blocks_are_judged_together() -> None:
 
 def test_harm_is_taken_back_on_the_numbers_that_showed_it() -> None:
     had = state()
-    for look in range(1, 4):
-        result = decided(had, served(), measured=window(failed=30, until=1000 + 30 * look))
+    for poll in range(1, 4):
+        result = decided(had, served(), measured=window(failed=30, until=1000 + 30 * poll))
         had = result.state.model_copy(update={"last_reconciled": NOW - 30})
 
     assert result.desired == DesiredModel(uri=OLD, percent=0) and result.state.phase == "Rollback"
@@ -248,7 +248,7 @@ def test_a_step_that_is_passed_earns_the_next_share_and_the_last_one_all() -> No
 
 
 @pytest.mark.parametrize(
-    ("had", "said"),
+    ("had", "message"),
     [
         (passing(step_seconds=10.0), "seconds"),
         (passing(evidence=tuple(s.model_copy(update={"canary": Count(5, 0)}) for s in passing().evidence)), "sample"),
@@ -259,7 +259,7 @@ def test_a_step_that_is_passed_earns_the_next_share_and_the_last_one_all() -> No
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_step_that_lacks_anything_is_not_passed(had: State, said: str) -> None:
+def test_a_step_that_lacks_anything_is_not_passed(had: State, message: str) -> None:
     result = decided(had, served(), measured=window())
 
     assert result.desired is None and result.state.step == 0 and result.state.phase == "Analyse"
@@ -346,9 +346,9 @@ def test_a_foreign_edit_is_put_right_a_few_times_and_waits_for_pods_again() -> N
     assert decided(state(restored=3), observed, foreignEdits="Restore").state.phase == "Rollback"
 
 
-@pytest.mark.parametrize("seen", [served(OLD, None, generation=4), served(rest="other", generation=4)])
-def test_a_persons_way_back_and_other_pods_are_never_undone(seen: ServiceSnapshot) -> None:
-    assert decided(state(), seen, foreignEdits="Restore").state.ending == "RolledBack"
+@pytest.mark.parametrize("observed", [served(OLD, None, generation=4), served(rest="other", generation=4)])
+def test_a_persons_way_back_and_other_pods_are_never_undone(observed: ServiceSnapshot) -> None:
+    assert decided(state(), observed, foreignEdits="Restore").state.ending == "RolledBack"
 
 
 def test_a_stale_read_decides_nothing() -> None:

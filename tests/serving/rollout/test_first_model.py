@@ -12,23 +12,23 @@ NEW, OTHER = "s3://releases/new", "s3://releases/other"
 PROOF = Proof("d2", "m2", ())
 NOTHING = ServiceSnapshot("", 0, True, DesiredModel(uri=""), "", None, None, {}, "Serverless")
 WHOLE = DesiredModel(uri=NEW)
-MADE = NOTHING._replace(resource_version="5", generation=1, desired=WHOLE, rest="rest", uid="u-1")
+CREATED = NOTHING._replace(resource_version="5", generation=1, desired=WHOLE, rest="rest", uid="u-1")
 PODS = Revision("rev-1", NEW, True)
-SERVING = MADE._replace(newest=PODS, rolled_out=PODS, traffic={NEW: 100})
+SERVING = CREATED._replace(newest=PODS, rolled_out=PODS, traffic={NEW: 100})
 
 
 def spec(**changes: Any) -> RolloutSpec:
     release = {"name": "demo/rewriter", "digest": "d2", "uri": NEW, "model": "m2"}
     predictor = {"runtime": "one", "format": "one"}
-    asked = {"inferenceService": "rewriter", "release": release, "predictor": predictor, "deadlineSeconds": 900}
-    return RolloutSpec.parse(asked | changes, "a test")
+    requested = {"inferenceService": "rewriter", "release": release, "predictor": predictor, "deadlineSeconds": 900}
+    return RolloutSpec.parse(requested | changes, "a test")
 
 
 def decided(
-    had: State, seen: ServiceSnapshot, proof: Proof | None = None, later: float = 0.0, **wanted: Any
+    had: State, observed: ServiceSnapshot, proof: Proof | None = None, later: float = 0.0, **expected: Any
 ) -> Decision:
     proofs = (proof, None) if proof else None
-    return decide(Observation(spec(**wanted), had, seen, None, proofs), 1_790_000_000.0 + later)
+    return decide(Observation(spec(**expected), had, observed, None, proofs), 1_790_000_000.0 + later)
 
 
 def begun() -> State:
@@ -37,14 +37,14 @@ def begun() -> State:
     return verified.state
 
 
-def asked() -> State:
+def requested() -> State:
     result = decided(begun(), NOTHING)
     assert result.desired == WHOLE and result.state.intent and result.state.intent.expected_resource_version == ""
     return result.state
 
 
 def test_a_first_model_gets_everything_and_is_said_to_be_uncompared() -> None:
-    waiting = decided(asked(), MADE)
+    waiting = decided(requested(), CREATED)
     assert waiting.desired is None and waiting.state.phase == "Promote" and waiting.state.percent == 100
 
     result = decided(waiting.state, SERVING)
@@ -53,8 +53,8 @@ def test_a_first_model_gets_everything_and_is_said_to_be_uncompared() -> None:
 
 
 def test_a_lost_reply_is_asked_again_and_one_that_arrived_is_not() -> None:
-    assert decided(asked(), NOTHING).desired == WHOLE
-    assert decided(asked(), MADE).desired is None
+    assert decided(requested(), NOTHING).desired == WHOLE
+    assert decided(requested(), CREATED).desired is None
 
 
 def test_an_unproven_release_or_an_unknown_way_to_serve_makes_no_service() -> None:
@@ -67,17 +67,17 @@ def test_an_unproven_release_or_an_unknown_way_to_serve_makes_no_service() -> No
 
 
 def test_pods_that_never_come_end_it_by_the_deadline_with_their_reason() -> None:
-    dying = MADE._replace(newest=Revision("rev-1", NEW, False, "CrashLoopBackOff"))
-    state = decided(asked(), dying).state
-    for look in range(1, 10):
+    dying = CREATED._replace(newest=Revision("rev-1", NEW, False, "CrashLoopBackOff"))
+    state = decided(requested(), dying).state
+    for poll in range(1, 10):
         assert state.phase == "Promote"
-        state = decided(state, dying, later=100.0 * look).state
+        state = decided(state, dying, later=100.0 * poll).state
 
     assert state.outcome == "Refused" and "CrashLoopBackOff" in state.reasons[0]
 
 
 def test_a_service_that_never_served_gets_a_new_first_model() -> None:
-    broken = MADE._replace(desired=DesiredModel(uri=OTHER), newest=Revision("rev-1", OTHER, False))
+    broken = CREATED._replace(desired=DesiredModel(uri=OTHER), newest=Revision("rev-1", OTHER, False))
     verified = decided(State(), broken, PROOF)
 
     assert decided(verified.state, broken).desired == WHOLE
@@ -86,7 +86,7 @@ def test_a_service_that_never_served_gets_a_new_first_model() -> None:
 def test_a_model_that_serves_before_the_first_is_asked_for_is_compared() -> None:
     """By a late copy nothing served; the write that it led to was refused, or has yet to be sent."""
     other = Revision("rev-1", OTHER, True)
-    starting = MADE._replace(desired=DesiredModel(uri=OTHER), newest=other._replace(ready=False))
+    starting = CREATED._replace(desired=DesiredModel(uri=OTHER), newest=other._replace(ready=False))
     serving = starting._replace(resource_version="6", newest=other, rolled_out=other, traffic={OTHER: 100})
     verified = decided(State(), starting, PROOF).state
     refused = decided(verified, starting)
@@ -104,26 +104,26 @@ def test_a_model_that_serves_before_the_first_is_asked_for_is_compared() -> None
 
 
 def test_a_model_set_by_another_editor_is_checked_before_and_named_after_our_own() -> None:
-    others = MADE._replace(desired=DesiredModel(uri=OTHER), editor="kubectl-create")
-    faster = decided(asked(), others)
+    rest = CREATED._replace(desired=DesiredModel(uri=OTHER), editor="kubectl-create")
+    faster = decided(requested(), rest)
     assert faster.desired is None and faster.state.phase == "Verify"
 
-    ours = decided(asked(), MADE).state
-    later = decided(ours, others._replace(generation=2))
+    own_part = decided(requested(), CREATED).state
+    later = decided(own_part, rest._replace(generation=2))
     assert later.state.outcome == "Refused" and "kubectl-create" in later.state.reasons[0]
 
 
 def test_an_abort_ends_it_and_says_that_what_was_made_stays() -> None:
-    ours = decided(asked(), MADE).state
+    own_part = decided(requested(), CREATED).state
 
-    result = decided(ours, MADE, abort=True)
+    result = decided(own_part, CREATED, abort=True)
 
     assert result.desired is None and result.state.outcome == "Aborted" and "stays" in result.state.reasons[0]
 
 
 def test_a_service_that_is_deleted_or_made_anew_ends_the_rollout() -> None:
-    ours = decided(asked(), MADE).state
+    own_part = decided(requested(), CREATED).state
 
-    for seen in (NOTHING, MADE._replace(uid="u-2", generation=9)):
-        result = decided(ours, seen)
+    for observed in (NOTHING, CREATED._replace(uid="u-2", generation=9)):
+        result = decided(own_part, observed)
         assert result.desired is None and result.state.outcome == "Aborted" and "is gone" in result.state.reasons[0]

@@ -31,33 +31,33 @@ WHERE = ("qinglan", "rewriter-3")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         yield make_release(folder / "release", use_keys(folder / "keys", patch))
 
 
 @pytest.fixture
-def store(made: Made, tmp_path: Path) -> Store:
+def store(built: Made, tmp_path: Path) -> Store:
     result = open_store(str(tmp_path / "store"))
-    result.push(made.folder, made.registered.release)
+    result.push(built.folder, built.registered.release)
     return result
 
 
 @pytest.fixture
-def keys(made: Made, tmp_path: Path) -> Path:
+def keys(built: Made, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     copy = tmp_path / "keys"
     copy.mkdir()
-    for path in made.keys.iterdir():
+    for path in built.keys.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
     return copy
 
 
-def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse") -> RolloutSnapshot:
+def entry(built: Made, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse") -> RolloutSnapshot:
     release = {
-        "name": NAME, "digest": made.registered.release, "model": "3" * 64,
-        "uri": f"{store.address}/releases/{made.registered.release}",
+        "name": NAME, "digest": built.registered.release, "model": "3" * 64,
+        "uri": f"{store.address}/releases/{built.registered.release}",
     }  # fmt: skip
     spec = RolloutSpec.parse({"inferenceService": "rewriter", "release": release, "run": "a-run"}, "a test")
     score = Score(check="errors", margin=0.05, canary=Count(500, 30), stable=Count(9500, 20), until=1.0)
@@ -73,30 +73,30 @@ def entry(made: Made, store: Store, outcome: Any = "RolledBack", why: str = "err
     )
 
 
-def audited(made: Made, store: Store, keys: Path) -> Audit:
-    return audit(made.registered.release, load_trust(keys / TRUST_FILE), store=store.address)
+def audited(built: Made, store: Store, keys: Path) -> Audit:
+    return audit(built.registered.release, load_trust(keys / TRUST_FILE), store=store.address)
 
 
-def rollout_faults(found: Audit) -> list[tuple[str, str]]:
-    return [(finding.state, finding.why) for finding in found.findings if finding.what.startswith("rollout ")]
+def rollout_faults(hits: Audit) -> list[tuple[str, str]]:
+    return [(finding.state, finding.why) for finding in hits.findings if finding.what.startswith("rollout ")]
 
 
 def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
-    made: Made, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
+    built: Made, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    HistorySigner(keys).attach(*WHERE, entry(made, store))
+    HistorySigner(keys).attach(*WHERE, entry(built, store))
 
-    result = audited(made, store, keys)
+    result = audited(built, store, keys)
     print_audit(result)
 
-    [kept] = result.rollouts
-    assert kept.is_trusted and rollout_faults(result) == []
-    assert (kept.statement.rollout, kept.statement.outcome, kept.statement.spec["run"]) == (
+    [stored] = result.rollouts
+    assert stored.is_trusted and rollout_faults(result) == []
+    assert (stored.statement.rollout, stored.statement.outcome, stored.statement.spec["run"]) == (
         "qinglan/rewriter-3",
         "RolledBack",
         "a-run",
     )
-    assert kept.statement.history[1]["figures"][0]["canary"] == [500, 30]
+    assert stored.statement.history[1]["figures"][0]["canary"] == [500, 30]
     signer = load_signer("rollout", keys).id
     output = capsys.readouterr().out
     assert "rollout qinglan/rewriter-3 to rewriter, RolledBack" in output and f"signed by key {signer[:8]}" in output
@@ -104,38 +104,38 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     assert "errors: worse" in (shown := page(result)) and f"key {signer[:8]}" in shown
 
 
-def test_the_history_of_an_ended_rollout_is_stored_exactly_once(made: Made, store: Store, keys: Path) -> None:
-    one, history = entry(made, store), HistorySigner(keys)
-    history.attach(*WHERE, one._replace(state=one.state.model_copy(update={"phase": "Rollback"})))
-    assert store.notes(made.registered.release) == []
+def test_the_history_of_an_ended_rollout_is_stored_exactly_once(built: Made, store: Store, keys: Path) -> None:
+    item, history = entry(built, store), HistorySigner(keys)
+    history.attach(*WHERE, item._replace(state=item.state.model_copy(update={"phase": "Rollback"})))
+    assert store.notes(built.registered.release) == []
 
     for _ in range(3):
-        history.attach(*WHERE, one)
-    HistorySigner(keys).attach(*WHERE, one)
-    assert len(store.notes(made.registered.release)) == 1
+        history.attach(*WHERE, item)
+    HistorySigner(keys).attach(*WHERE, item)
+    assert len(store.notes(built.registered.release)) == 1
 
 
 def test_without_a_key_nothing_is_kept_and_that_is_said_once(
-    made: Made, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    built: Made, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         history = HistorySigner(tmp_path / "nobodys")
         for _ in range(2):
-            history.attach(*WHERE, entry(made, store))
+            history.attach(*WHERE, entry(built, store))
 
-    assert store.notes(made.registered.release) == []
+    assert store.notes(built.registered.release) == []
     assert [record.message.count("not signed") for record in caplog.records] == [1]
 
 
 def test_a_store_that_is_away_is_an_outage_and_a_release_that_is_not_there_is_none(
-    made: Made, store: Store, keys: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    built: Made, store: Store, keys: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = open_store(str(tmp_path / "away"))
     with pytest.raises(OutageError, match="cannot be kept now"):
-        HistorySigner(keys).attach(*WHERE, entry(made, away))
+        HistorySigner(keys).attach(*WHERE, entry(built, away))
 
     away.prepare()
-    HistorySigner(keys).attach(*WHERE, entry(made, away))
+    HistorySigner(keys).attach(*WHERE, entry(built, away))
     assert "its history is not kept" in caplog.text
 
 
@@ -146,11 +146,11 @@ def altered(note: bytes) -> bytes:
     return orjson.dumps({**body, "payload": base64.b64encode(payload).decode()})
 
 
-def test_an_overwritten_history_is_reported_as_altered(made: Made, store: Store, keys: Path) -> None:
-    note = sign_rollout(history_record(*WHERE, entry(made, store)), load_signer("rollout", keys))
-    store.attach(made.registered.release, ROLLOUT_NOTE, altered(note))
+def test_an_overwritten_history_is_reported_as_altered(built: Made, store: Store, keys: Path) -> None:
+    note = sign_rollout(history_record(*WHERE, entry(built, store)), load_signer("rollout", keys))
+    store.attach(built.registered.release, ROLLOUT_NOTE, altered(note))
 
-    result = audited(made, store, keys)
+    result = audited(built, store, keys)
 
     [(state, why)] = rollout_faults(result)
     assert state == "altered" and "not key" in why
@@ -158,15 +158,15 @@ def test_an_overwritten_history_is_reported_as_altered(made: Made, store: Store,
 
 
 def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
-    made: Made, store: Store, keys: Path, tmp_path: Path
+    built: Made, store: Store, keys: Path, tmp_path: Path
 ) -> None:
-    HistorySigner(keys).attach(*WHERE, entry(made, store))
+    HistorySigner(keys).attach(*WHERE, entry(built, store))
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
     content = file.read_bytes()
     for at in (5, len(content) // 2, len(content) - 5):
         file.chmod(0o644)
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-        result = audited(made, store, keys)
+        result = audited(built, store, keys)
         assert result.verdict == "altered"
         assert [(finding.what, finding.state) for finding in result.findings if "note" in finding.what] == [
             (f"note {file.name}", "altered")
@@ -174,38 +174,40 @@ def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
 
 
 def test_no_other_role_and_no_strangers_key_signs_a_history(
-    made: Made, store: Store, keys: Path, tmp_path: Path
+    built: Made, store: Store, keys: Path, tmp_path: Path
 ) -> None:
-    told = history_record(*WHERE, entry(made, store))
+    statement = history_record(*WHERE, entry(built, store))
     new_key(tmp_path / "stranger", "rollout")
     signers = load_signer("releaser", keys), load_signer("rollout", tmp_path / "stranger")
     for signer in signers:
-        store.attach(made.registered.release, ROLLOUT_NOTE, sign_rollout(told, signer))
+        store.attach(built.registered.release, ROLLOUT_NOTE, sign_rollout(statement, signer))
 
-    faults = rollout_faults(audited(made, store, keys))
+    faults = rollout_faults(audited(built, store, keys))
 
     assert {state for state, _ in faults} == {"untrusted"}
     assert any("releaser's, and a rollout's is needed" in why for _, why in faults)
     assert any("not in the trust policy" in why for _, why in faults)
 
 
-def test_a_key_that_was_revoked_before_counts_no_more(made: Made, store: Store, keys: Path) -> None:
-    HistorySigner(keys).attach(*WHERE, entry(made, store))
-    assert audited(made, store, keys).rollouts[0].is_trusted
+def test_a_key_that_was_revoked_before_counts_no_more(built: Made, store: Store, keys: Path) -> None:
+    HistorySigner(keys).attach(*WHERE, entry(built, store))
+    assert audited(built, store, keys).rollouts[0].is_trusted
 
     revoke_key(keys, load_signer("rollout", keys).id, "pod taken over", "2026-01-01T00:00:00Z")
 
-    [(state, why)] = rollout_faults(audited(made, store, keys))
+    [(state, why)] = rollout_faults(audited(built, store, keys))
     assert state == "untrusted" and "pod taken over" in why
 
 
-def test_another_releases_history_is_none_of_this_ones(made: Made, store: Store, keys: Path) -> None:
-    told = history_record(*WHERE, entry(made, store))
+def test_another_releases_history_is_none_of_this_ones(built: Made, store: Store, keys: Path) -> None:
+    statement = history_record(*WHERE, entry(built, store))
     signer = load_signer("rollout", keys)
-    store.attach(made.registered.release, ROLLOUT_NOTE, sign_rollout(told._replace(digest="9" * 64), signer))
-    store.attach(made.registered.release, ROLLOUT_NOTE, sign_rollout(told._replace(name="chengla/rewriter"), signer))
+    store.attach(built.registered.release, ROLLOUT_NOTE, sign_rollout(statement._replace(digest="9" * 64), signer))
+    store.attach(
+        built.registered.release, ROLLOUT_NOTE, sign_rollout(statement._replace(name="chengla/rewriter"), signer)
+    )
 
-    faults = rollout_faults(audited(made, store, keys))
+    faults = rollout_faults(audited(built, store, keys))
 
     assert {state for state, _ in faults} == {"altered"}
     assert any("lies beside another" in why for _, why in faults) and any("chengla" in why for _, why in faults)
@@ -216,39 +218,39 @@ def test_a_note_of_another_kind_is_no_history() -> None:
         assert read_rollout_note(note, TrustPolicy(), "1" * 64, "fivedoctors", datetime.now(UTC)) is None
 
 
-def shown(one: RolloutSnapshot) -> RolloutView:
-    return RolloutView(WHERE[1], WHERE[0], "", True, one.spec, one.state)
+def shown(item: RolloutSnapshot) -> RolloutView:
+    return RolloutView(WHERE[1], WHERE[0], "", True, item.spec, item.state)
 
 
 def test_the_api_servers_history_is_compared_with_the_signed_one(
-    made: Made, store: Store, keys: Path, tmp_path: Path
+    built: Made, store: Store, keys: Path, tmp_path: Path
 ) -> None:
-    one, policy = entry(made, store), load_trust(keys / TRUST_FILE)
+    item, policy = entry(built, store), load_trust(keys / TRUST_FILE)
     with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
-        verify_history(shown(one), "", policy)
-    HistorySigner(keys).attach(*WHERE, one)
+        verify_history(shown(item), "", policy)
+    HistorySigner(keys).attach(*WHERE, item)
 
-    assert verify_history(shown(one), "", policy).key == load_signer("rollout", keys).id
-    other = one.state.model_copy(update={"outcome": "Promoted"})
+    assert verify_history(shown(item), "", policy).key == load_signer("rollout", keys).id
+    other = item.state.model_copy(update={"outcome": "Promoted"})
     with pytest.raises(AlteredError, match="another than what was signed"):
-        verify_history(shown(one._replace(state=other)), "", policy)
+        verify_history(shown(item._replace(state=other)), "", policy)
     with pytest.raises(ConfigError, match="when the rollout has ended"):
-        verify_history(shown(one._replace(state=State(phase="Analyse"))), "", policy)
+        verify_history(shown(item._replace(state=State(phase="Analyse"))), "", policy)
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
     file.chmod(0o644)
     file.write_bytes(b"garbage")
     with pytest.raises(AlteredError, match="is not what was laid beside"):
-        verify_history(shown(one), "", policy)
+        verify_history(shown(item), "", policy)
 
 
 def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(
-    made: Made, store: Store, keys: Path
+    built: Made, store: Store, keys: Path
 ) -> None:
-    one = entry(made, store)
-    HistorySigner(keys).attach(*WHERE, one)
-    first, *more = one.state.history
+    item = entry(built, store)
+    HistorySigner(keys).attach(*WHERE, item)
+    first, *more = item.state.history
     later = first.model_copy(update={"at": "2026-11-23T00:00:00+00:00"})
-    anew = one._replace(state=one.state.model_copy(update={"history": (later, *more)}))
+    anew = item._replace(state=item.state.model_copy(update={"history": (later, *more)}))
 
     with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
         verify_history(shown(anew), "", load_trust(keys / TRUST_FILE))

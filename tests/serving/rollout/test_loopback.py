@@ -10,7 +10,7 @@ import pytest
 from tests.models.tiny_rewriter import taught_model
 from tests.releases.registered_release import Made, use_keys
 from tests.releases.whole_release import make_whole_release
-from tests.serving.rollout.loopback import Answer, Place, asking, wait
+from tests.serving.rollout.loopback import Answer, Place, client_of, wait
 
 pytestmark = pytest.mark.slow
 
@@ -34,9 +34,9 @@ def releases(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Made
 
 @pytest.fixture
 def place(releases: tuple[Made, Made], tmp_path: Path) -> Place:
-    made = Place(tmp_path, *releases)
-    made.begin()
-    return made
+    built = Place(tmp_path, *releases)
+    built.begin()
+    return built
 
 
 def done(place: Place) -> bool:
@@ -51,11 +51,11 @@ def when_it_has(place: Place, percent: int, act: Callable[[], object]) -> Callab
     """Once the canary really has so much of the traffic."""
     acted: list[object] = []
 
-    def look() -> None:
+    def poll() -> None:
         if not acted and place.served.traffic.get(place.address(place.canary)) == percent:
             acted.append(act())
 
-    return look
+    return poll
 
 
 @pytest.mark.parametrize("fault", ["500", "die"])  # every way is in tests/standins/rollout_local/test_router.py
@@ -64,7 +64,7 @@ def test_a_canary_that_starts_failing_at_20_percent_is_taken_back_and_no_user_se
 ) -> None:
     with place.serving() as url, place.controlled():
         answers = asyncio.run(
-            asking(url, lambda: done(place), when_it_has(place, 20, lambda: place.break_canary(fault)))
+            client_of(url, lambda: done(place), when_it_has(place, 20, lambda: place.break_canary(fault)))
         )
         state, served = place.state, place.served
 
@@ -78,10 +78,10 @@ def test_a_good_canary_is_promoted_and_no_request_is_dropped_though_its_controll
     with place.serving() as url:
         with place.controlled() as first:
             kill = when_it_has(place, 50, lambda: first.send_signal(signal.SIGKILL))
-            answers = asyncio.run(asking(url, lambda: first.poll() is not None, kill))
+            answers = asyncio.run(client_of(url, lambda: first.poll() is not None, kill))
         at_50 = place.state
         with place.controlled():
-            answers += asyncio.run(asking(url, lambda: done(place)))
+            answers += asyncio.run(client_of(url, lambda: done(place)))
         served = place.served
 
     assert first.returncode == -signal.SIGKILL and at_50.phase == "Analyse"
@@ -89,7 +89,7 @@ def test_a_good_canary_is_promoted_and_no_request_is_dropped_though_its_controll
     assert place.state.outcome == "Promoted", place.state.reasons
     assert served.traffic == {place.address(place.canary): 100}
     assert {answer.version for answer in answers} == {
-        made.registered.model[:12] for made in (place.stable, place.canary)
+        built.registered.model[:12] for built in (place.stable, place.canary)
     }
     assert place.state.history[: len(at_50.history)] == at_50.history
     shares = [entry.why for entry in place.state.history if entry.action == "step"]

@@ -57,9 +57,9 @@ class Hunting(RuleBasedStateMachine):
         if self.wires.state.phase != "Done" and self.world.asks:
             self.world.edits.append(Edit(self.world.now, kind))
 
-    @rule(word=st.sampled_from(["paused", "abort"]), said=st.booleans())
-    def a_person_speaks(self, word: str, said: bool) -> None:
-        self.wires.spec = self.wires.spec.model_copy(update={word: said})
+    @rule(word=st.sampled_from(["paused", "abort"]), message=st.booleans())
+    def a_person_speaks(self, word: str, message: bool) -> None:
+        self.wires.spec = self.wires.spec.model_copy(update={word: message})
         self.wires.version += 1
 
     @invariant()

@@ -56,7 +56,7 @@ def test_the_same_seed_plays_the_same_rollout() -> None:
 
 def costly(fault: str) -> Iterator[int]:
     """Seeds whose model is bad by its cost alone."""
-    kinds = ((seed, one.model.kind, one.faults.kind) for seed in range(20_000, 21_000) for one in (draw(seed),))
+    kinds = ((seed, item.model.kind, item.faults.kind) for seed in range(20_000, 21_000) for item in (draw(seed),))
     return (seed for seed, *kind in kinds if kind == [COSTLY, fault])
 
 
@@ -92,7 +92,7 @@ def without_pairs(seed: int) -> Schedule:
 
 
 def undisturbed(good: bool) -> Iterator[int]:
-    kinds = ((seed, one.model, one.faults.kind) for seed in range(20_000, 21_000) for one in (draw(seed),))
+    kinds = ((seed, item.model, item.faults.kind) for seed in range(20_000, 21_000) for item in (draw(seed),))
     shown = ("failing", "slow", "evasive", "empty_handed", COSTLY)
     return (seed for seed, model, fault in kinds if fault == "none" and (model.good if good else model.kind in shown))
 
@@ -123,7 +123,7 @@ def unfenced(ports: Ports) -> reconciler.ReconcileResult:
     observed = decision_context.Observation(
         entry.spec, entry.state, served, measured, reconciler._verify_releases(ports, entry, served)
     )
-    decision = decide.decide(observed, ports.clock.now())
+    decision = decide.decide(observed, ports.now())
     if decision.desired is not None:
         ports.target.write(decision.desired, ports.target.read().resource_version)
     ports.ledger.write(decision.state, entry.resource_version)

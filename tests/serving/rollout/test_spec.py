@@ -1,4 +1,4 @@
-"""What a policy may say, for rollouts on one machine: the same that an API server admits."""
+"""Limits of a policy for rollouts on one machine: the same as those of the API server."""
 
 from typing import Any
 
@@ -36,14 +36,14 @@ def spec(**changes: Any) -> RolloutSpec:
     return RolloutSpec.parse({"inferenceService": "rewriter", "release": RELEASE} | changes, "a test")
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_a_wrong_one_is_refused_in_words(said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        spec(**WRONG[said])
+@pytest.mark.parametrize("message", WRONG)
+def test_a_wrong_one_is_refused_in_words(message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        spec(**WRONG[message])
 
 
 @pytest.mark.parametrize(
-    ("said", "policy"),
+    ("message", "policy"),
     [
         ("the first with users is 51 %, and 50 is the most", {"steps": [51, 100]}),
         ("the first with users is 99 %", {"steps": [99, 100]}),
@@ -61,10 +61,10 @@ def test_a_wrong_one_is_refused_in_words(said: str) -> None:
         ("the check `errors` is missing", {"steps": [0, 5, 100], "checks": [{"name": "quality", "margin": 0.1}]}),
     ],
 )
-def test_a_policy_beyond_the_limits_can_be_read_and_says_which(said: str, policy: dict[str, Any]) -> None:
+def test_a_policy_beyond_the_limits_can_be_read_and_says_which(message: str, policy: dict[str, Any]) -> None:
     [problem] = spec(**policy).beyond_limits()
 
-    assert said in problem
+    assert message in problem
     assert policy_problems(policy) == (problem,)
 
 

@@ -1,4 +1,4 @@
-"""What people are shown of a rollout: decisions once, progress in between, and reasons that match their numbers."""
+"""A rollout's lines for people: decisions once, progress in between, and reasons that match their numbers."""
 
 import pytest
 

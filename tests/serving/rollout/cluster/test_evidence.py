@@ -1,4 +1,4 @@
-"""What Prometheus answers, as counts: the parts that need no Prometheus."""
+"""Counts from answers of Prometheus: the parts that need no Prometheus."""
 
 from math import inf, nan
 

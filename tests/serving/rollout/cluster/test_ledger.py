@@ -15,12 +15,12 @@ SHADOWED = frozenset({"rewriter"})
 
 def rollout(status: dict[str, Any] | None = None, service: str = "rewriter", **spec: Any) -> dict[str, Any]:
     meta = {"name": f"{service}-1", "namespace": "qinglan", "resourceVersion": "1"}
-    one = {"metadata": meta, "spec": {"inferenceService": service, "release": RELEASE, **spec}}
-    return one if status is None else one | {"status": status}
+    item = {"metadata": meta, "spec": {"inferenceService": service, "release": RELEASE, **spec}}
+    return item if status is None else item | {"status": status}
 
 
-def checks(one: dict[str, Any], shadowed: frozenset[str] = frozenset()) -> tuple[Check, ...]:
-    return parse_rollout(one, shadowed).spec.checks
+def checks(item: dict[str, Any], shadowed: frozenset[str] = frozenset()) -> tuple[Check, ...]:
+    return parse_rollout(item, shadowed).spec.checks
 
 
 def test_quality_is_asked_for_where_a_shadow_runs_for_that_service_and_nowhere_else() -> None:
@@ -30,9 +30,9 @@ def test_quality_is_asked_for_where_a_shadow_runs_for_that_service_and_nowhere_e
 
 
 def test_the_controller_is_told_of_a_shadow_by_an_option() -> None:
-    given = parser().parse_args(["--prometheus=http://p:9090", "--shadow=rewriter", "--shadow=other"])
+    inputs = parser().parse_args(["--prometheus=http://p:9090", "--shadow=rewriter", "--shadow=other"])
 
-    assert given.shadow == ["rewriter", "other"]
+    assert inputs.shadow == ["rewriter", "other"]
     assert parser().parse_args(["--prometheus=http://p:9090"]).shadow == []
 
 
@@ -61,12 +61,12 @@ def test_a_rollout_from_before_noted_checks_keeps_the_quality_check(phase: str) 
 
 
 def test_quality_without_a_shadow_is_refused_before_anything_is_changed() -> None:
-    asked = rollout(checks=[{"name": "quality", "margin": 0.1}])
+    requested = rollout(checks=[{"name": "quality", "margin": 0.1}])
 
     with pytest.raises(UnreadableSpecError, match=r"told of none for rewriter: install manifests/shadow, .*--shadow"):
-        parse_rollout(asked)
-    assert checks(asked, SHADOWED) == (QUALITY,)
-    assert checks(asked | {"status": {"phase": "Analyse"}}) == (QUALITY,), "what is under way goes on"
+        parse_rollout(requested)
+    assert checks(requested, SHADOWED) == (QUALITY,)
+    assert checks(requested | {"status": {"phase": "Analyse"}}) == (QUALITY,), "what is under way goes on"
 
 
 def test_a_step_of_no_users_needs_a_shadow() -> None:

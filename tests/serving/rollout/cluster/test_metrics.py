@@ -14,7 +14,7 @@ def rollout(phase: str, *checks: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "one, needs",
+    "item, needs",
     [
         (rollout("Analyse"), True),  # older than the note of its checks
         ({"spec": {}, "status": {"phase": "Analyse", "checks": [{"name": "errors"}]}}, False),
@@ -26,8 +26,8 @@ def rollout(phase: str, *checks: str) -> dict[str, Any]:
         ({"spec": {"inferenceService": "rewriter"}}, False),
     ],
 )
-def test_a_rollout_needs_pairs_while_it_is_judged_by_quality(one: dict[str, Any], needs: bool) -> None:
-    assert judges_quality(one) is needs
+def test_a_rollout_needs_pairs_while_it_is_judged_by_quality(item: dict[str, Any], needs: bool) -> None:
+    assert judges_quality(item) is needs
 
 
 def test_rollouts_that_judge_quality_are_counted_apart() -> None:

@@ -20,91 +20,91 @@ from tests.releases.whole_release import make_whole_release
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     keys = use_keys(tmp_path / "keys", monkeypatch)
-    made = make_whole_release(tmp_path / "made", keys)
-    open_store(str(tmp_path / "store")).push(made.folder, digest(made.folder))
-    return made
+    built = make_whole_release(tmp_path / "made", keys)
+    open_store(str(tmp_path / "store")).push(built.folder, digest(built.folder))
+    return built
 
 
 def proof(
-    tmp_path: Path, made: Made, name: str = NAME, policy: TrustPolicy | None = None, adapter: str = ""
+    tmp_path: Path, built: Made, name: str = NAME, policy: TrustPolicy | None = None, adapter: str = ""
 ) -> Proof:
-    uri = f"{tmp_path}/store/releases/{made.registered.release}{adapter}"
-    release = Release(name=name, digest=made.registered.release, uri=uri, model="")
-    return StoreReleaseVerifier(release, lambda: policy or made.policy).prove(uri)
+    uri = f"{tmp_path}/store/releases/{built.registered.release}{adapter}"
+    release = Release(name=name, digest=built.registered.release, uri=uri, model="")
+    return StoreReleaseVerifier(release, lambda: policy or built.policy).prove(uri)
 
 
-def stored(tmp_path: Path, made: Made, name: str) -> Path:
-    return tmp_path / "store/releases" / made.registered.release / name
+def stored(tmp_path: Path, built: Made, name: str) -> Path:
+    return tmp_path / "store/releases" / built.registered.release / name
 
 
 @pytest.mark.parametrize("adapter", ["", "/model/adapter"])
-def test_a_whole_release_is_proven_by_its_digests(tmp_path: Path, made: Made, adapter: str) -> None:
-    result = proof(tmp_path, made, adapter=adapter)
+def test_a_whole_release_is_proven_by_its_digests(tmp_path: Path, built: Made, adapter: str) -> None:
+    result = proof(tmp_path, built, adapter=adapter)
 
-    assert result == Proof(made.registered.release, digest(made.folder / "model"), ())
-
-
-def test_a_release_is_verified_without_reading_its_weights(tmp_path: Path, made: Made) -> None:
-    stored(tmp_path, made, "model/model.safetensors").unlink()
-
-    assert proof(tmp_path, made).missing == ()
+    assert result == Proof(built.registered.release, digest(built.folder / "model"), ())
 
 
-def test_an_untrusted_rollout_note_does_not_block_a_release(tmp_path: Path, made: Made) -> None:
+def test_a_release_is_verified_without_reading_its_weights(tmp_path: Path, built: Made) -> None:
+    stored(tmp_path, built, "model/model.safetensors").unlink()
+
+    assert proof(tmp_path, built).missing == ()
+
+
+def test_an_untrusted_rollout_note_does_not_block_a_release(tmp_path: Path, built: Made) -> None:
     """As where the controller's key is not in the policy: it would refuse the stable model of its own rollouts."""
     new_key(tmp_path / "stranger", "rollout")
     ended = datetime.now(UTC).isoformat()
-    told = RolloutStatement(
-        made.registered.release, NAME, "qinglan/rewriter-1", "rewriter", "Promoted", (), ended, ended, {}, {}, ()
+    output = RolloutStatement(
+        built.registered.release, NAME, "qinglan/rewriter-1", "rewriter", "Promoted", (), ended, ended, {}, {}, ()
     )
     open_store(str(tmp_path / "store")).attach(
-        made.registered.release, ROLLOUT_NOTE, sign_rollout(told, load_signer("rollout", tmp_path / "stranger"))
+        built.registered.release, ROLLOUT_NOTE, sign_rollout(output, load_signer("rollout", tmp_path / "stranger"))
     )
 
-    assert audit(made.registered.release, made.policy, store=str(tmp_path / "store")).verdict == "altered"
-    assert proof(tmp_path, made).missing == ()
+    assert audit(built.registered.release, built.policy, store=str(tmp_path / "store")).verdict == "altered"
+    assert proof(tmp_path, built).missing == ()
 
 
 @pytest.mark.parametrize("name", ["report.html", "model/config.json", "evaluation.json", "provenance.dsse.json"])
-def test_an_altered_byte_of_a_release_is_reported(tmp_path: Path, made: Made, name: str) -> None:
-    file = stored(tmp_path, made, name)
+def test_an_altered_byte_of_a_release_is_reported(tmp_path: Path, built: Made, name: str) -> None:
+    file = stored(tmp_path, built, name)
     file.chmod(0o644)
     file.write_bytes(file.read_bytes().replace(b"e", b"f", 1))
 
-    assert proof(tmp_path, made).missing
+    assert proof(tmp_path, built).missing
 
 
-def test_another_name_and_a_revoked_key_stand_against_it(tmp_path: Path, made: Made) -> None:
+def test_another_name_and_a_revoked_key_stand_against_it(tmp_path: Path, built: Made) -> None:
     now = datetime.now(UTC)
     revoked = {
-        id: one.model_copy(update={"revoked": Revocation(at=one.since, reason="laptop lost")})
-        for id, one in made.policy.keys.items()
+        id: item.model_copy(update={"revoked": Revocation(at=item.since, reason="laptop lost")})
+        for id, item in built.policy.keys.items()
     }
     assert now > next(iter(revoked.values())).since
 
-    assert any("chengla/rewriter" in one for one in proof(tmp_path, made, "chengla/rewriter").missing)
-    policy = made.policy.model_copy(update={"keys": revoked})
-    assert any("laptop lost" in one for one in proof(tmp_path, made, policy=policy).missing)
+    assert any("chengla/rewriter" in item for item in proof(tmp_path, built, "chengla/rewriter").missing)
+    policy = built.policy.model_copy(update={"keys": revoked})
+    assert any("laptop lost" in item for item in proof(tmp_path, built, policy=policy).missing)
 
 
-def test_a_release_without_a_store_entry_or_a_digest_is_reported(tmp_path: Path, made: Made) -> None:
-    stored(tmp_path, made, "x").parent.with_suffix(".json").unlink()
-    releases = StoreReleaseVerifier(Release(name=NAME, digest="", uri="", model=""), lambda: made.policy)
+def test_a_release_without_a_store_entry_or_a_digest_is_reported(tmp_path: Path, built: Made) -> None:
+    stored(tmp_path, built, "x").parent.with_suffix(".json").unlink()
+    releases = StoreReleaseVerifier(Release(name=NAME, digest="", uri="", model=""), lambda: built.policy)
 
-    assert "no releases/" in proof(tmp_path, made).missing[0]
+    assert "no releases/" in proof(tmp_path, built).missing[0]
     assert "names no release by its digest" in releases.prove("s3://models/latest").missing[0]
 
 
-def test_a_store_that_gives_no_answer_is_no_verdict(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_gives_no_answer_is_no_verdict(built: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "QINGLAN_S3_ENDPOINT": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    uri = f"s3://bucket/releases/{made.registered.release}"
+    uri = f"s3://bucket/releases/{built.registered.release}"
     releases = StoreReleaseVerifier(
-        Release(name=NAME, digest=made.registered.release, uri=uri, model=""), lambda: made.policy
+        Release(name=NAME, digest=built.registered.release, uri=uri, model=""), lambda: built.policy
     )
 
     with pytest.raises(OutageError):

@@ -9,7 +9,7 @@ import yaml
 
 from serving.rollout.cluster import standard_mode
 from serving.rollout.cluster.inference_service import FIELD_MANAGER, SOURCE_ANNOTATION, ServiceObjects
-from serving.rollout.cluster.snapshot import service_snapshot
+from serving.rollout.cluster.target import service_snapshot
 from serving.rollout.state import DesiredModel
 
 OLD, NEW = "s3://q/releases/" + "1" * 64, "s3://q/releases/" + "2" * 64
@@ -28,7 +28,7 @@ def revision(name: str, uri: str, ready: str = "True", **why: str) -> dict[str, 
     }
 
 
-def knative(asked: str = NEW, percent: int | None = 20, **status: Any) -> ServiceObjects:
+def knative(requested: str = NEW, percent: int | None = 20, **status: Any) -> ServiceObjects:
     """rev-1 has the old model and is rolled out, rev-2 has the new one and a share of 20 %."""
     predictor = {
         "latestCreatedRevision": "rev-2", "latestReadyRevision": "rev-2", "latestRolledoutRevision": "rev-1",
@@ -39,7 +39,7 @@ def knative(asked: str = NEW, percent: int | None = 20, **status: Any) -> Servic
     }  # fmt: skip
     service = {
         "metadata": {"name": "rewriter", "uid": "u", "resourceVersion": "9", "generation": 3},
-        "spec": {"predictor": {"model": {"storageUri": asked}, "canaryTrafficPercent": percent}},
+        "spec": {"predictor": {"model": {"storageUri": requested}, "canaryTrafficPercent": percent}},
         "status": {
             "deploymentMode": "Knative", "components": {"predictor": {**predictor, **status}},
             "conditions": [{"type": "PredictorRouteReady", "status": "True"}],
@@ -70,7 +70,7 @@ def test_a_failing_revision_says_why() -> None:
 
 @pytest.mark.parametrize(
     "objects",
-    [knative(asked=OLD), knative(percent=50), knative(percent=None), knative(latestCreatedRevision="rev-1")],
+    [knative(requested=OLD), knative(percent=50), knative(percent=None), knative(latestCreatedRevision="rev-1")],
     ids=["another model", "another share", "no share", "not made yet"],
 )
 def test_a_service_whose_change_is_not_carried_out_is_not_settled(objects: ServiceObjects) -> None:

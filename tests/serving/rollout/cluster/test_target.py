@@ -19,11 +19,11 @@ class Server:
     """The API server's revisions, and how often it was asked for them."""
 
     def __init__(self, revisions: Sequence[Object]) -> None:
-        self.revisions, self.asked = revisions, 0
+        self.revisions, self.requests = revisions, 0
 
     def all(self, kind: str, query: Any) -> dict[str, Any]:
         assert (kind, query) == ("revisions", {"labelSelector": f"{SERVICE_LABEL}=rewriter"})
-        self.asked += 1
+        self.requests += 1
         return {"items": [*self.revisions]}
 
 
@@ -31,15 +31,15 @@ def target_of(*watched: str, objects: ServiceObjects | None = None) -> tuple[Clu
     """A target whose cache has the service, and of its revisions those that were watched."""
     objects = objects or knative()
     labelled = [
-        {**one, "metadata": {**one["metadata"], "labels": {SERVICE_LABEL: "rewriter"}}}
-        for one in objects.revisions.values()
+        {**item, "metadata": {**item["metadata"], "labels": {SERVICE_LABEL: "rewriter"}}}
+        for item in objects.revisions.values()
     ]
     server = Server(labelled)
     cache = ObjectCache(cast(Api, server), lambda kind, thing, gone: None)
     cache._informers["inferenceservices"].handler("ADDED", objects.service)
-    for one in labelled:
-        if one["metadata"]["name"] in watched:
-            cache._informers["revisions"].handler("ADDED", one)
+    for item in labelled:
+        if item["metadata"]["name"] in watched:
+            cache._informers["revisions"].handler("ADDED", item)
     for informer in cache._informers.values():
         informer.begun.set()
     return ClusterTarget(cast(Api, server), cache, ROLLOUT), server
@@ -53,7 +53,7 @@ def test_a_revision_that_the_cache_lacks_is_asked_for() -> None:
         observed = target.read()
 
         assert observed.rolled_out and observed.rolled_out.uri == OLD and observed.traffic == {NEW: 20, OLD: 80}
-        assert server.asked == 1
+        assert server.requests == 1
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -63,12 +63,12 @@ def test_each_field_that_names_a_revision_counts(field: str) -> None:
 
     target.read()
 
-    assert server.asked == 1
+    assert server.requests == 1
 
 
 def test_a_service_whose_revision_is_gone_has_had_its_first_model() -> None:
     target, server = target_of("rev-2")
-    server.revisions = [one for one in server.revisions if one["metadata"]["name"] == "rev-2"]
+    server.revisions = [item for item in server.revisions if item["metadata"]["name"] == "rev-2"]
 
     observed = target.read()
 
@@ -78,4 +78,4 @@ def test_a_service_whose_revision_is_gone_has_had_its_first_model() -> None:
 def test_where_the_cache_has_them_nobody_is_asked() -> None:
     target, server = target_of("rev-1", "rev-2")
 
-    assert target.read().traffic == {NEW: 20, OLD: 80} and server.asked == 0
+    assert target.read().traffic == {NEW: 20, OLD: 80} and server.requests == 0

@@ -35,15 +35,15 @@ class Server(NamedTuple):
 
     def ask(self, *queries: str) -> None:
         """As users do; the log has it afterwards."""
-        before = self.kept
+        before = self.stored
         for number, query in enumerate(queries):
             body = {"instances": [{"query": query, "tenant_id": "fivedoctors"}]}
             headers = {"x-request-id": f"r-{before}-{number}"}
             httpx.post(self.url + V1, json=body, headers=headers, trust_env=False, timeout=60).raise_for_status()
-        until(lambda: self.kept == before + len(queries), 60)
+        until(lambda: self.stored == before + len(queries), 60)
 
     @property
-    def kept(self) -> int:
+    def stored(self) -> int:
         return sum(len(path.read_bytes().splitlines()) for path in self.log.rglob("*.jsonl"))
 
     def counted(self, name: str) -> float:

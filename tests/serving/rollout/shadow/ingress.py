@@ -11,7 +11,7 @@ import httpx
 HOP = {"host", "connection", "content-length", "transfer-encoding", "keep-alive"}
 
 
-class Seen(NamedTuple):
+class Received(NamedTuple):
     host: str
     path: str
     headers: Mapping[str, str]
@@ -20,26 +20,26 @@ class Seen(NamedTuple):
 class Ingress(NamedTuple):
     url: str
     routes: dict[str, str]
-    """Where each host's pods answer; whoever is not in it is a 404, as at Istio's gateway."""
+    """Address of each host's pods; an unknown host is a 404, as at Istio's gateway."""
 
-    seen: list[Seen]
+    observed: list[Received]
 
 
 @contextmanager
 def ingress() -> Iterator[Ingress]:
     routes: dict[str, str] = {}
-    observed: list[Seen] = []
+    observed: list[Received] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             host = self.headers["host"]
-            observed.append(Seen(host, self.path, {name.lower(): value for name, value in self.headers.items()}))
+            observed.append(Received(host, self.path, {name.lower(): value for name, value in self.headers.items()}))
             if host not in routes:
                 self._answer(404, b"")
                 return
-            kept = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
-            answer = httpx.post(routes[host] + self.path, content=body, headers=kept | {"host": host},
+            stored = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
+            answer = httpx.post(routes[host] + self.path, content=body, headers=stored | {"host": host},
                                 trust_env=False, timeout=60)  # fmt: skip
             self._answer(answer.status_code, answer.content)
 

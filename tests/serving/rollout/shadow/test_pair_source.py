@@ -1,11 +1,9 @@
-"""Whom a shadow compares, and by which text: decided on plain data."""
+"""The models that a shadow compares, and the text that it compares by: decided on plain data."""
 
 from typing import Any
 
 import pytest
 
-from qinglan.errors import ConfigError
-from serving.rollout.shadow.__main__ import parser, read_options
 from serving.rollout.shadow.canary_client import read_rewrite
 from serving.rollout.shadow.comparer import MAX_NEED_CHARS, build_need, pair_outcome
 from serving.rollout.shadow.metrics import PairFailure
@@ -23,17 +21,17 @@ def rollout(number: int, phase: str = "Analyse", outcome: str = "", **status: An
     }
 
 
-def asked(question: str = "一天吃几次", history: str = "") -> LoggedQuestion:
+def requested(question: str = "一天吃几次", history: str = "") -> LoggedQuestion:
     values = {"request_id": "r", "version": "v", "outcome": "answered", "tenant": "fivedoctors"}
     return LoggedQuestion.model_validate({**values, "question": question, "history_summary": history})
 
 
 def test_the_rollout_under_way_says_who_is_compared() -> None:
-    there = [rollout(1, "Done", "Promoted"), rollout(2), rollout(3, "Done", "Refused")]
+    present = [rollout(1, "Done", "Promoted"), rollout(2), rollout(3, "Done", "Refused")]
 
-    assert compared_versions(there, "rewriter") == ("2" * 12, "4" * 12)
-    assert compared_versions(there, "other") is None
-    assert compared_versions([*there, {**rollout(4), "status": {}}], "rewriter") == ("2" * 12, "4" * 12), (
+    assert compared_versions(present, "rewriter") == ("2" * 12, "4" * 12)
+    assert compared_versions(present, "other") is None
+    assert compared_versions([*present, {**rollout(4), "status": {}}], "rewriter") == ("2" * 12, "4" * 12), (
         "one waits behind it"
     )
 
@@ -62,10 +60,10 @@ def test_the_tag_route_is_the_newest_revisions_own() -> None:
 
 
 def test_the_need_is_the_question_and_its_history_and_fits() -> None:
-    assert build_need(asked(history="用户正在了解\n虾青素")) == "一天吃几次 用户正在了解 虾青素"
-    assert build_need(asked()) == "一天吃几次"
-    assert len(build_need(asked(history="长" * 9000))) == MAX_NEED_CHARS
-    assert len(build_need(asked("问" * 9000))) == MAX_NEED_CHARS
+    assert build_need(requested(history="用户正在了解\n虾青素")) == "一天吃几次 用户正在了解 虾青素"
+    assert build_need(requested()) == "一天吃几次"
+    assert len(build_need(requested(history="长" * 9000))) == MAX_NEED_CHARS
+    assert len(build_need(requested("问" * 9000))) == MAX_NEED_CHARS
 
 
 def test_a_hair_is_no_win() -> None:
@@ -96,22 +94,12 @@ def test_the_share_is_chosen_independently_of_the_logs_own() -> None:
     import hashlib
 
     ids = [f"request-{number}" for number in range(8000)]
-    kept = [one for one in ids if hashlib.sha256(one.encode()).digest()[0] < 64]
+    stored = [item for item in ids if hashlib.sha256(item.encode()).digest()[0] < 64]
 
-    assert 0.4 < sum(sampled(one, 0.5) for one in kept) / len(kept) < 0.6
-    assert not any(sampled(one, 0.0) for one in ids)
+    assert 0.4 < sum(sampled(item, 0.5) for item in stored) / len(stored) < 0.6
+    assert not any(sampled(item, 0.0) for item in ids)
 
 
 def test_a_line_that_is_none_is_none() -> None:
     for line in (b"", b"[]", b"7", b'{"request_id": ""}', b'{"question": {}}', b"\xff"):
         assert parse_line(line) is None
-
-
-def test_the_shadow_takes_either_one_service_or_one_pair() -> None:
-    given = ["--payloads", "x", "--rag", "http://rag"]
-    pair = ["--canary", "http://c", "--canary-version", "a" * 12, "--stable-version", "b" * 12]
-
-    assert read_options(vars(parser().parse_args([*given, *pair]))).pair is not None
-    for wrong in ([], pair[:4], [*pair, "--service", "rewriter"]):
-        with pytest.raises(ConfigError):
-            read_options(vars(parser().parse_args([*given, *wrong])))

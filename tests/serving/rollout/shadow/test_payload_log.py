@@ -1,8 +1,9 @@
-"""What a shadow reads of a payload log: each object once, of this hour and the last one, while there is a canary."""
+"""A shadow reads each object of a payload log once, of this hour and the one before, while there is a canary."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from qinglan.store import Store, open_store
 from serving.rollout.shadow.comparer import create_comparer
@@ -70,19 +71,20 @@ def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_n
         def current_pair(self) -> ModelPair | None:
             return self.pair
 
-    turns, metrics, folder = Turns(), Metrics(), tmp_path / "log"
-    values = {"payloads": str(folder), "rag": "http://127.0.0.1:9", "pair": PAIR}
+    turns: Any = Turns()
+    metrics, folder = Metrics(), tmp_path / "log"
+    values = {"payloads": str(folder), "rag": "http://127.0.0.1:9", "service": "rewriter"}
     config = ShadowConfig.model_validate(values)
     reader = PayloadLogReader(open_store(config.payloads))
 
     def failures_after_a_look() -> dict[str, float]:
-        async def look() -> None:
+        async def poll() -> None:
             shadow = ShadowWorker(config, reader, turns, create_comparer(config), metrics)
             with shadow.count_failures():
                 await shadow.poll()
             await shadow.aclose()
 
-        asyncio.run(look())
+        asyncio.run(poll())
         samples = [sample for family in metrics.registry.collect() for sample in family.samples]
         return {
             sample.labels["reason"]: sample.value

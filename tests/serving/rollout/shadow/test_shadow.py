@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import orjson
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from qinglan.processes.services import free_port
@@ -17,21 +17,18 @@ from serving.rollout.sequential import Count
 from serving.rollout.shadow.comparer import create_comparer
 from serving.rollout.shadow.config import ModelPair, ShadowConfig
 from serving.rollout.shadow.metrics import Metrics
-from serving.rollout.shadow.pair_source import FixedPairSource, PairSource
 from serving.rollout.shadow.payload_log import PayloadLogReader
 from serving.rollout.shadow.worker import ShadowWorker
 from serving.rollout.spec import Check
 from tests.models.tiny_rewriter import TAUGHT
-from tests.processes.patched_constants import with_constants
 from tests.servers.echo_servers import completion, gateway, gateway_config, running
-from tests.serving.rewriter.conftest import V1, until
-from tests.serving.rewriter.conftest import running as program
+from tests.serving.rewriter.conftest import V1
 from tests.serving.rollout.shadow.conftest import TOKEN, Server, World
 from tests.serving.rollout.shadow.ingress import ingress
 
 pytestmark = pytest.mark.slow
-QUERIES = [one for one in TAUGHT if "虾青素" in one] * 2
-"""Of something: what nobody could answer, no passage answers better than another."""
+QUERIES = [item for item in TAUGHT if "虾青素" in item] * 2
+"""Questions that name a product: without one, no passage answers better than another."""
 
 QUALITY = (Check(name="quality", margin=0.1),)
 
@@ -42,24 +39,32 @@ def counters(text: str) -> Counters:
     return {make_series(sample.name, sample.labels): sample.value for sample in samples}
 
 
-class Eyes:
-    """A shadow whose looks the test says, and what it has counted."""
+class Rollout:
+    """Stands for the API server: the two models that a rollout compares, once it has a canary."""
 
-    def __init__(
-        self, world: World, stable: Server, pair: ModelPair, pairing: PairSource | None = None, **more: Any
-    ) -> None:
-        self.pair, self.metrics, self._log = pair, Metrics(), stable.log
+    def __init__(self, pair: ModelPair) -> None:
+        self.pair, self.has_canary = pair, True
+
+    def current_pair(self) -> ModelPair | None:
+        return self.pair if self.has_canary else None
+
+
+class Eyes:
+    """A shadow that polls when the test says so, and its counts."""
+
+    def __init__(self, world: World, stable: Server, pair: ModelPair, **more: Any) -> None:
+        self.pair, self.metrics, self.rollout = pair, Metrics(), Rollout(pair)
         values = {
             "payloads": str(stable.log), "rag": world.rag, "share": 1.0, "retrieval": {"score_threshold": 0.0},
-            "pair": pair,
+            "service": "rewriter",
         }  # fmt: skip
         self.config = ShadowConfig.model_validate(values | more)
         self.reader = PayloadLogReader(open_store(self.config.payloads))
-        self._pairing = pairing or FixedPairSource(pair)
 
     def poll(self) -> None:
         async def once() -> None:
-            shadow = ShadowWorker(self.config, self.reader, self._pairing, create_comparer(self.config), self.metrics)
+            rollout: Any = self.rollout
+            shadow = ShadowWorker(self.config, self.reader, rollout, create_comparer(self.config), self.metrics)
             try:
                 with shadow.count_failures():
                     await shadow.poll()
@@ -70,18 +75,20 @@ class Eyes:
 
     @property
     def pairs(self) -> dict[str, float]:
-        return {one.label("outcome"): value for one, value in self.all() if one.name == "qinglan_shadow_pairs_total"}
+        return {
+            item.label("outcome"): value for item, value in self.all() if item.name == "qinglan_shadow_pairs_total"
+        }
 
     @property
     def failures(self) -> dict[str, float]:
         name = "qinglan_shadow_failures_total"
-        return {one.label("reason"): value for one, value in self.all() if one.name == name and value}
+        return {item.label("reason"): value for item, value in self.all() if item.name == name and value}
 
     def all(self) -> Any:
-        return counters(self.metrics.text().decode()).items()
+        return counters(generate_latest(self.metrics.registry).decode()).items()
 
 
-def seen(world: World, stable: Server, canary: Server, pair: ModelPair | None = None, **more: Any) -> Eyes:
+def observed(world: World, stable: Server, canary: Server, pair: ModelPair | None = None, **more: Any) -> Eyes:
     """After users have asked the stable model four questions."""
     eyes = Eyes(world, stable, pair or world.pair(stable, canary), **more)
     eyes.poll()
@@ -91,34 +98,34 @@ def seen(world: World, stable: Server, canary: Server, pair: ModelPair | None = 
 
 
 def test_a_spoiled_canary_loses_and_a_good_one_wins(world: World) -> None:
-    losing, winning = seen(world, world.good, world.bad), seen(world, world.bad, world.good)
+    losing, winning = observed(world, world.good, world.bad), observed(world, world.bad, world.good)
 
     assert losing.pairs == {"won": 0, "lost": 4, "tied": 0}
     assert winning.pairs == {"won": 4, "lost": 0, "tied": 0}
     assert losing.failures == winning.failures == {}
-    growth = counters(losing.metrics.text().decode())
+    growth = dict(losing.all())
     assert counts_by_check(growth, world.bad.version, world.good.version, QUALITY)["quality"] == Count(4, 4)
     assert counts_by_check(growth, world.good.version, world.bad.version, QUALITY)["quality"] == Count(0, 0)
 
 
 def test_a_canary_that_writes_the_same_ties(world: World) -> None:
-    assert seen(world, world.good, world.good).pairs == {"won": 0, "lost": 0, "tied": 4}
+    assert observed(world, world.good, world.good).pairs == {"won": 0, "lost": 0, "tied": 4}
 
 
 def test_shadow_questions_to_the_canary_are_no_evidence_of_users_and_no_payload(world: World) -> None:
     counts = ("questions_total", "seconds_count", "tokens_total", "written_tokens_count")
     names = [f"qinglan_rewriter_{count}" for count in counts]
-    before, kept = [world.bad.counted(name) for name in names], world.bad.kept
-    seen(world, world.good, world.bad)
+    before, stored = [world.bad.counted(name) for name in names], world.bad.stored
+    observed(world, world.good, world.bad)
 
     assert [world.bad.counted(name) for name in names] == before
     shadowed = f'qinglan_rewriter_requests_total{{outcome="shadow",protocol="v1",version="{world.bad.version}"}}'
     assert world.bad.counted(shadowed) >= 4
-    assert world.bad.kept == kept
+    assert world.bad.stored == stored
 
 
 def test_a_question_is_counted_once_by_one_process_and_by_the_next_not_at_all(world: World) -> None:
-    first = seen(world, world.good, world.bad)
+    first = observed(world, world.good, world.bad)
     first.poll()
     second = Eyes(world, world.good, first.pair)
     for _ in range(2):
@@ -128,7 +135,7 @@ def test_a_question_is_counted_once_by_one_process_and_by_the_next_not_at_all(wo
 
 
 def test_an_outage_of_the_rag_counts_no_pair(world: World) -> None:
-    eyes = seen(world, world.good, world.bad, rag=f"http://127.0.0.1:{free_port()}")
+    eyes = observed(world, world.good, world.bad, rag=f"http://127.0.0.1:{free_port()}")
 
     assert sum(eyes.pairs.values()) == 0 and eyes.failures == {"rag": 4}
 
@@ -136,16 +143,16 @@ def test_an_outage_of_the_rag_counts_no_pair(world: World) -> None:
 def test_a_canary_that_is_gone_or_is_not_the_one_counts_no_pair(world: World) -> None:
     gone = world.pair(world.good, world.bad, url=f"http://127.0.0.1:{free_port()}")
     other = world.pair(world.good, world.bad, url=world.good.url)
-    both = [Eyes(world, world.good, one) for one in (gone, other)]
+    both = [Eyes(world, world.good, item) for item in (gone, other)]
     for item in both:
         item.poll()
     world.good.ask(*QUERIES)
-    for one in both:
-        one.poll()
+    for item in both:
+        item.poll()
 
     assert both[0].failures == {"canary_unreachable": 4}
     assert both[1].failures == {"other_version": 4}, "the stable model has answered for the canary"
-    assert sum(sum(one.pairs.values()) for one in both) == 0
+    assert sum(sum(item.pairs.values()) for item in both) == 0
 
 
 def test_by_an_ingress_gateway_the_canary_is_asked_by_its_own_host_which_resolves_nowhere(world: World) -> None:
@@ -153,29 +160,22 @@ def test_by_an_ingress_gateway_the_canary_is_asked_by_its_own_host_which_resolve
     with ingress() as door:
         door.routes.update({tag: world.bad.url, users: world.good.url})
         named = world.pair(world.good, world.bad, url=f"http://{tag}")
-        result = seen(world, world.good, world.bad, pair=named, ingress=f"{door.url}/")
+        result = observed(world, world.good, world.bad, pair=named, ingress=f"{door.url}/")
         del door.routes[tag]
-        closed = seen(world, world.good, world.bad, pair=named, ingress=door.url)
+        closed = observed(world, world.good, world.bad, pair=named, ingress=door.url)
 
     assert result.pairs == {"won": 0, "lost": 4, "tied": 0} and result.failures == {}
-    assert {(one.host, one.path, one.headers["x-qinglan-shadow"]) for one in door.seen} == {(tag, V1, TOKEN)}
+    assert {(item.host, item.path, item.headers["x-qinglan-shadow"]) for item in door.observed} == {(tag, V1, TOKEN)}
     assert closed.failures == {"canary_refused": 4}, "a gateway that knows no such host is no canary"
 
 
 def test_while_there_is_no_canary_questions_pass_and_are_not_taken_up_later(world: World) -> None:
-    class Later(FixedPairSource):
-        there = False
-
-        def current_pair(self) -> Any:
-            return super().current_pair() if self.there else None
-
-    pair = world.pair(world.good, world.bad)
-    whom = Later(pair)
-    eyes = Eyes(world, world.good, pair, whom)
+    eyes = Eyes(world, world.good, world.pair(world.good, world.bad))
+    eyes.rollout.has_canary = False
     eyes.poll()
     world.good.ask(*QUERIES)
     eyes.poll()
-    whom.there = True
+    eyes.rollout.has_canary = True
     eyes.poll()
 
     assert sum(eyes.pairs.values()) == 0 and eyes.failures == {}
@@ -209,32 +209,15 @@ def test_the_judge_decides_in_both_orders_where_one_is_given(world: World, tmp_p
         choice = ("乙" if shown["改写甲"] == "用户画像" else "甲") if reads else "甲"
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        said = completion(orjson.dumps({"更好": choice, "理由": "。"}).decode())
-        await send({"type": "http.response.body", "body": said})
+        message = completion(orjson.dumps({"更好": choice, "理由": "。"}).decode())
+        await send({"type": "http.response.body", "body": message})
 
     async def run(url: str) -> Eyes:
         async with gateway(gateway_config(url), tmp_path) as base:
-            return await asyncio.to_thread(seen, world, world.good, world.bad, judge=base)
+            return await asyncio.to_thread(observed, world, world.good, world.bad, judge=base)
 
     with running(judge) as url:
         eyes = asyncio.run(run(url))
 
     assert eyes.failures == {}
     assert eyes.pairs == {"won": 0, "lost": 2, "tied": 2}
-
-
-def test_the_program_counts_on_its_metrics(world: World, tmp_path: Path) -> None:
-    pair = world.pair(world.good, world.bad)
-    options = ["--payloads", str(world.good.log), "--rag", world.rag, "--share", "1", "--score-threshold", "0"]
-    options += ["--canary", pair.url, "--canary-version", pair.canary, "--stable-version", pair.stable, "--port", "0"]
-    often = with_constants("serving.rollout.shadow.worker.POLL_SECONDS=0.2")
-    with program(tmp_path / "shadow.log", *often, "serving.rollout.shadow", *options) as (_, url):
-
-        def lost() -> bool:
-            world.good.ask(QUERIES[0])
-            text = httpx.get(f"{url}/metrics", trust_env=False, timeout=60).text
-            return counts_by_check(counters(text), pair.canary, pair.stable, QUALITY)["quality"].failed >= 1
-
-        until(lost, 120)
-
-    assert QUERIES[0] not in (tmp_path / "shadow.log").read_text(), "no text of a user"
