@@ -61,8 +61,8 @@ def load_opensearch(kb: Path, folder: Path) -> None:
 
 
 def open_opensearch(_: Path) -> Opened:
-    from serving.rag.opensearch.alias_engine import AliasEngine
     from serving.rag.opensearch.cluster_client import ClusterClient
+    from serving.rag.opensearch.engine import AliasEngine
     from serving.rag.opensearch_connection import OpenSearchConfig
 
     cluster = ClusterClient(OpenSearchConfig(url=os.environ[NODE], deadline_seconds=DEADLINE_SECONDS))

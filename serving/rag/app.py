@@ -1,4 +1,4 @@
-"""The HTTP face of the RAG service: the contract, its refusals, and what an operator asks."""
+"""HTTP interface of the RAG service: the contract, its refusals, probes and metrics."""
 
 import contextlib
 import time
@@ -22,16 +22,16 @@ from serving.rag.service_client import ServiceError
 from serving.request_errors import BodyLimit, describe_validation_error
 
 LARGEST_BODY = 512 * 1024
-"""No request that the contract allows is larger; the rest of a larger one is not read."""
+"""Bytes of a body. No request that the contract allows is larger; the rest of a larger one is not read."""
 
 RETRY_AFTER = "2"
-"""Seconds until a search engine that is away is worth another question."""
+"""Seconds after which a client may ask again while the search engine is away."""
 
 ATTEMPTS = 3
 """Snapshots that may be deleted one after the other under one request."""
 
 GUARD_FALLBACK = "rewriter_guard"
-"""The reason where the rewriter answered and took its own text back."""
+"""The reason if the rewriter answered and its own guard replaced the text."""
 
 Engines = Mapping[tuple[str, str], Engine]
 """Engines by tenant and knowledge base."""
@@ -59,7 +59,7 @@ def create_app(
     checker: ContentChecker | None = None,
     shared: Sequence[AsyncClosable] = (),
 ) -> FastAPI:
-    """The service over open engines, and what it asks where that is configured; it closes all of them."""
+    """The service over open engines, with a rewriter and a content check if configured; it closes all of them."""
     metrics = Metrics()
     if rewriter:
         metrics.watch_rewriter(lambda: rewriter.patience_seconds, lambda: rewriter.circuit_open)
@@ -106,23 +106,19 @@ def create_app(
 def make_answer(
     request: RagRequest, searched: SearchQuery, knowledge_base: KnowledgeBase, retrieval: ScoredRetrieval
 ) -> RagAnswer:
-    """The passages, with the query that found them and all that their scores depend on."""
-    return RagAnswer(
-        data=RagData(
-            rewritten_query=searched.query, recall=retrieval.recall,
-            scored_against="need" if request.need else "query",
-            rewriter=searched.rewriter, rewriter_version=searched.version,
-            fallback_reason=searched.fallback_reason, snapshot=knowledge_base.snapshot,
-            reranker=retrieval.reranker, reranker_digest=knowledge_base.reranker,
-            reranker_fallback_reason=retrieval.fallback_reason,
-        )
+    """The passages, with the query that found them and everything that their scores depend on."""
+    data = RagData(
+        rewritten_query=searched.query, recall=retrieval.recall, scored_against="need" if request.need else "query",
+        rewriter=searched.rewriter, rewriter_version=searched.version, fallback_reason=searched.fallback_reason,
+        snapshot=knowledge_base.snapshot, reranker=retrieval.reranker, reranker_digest=knowledge_base.reranker,
+        reranker_fallback_reason=retrieval.fallback_reason,
     )  # fmt: skip
+    return RagAnswer(data=data)
 
 
 def find_engine(engines: Engines, request: RagRequest) -> Engine:
-    """The tenant's own engine; the refusal names nothing of what other tenants have."""
-    engine = engines.get((request.tenant_id, request.kb_name))
-    if engine:
+    """The tenant's own engine; the refusal names nothing that other tenants have."""
+    if engine := engines.get((request.tenant_id, request.kb_name)):
         return engine
     known = any(tenant == request.tenant_id for tenant, _ in engines)
     field, value = ("kb_name", request.kb_name) if known else ("tenant_id", request.tenant_id)
@@ -132,11 +128,11 @@ def find_engine(engines: Engines, request: RagRequest) -> Engine:
 async def search_as_asked(
     engine: Engine, request: RagRequest, rewriter: RewriterClient
 ) -> tuple[KnowledgeBase, ScoredRetrieval] | None:
-    """The answer to the question as it was asked, where no rewrite is needed; else None."""
+    """The answer to the question as it was asked, if no rewrite is needed; else None."""
     if request.rewritten_query is not None or not rewriter.as_asked:
         return None
     knowledge_base, retrieval = await retrieve_current(engine, request.query, request)
-    # Where a reranker failed, the local score stands in, on a scale of its own.
+    # If a reranker failed, the local score replaces its score, on a scale of its own.
     certain = retrieval.recall and not retrieval.fallback_reason
     score = retrieval.recall[0].query_score if certain else None
     return (knowledge_base, retrieval) if searched_as_asked(score, rewriter.as_asked) else None
@@ -152,18 +148,18 @@ async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> 
         rewritten = await rewriter.rewrite(request)
     except ServiceError as failure:
         return SearchQuery(request.query, "fallback", fallback_reason=str(failure))
-    if rewritten.guarded:  # the version stays: it is its doing
+    if rewritten.guarded:  # with the version, since that wrote the text
         return SearchQuery(request.query, "fallback", rewritten.version, GUARD_FALLBACK)
     return SearchQuery(rewritten.query, "model", rewritten.version, cached=rewritten.cached)
 
 
 def cut_of(request: RagRequest, calibrated: bool) -> float:
-    """The request's own cut, else the contract's; scores that are no probabilities are only cut on request."""
+    """The request's own cut, else the contract's; scores that are not probabilities are only cut on request."""
     return request.score_threshold if calibrated or "score_threshold" in request.model_fields_set else 0.0
 
 
 async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, ScoredRetrieval]:
-    """The answer of one snapshot, and that snapshot; if it is deleted meanwhile, the next one answers instead."""
+    """The answer of one snapshot, and that snapshot; if it is deleted meanwhile, the next snapshot answers."""
     for attempt in range(ATTEMPTS):
         now = await engine.current(gone=attempt > 0)
         with contextlib.suppress(SnapshotGone):
@@ -190,7 +186,7 @@ def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:
 
 
 def _add_refusals(app: FastAPI, metrics: Metrics) -> None:
-    """Every refusal in the plan's envelope, naming the field."""
+    """Render every refusal in the contract's envelope, with the field's name."""
 
     def refusal(status: int, message: str) -> JSONResponse:
         metrics.refused(status)

@@ -24,7 +24,7 @@ class KnowledgeBaseSource(Config):
     tenant_id: Name
     kb_name: Name = "default"
     path: Path | None = None
-    """JSONL, a passage a line: id, title, content, metadata. None: it was loaded into OpenSearch."""
+    """JSONL file, a passage per line: id, title, content, metadata. None: the passages are in OpenSearch."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -38,39 +38,39 @@ class KnowledgeBaseSource(Config):
 
 
 class RewriterConfig(Config):
-    """The deployed rewriter, asked when a request brings no rewritten query."""
+    """The deployed rewriter, for requests without a rewritten query."""
 
     kind: Literal["kserve", "openai"] = "kserve"
-    """`kserve`: the V1 protocol, model `rewriter`. `openai`: chat completions, with the student's prompt."""
+    """Protocol. `kserve`: V1, model `rewriter`. `openai`: chat completions, with the student's prompt."""
 
     url: Address
-    """Without a path for kserve; for openai up to and with /v1."""
+    """Base URL: without a path for kserve, with /v1 for openai."""
 
     model: str = "rewriter"
     deadline_seconds: float = Field(default=3.0, gt=0)
-    """The longest wait; after it the plain query is searched. Usually it is less: twice the 95th percentile of what
-    the rewriter has lately taken, and at least a second."""
+    """Seconds that a question waits for a rewrite at most; then the plain query is searched. Usually the wait is
+    shorter: twice the 95th percentile of the rewriter's recent times, and at least a second."""
 
     cached_rewrites: int = Field(default=10_000, ge=0)
     """Rewrites of the present model version that are remembered; 0 for none."""
 
     as_asked: Fraction = AS_ASKED
-    """A question whose own first passage scores at least this is searched as it was asked: the rewriter is not asked.
-    `evaluate.as_asked` of the run that judged the rewriter must be the same. 0 asks for every question."""
+    """Score of a question's own first passage from which on the question is searched as asked, without the rewriter.
+    It must equal `evaluate.as_asked` of the run that judged the rewriter. 0 rewrites every question."""
 
     max_tokens: Positive = 64
 
     system_prompts: dict[str, str] = {}
-    """System prompts by tenant, from the served model's card, for openai; else a tenant's file in qinglan/prompts."""
+    """System prompts by tenant for openai, from the served model's card; else a tenant's file in qinglan/prompts."""
 
     @classmethod
     def read(
         cls, text: str, model: Path | None = None, deadline_seconds: float | None = None,
         cached_rewrites: int | None = None, as_asked: float | None = None,
     ) -> Self | None:  # fmt: skip
-        """`URL`, `kserve=URL` or `openai=URL`, and the options that go with it; None without a rewriter.
+        """Parse `URL`, `kserve=URL` or `openai=URL`, and its options; None without a rewriter.
 
-        The folder of an openai rewriter's model says its prompts.
+        An openai rewriter's prompts are read from its model's folder.
         """
         options = {"deadline_seconds": deadline_seconds, "cached_rewrites": cached_rewrites, "as_asked": as_asked}
         chosen = {name: value for name, value in options.items() if value is not None}
@@ -92,22 +92,23 @@ class RewriterConfig(Config):
 
 
 class ContentConfig(Config):
-    """The style service that outgoing answers are checked with, and when one is flagged."""
+    """The style service that checks outgoing answers, and the thresholds of a flag."""
 
     url: Address
-    """Without a path: KServe's V1 protocol, model `style`."""
+    """Base URL without a path; the service speaks KServe's V1 protocol, model `style`."""
 
     deadline_seconds: float = Field(default=0.5, gt=0)
-    """After it the application is told that the answer was not checked: its user waits."""
+    """Seconds for a check; after them the application learns that the answer was not checked, since its user
+    waits."""
 
     label: str = "无伤害"
-    """The manner that such a question calls for."""
+    """Label of the manner that careful questions call for."""
 
     called_for_threshold: Fraction = 0.5
-    """A question calls for it from here on; 0 makes every question do so: the bare threshold on the answer."""
+    """Probability of the label from which on a question calls for it; at 0 every question does."""
 
     harmless_threshold: Fraction = 0.5
-    """Below it the answer lacks it."""
+    """Probability of the label below which an answer lacks it."""
 
     @classmethod
     def read(cls, url: str, chosen: Mapping[str, Any]) -> Self | None:
@@ -122,26 +123,26 @@ class RerankerIdentity(Config):
     """The properties of a reranker over HTTP that change its scores: calibrations and caches are keyed by them."""
 
     kind: Literal["vllm", "tei"]
-    """`vllm`: /v1/rerank, as Jina and Cohere have it too. `tei`: /rerank of Text Embeddings Inference."""
+    """Protocol. `vllm`: /v1/rerank, also of Jina and Cohere. `tei`: /rerank of Text Embeddings Inference."""
 
     model: str = Field(min_length=1, max_length=200)
-    """As vLLM serves it, or as TEI's /info names it; another one is not believed."""
+    """Name of the model as vLLM serves it, or as TEI's /info gives it; scores of another model are refused."""
 
     template: Literal["server", "qwen3"] = "server"
-    """Which side renders the prompt: the server, or this client for a Qwen3-Reranker served without a template."""
+    """Side that renders the prompt: the server, or this client for a Qwen3-Reranker served without a template."""
 
 
 class RerankServiceConfig(RerankerIdentity):
-    """Scores passages over HTTP; where it fails, the local score stands in and the answer says so."""
+    """A reranker over HTTP. If it fails, the local score replaces its score, and the answer says so."""
 
     url: Address
-    """Without a path."""
+    """Base URL without a path."""
 
     deadline_seconds: float = Field(default=1.0, gt=0)
-    """For all passages of one text."""
+    """Seconds to score all passages of one text."""
 
     batch: Positive = 32
-    """Passages in a request; of TEI never more than its /info allows."""
+    """Passages in a request; for TEI at most the number in its /info."""
 
     concurrency: Positive = 8
     """Requests under way at once, of all callers together."""
@@ -152,7 +153,7 @@ class RerankServiceConfig(RerankerIdentity):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """`vllm=URL,model=NAME`, and after it any other field as `,name=value`."""
+        """Parse `vllm=URL,model=NAME`, and after it any other field as `,name=value`."""
         but_the_model = re.sub(r",model=[^,]*", "", text)
         refuse_credentials(
             "--reranker-service", but_the_model, "Set QINGLAN_RERANKER_API_KEY where it requires a key."
@@ -167,19 +168,19 @@ class RagConfig(Config):
 
     knowledge_bases: tuple[KnowledgeBaseSource, ...] = Field(min_length=1)
     index_root: Path = Path("runs/index")
-    """Indexes are kept here by tenant, knowledge base and digest, and built when they are not there."""
+    """Folder of the indexes, by tenant, knowledge base and digest; missing ones are built."""
 
     opensearch: OpenSearchConfig | None = None
     """The cluster that searches the knowledge bases without a path."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    """0 takes a free one."""
+    """Port; 0 takes a free one."""
 
     rewriter: RewriterConfig | None = None
     content: ContentConfig | None = None
     rerankers: dict[Name, Path] = {}
-    """A tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""
+    """File of a tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""
 
     reranker_service: RerankServiceConfig | None = None
 

@@ -1,4 +1,4 @@
-"""The content check: whether an outgoing answer lacks the care that its question calls for."""
+"""The content check: finds outgoing answers that lack the care that their question calls for."""
 
 import time
 from collections.abc import Collection
@@ -28,7 +28,7 @@ class ContentRequest(Config):
 
 
 class ContentData(Config):
-    """A verdict, or the reason why there is none: then no score is given, and `flagged` is null."""
+    """A verdict, or the reason why there is none; then the scores and `flagged` are null."""
 
     checked: bool = False
     flagged: bool | None = None
@@ -77,7 +77,7 @@ class ContentChecker:
 
 
 def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
-    """Read the style service's two answers; Unanswered if the label is not among them."""
+    """Read the style service's two answers; a ServiceError if the label is not among them."""
     try:
         answered, alone = read_style_responses(content, 2)
         harmless, called_for = answered.probabilities[config.label], alone.probabilities[config.label]

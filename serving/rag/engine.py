@@ -1,4 +1,4 @@
-"""The interface of a search engine, and the built-in one. opensearch/engine.py has the other."""
+"""The interface of a search engine, and the built-in engine. opensearch/engine.py has the other one."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, Self
@@ -29,7 +29,7 @@ class Scores(NamedTuple):
 
 
 class EngineUnavailable(OutageError):
-    """A search engine gave no whole answer; `reason` is a word that becomes a label, never what a caller typed."""
+    """A search engine gave no complete answer; `reason` is one word, which becomes a metric's label."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The search engine gives no answer ({reason}). Ask again in a few seconds.")
@@ -44,10 +44,7 @@ class Engine(Protocol):
     """One knowledge base of one tenant."""
 
     async def current(self, gone: bool = False) -> "Engine":
-        """The knowledge base as it is now: one request reads one snapshot.
-
-        `gone`: the last one that was given turned out not to be there any more.
-        """
+        """The present snapshot, which one request reads. `gone`: the last snapshot turned out to be deleted."""
 
     @property
     def knowledge_base(self) -> KnowledgeBase: ...
@@ -57,7 +54,7 @@ class Engine(Protocol):
         """True if the scores are probabilities for this tenant."""
 
     async def search(self, query: str, k: int) -> list[Candidate]:
-        """The k best passages in the order of production; the same query always gives the same ones."""
+        """The k best passages in the order of production; the same query always gives the same passages."""
 
     async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
         """Scores of how well each candidate answers `text`."""

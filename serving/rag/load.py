@@ -1,6 +1,7 @@
 """python -m serving.rag.load --opensearch http://127.0.0.1:9200 --kb fivedoctors=kb.jsonl
 
-Loads knowledge bases into OpenSearch for `python -m serving.rag --opensearch`; run again, it goes on where it was.
+Loads knowledge bases into OpenSearch for `python -m serving.rag --opensearch`. A second run resumes an interrupted
+load.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from serving.rag.opensearch.loader import load
 from serving.rag.opensearch_connection import OpenSearchConfig, connect_to_load
 
 BULK_SECONDS = 60.0
-"""For one bulk request."""
+"""Seconds for one bulk request."""
 
 
 def main() -> None:
@@ -36,7 +37,7 @@ def main() -> None:
 
 
 def load_all(opensearch: str, kb: list[str], replicas: int, patience: float, refused: Path) -> None:
-    """One after the other; each ends with a line of JSON that says what is served now."""
+    """Load one knowledge base after the other; each prints a line of JSON with the index that is served now."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     config = OpenSearchConfig.read(opensearch, BULK_SECONDS)
     if config is None:

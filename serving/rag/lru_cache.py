@@ -1,4 +1,4 @@
-"""A cache of recent reads that are awaited: functools.lru_cache would keep the coroutine."""
+"""A cache of awaited results; functools.lru_cache would store the coroutine instead."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar

@@ -1,4 +1,4 @@
-"""The service's metrics. Label values come from the configuration, never from what a caller types."""
+"""The service's metrics. Label values come from the configuration, never from a request."""
 
 from collections.abc import Callable
 
@@ -20,54 +20,40 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._versions: dict[str, None] = {}  # the one that was counted last comes last
-        labels = ["tenant", "rewriter"]
-        self._requests = Counter(
-            "qinglan_rag_requests", "Requests answered.", [*labels, "status"], registry=self.registry
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"qinglan_rag_{name}", about, labels, registry=self.registry)
+
+        def histogram(name: str, about: str, *labels: str) -> Histogram:
+            return Histogram(f"qinglan_rag_{name}", about, labels, buckets=SECONDS, registry=self.registry)
+
+        self._versions: dict[str, None] = {}  # in the order of their last count
+        self._requests = counter("requests", "Requests answered.", "tenant", "rewriter", "status")
+        self._seconds = histogram("seconds", "Time to answer.", "tenant", "rewriter")
+        self._empty = counter("zero_hits", "Answers without a passage.", "tenant", "rewriter")
+        self._fallbacks = counter("fallbacks", "Plain queries searched.", "tenant", "reason")
+        self._away = counter("engine_outages", "Answers that the search engine owed.", "reason")
+        self._checks = counter("content_checks", "Outgoing answers checked, or why not.", "tenant", "outcome")
+        self._check_seconds = histogram("content_check_seconds", "Time to check an answer.", "tenant")
+        about = "Questions without a rewrite, by what the cache of rewrites held."
+        self._cache = counter("rewrite_cache", about, "tenant", "outcome")
+        about = "Answers with the local score in place of the service's."
+        self._reranker_fallbacks = counter("reranker_fallbacks", about, "tenant", "reason")
+        self._rerank_seconds = histogram(
+            "reranker_seconds", "Time to score an answer's passages.", "tenant", "reranker"
         )
-        self._seconds = Histogram(
-            "qinglan_rag_seconds", "Time to answer.", labels, buckets=SECONDS, registry=self.registry
-        )
-        self._empty = Counter("qinglan_rag_zero_hits", "Answers without a passage.", labels, registry=self.registry)
-        self._fallbacks = Counter(
-            "qinglan_rag_fallbacks", "Plain queries searched.", ["tenant", "reason"], registry=self.registry
-        )
-        self._away = Counter(
-            "qinglan_rag_engine_outages", "Answers that the search engine owed.", ["reason"], registry=self.registry
-        )
-        self._checks = Counter(
-            "qinglan_rag_content_checks", "Outgoing answers checked, or why not.", ["tenant", "outcome"],
-            registry=self.registry,
-        )  # fmt: skip
-        self._check_seconds = Histogram(
-            "qinglan_rag_content_check_seconds", "Time to check an answer.", ["tenant"], buckets=SECONDS,
-            registry=self.registry,
-        )  # fmt: skip
-        self._cache = Counter(
-            "qinglan_rag_rewrite_cache", "Questions without a rewrite, by what the cache of rewrites held.",
-            ["tenant", "outcome"], registry=self.registry,
-        )  # fmt: skip
-        self._reranker_fallbacks = Counter(
-            "qinglan_rag_reranker_fallbacks", "Answers with the local score in place of the service's.",
-            ["tenant", "reason"], registry=self.registry,
-        )  # fmt: skip
-        self._rerank_seconds = Histogram(
-            "qinglan_rag_reranker_seconds", "Time to score an answer's passages.", ["tenant", "reranker"],
-            buckets=SECONDS, registry=self.registry,
-        )  # fmt: skip
 
     def watch_rewriter(self, patience_seconds: Callable[[], float], circuit_open: Callable[[], bool]) -> None:
-        """Show the client's present state: how long a question waits, and if the rewriter is left alone."""
-        Gauge(
-            "qinglan_rag_rewriter_patience_seconds", "Longest wait for a rewrite at present.", registry=self.registry
-        ).set_function(patience_seconds)
-        Gauge(
-            "qinglan_rag_rewriter_circuit_open", "1 while questions are not sent to a rewriter that hangs.",
-            registry=self.registry,
-        ).set_function(circuit_open)  # fmt: skip
+        """Show the client's present state: how long a question waits, and if the circuit is open."""
+        gauges = {
+            "patience_seconds": ("Longest wait for a rewrite at present.", patience_seconds),
+            "circuit_open": ("1 while questions are not sent to a rewriter that hangs.", circuit_open),
+        }
+        for name, (about, read) in gauges.items():
+            Gauge(f"qinglan_rag_rewriter_{name}", about, registry=self.registry).set_function(read)
 
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
-        """`rewriter` is the deployed version, or one of NO_VERSION."""
+        """Count an answer; `rewriter` is the deployed version, or one of NO_VERSION."""
         label = self._known(rewriter)
         self._requests.labels(tenant, label, "200").inc()
         self._seconds.labels(tenant, label).observe(seconds)
@@ -78,11 +64,11 @@ class Metrics:
         self._fallbacks.labels(tenant, reason).inc()
 
     def rewritten(self, tenant: str, cached: bool, cache_open: bool) -> None:
-        """Count a question that came without a rewrite; `off` while a rollout is under way, or without a cache."""
+        """Count a question that came without a rewrite; `off` during a rollout, or without a cache."""
         self._cache.labels(tenant, "hit" if cached else "miss" if cache_open else "off").inc()
 
     def reranked(self, tenant: str, by: str, reason: str, seconds: float) -> None:
-        """`by` is local or service; `reason` why it is local though a service is configured, else empty."""
+        """Time a scoring by `local` or `service`; `reason`: why it is local although a service is configured."""
         self._rerank_seconds.labels(tenant, by).observe(seconds)
         if reason:
             self._reranker_fallbacks.labels(tenant, reason).inc()
@@ -91,19 +77,19 @@ class Metrics:
         self._away.labels(reason).inc()
 
     def content_checked(self, tenant: str, outcome: str, seconds: float) -> None:
-        """`outcome` is passed, flagged, or the reason why the check gave no answer."""
+        """Count a check as passed, flagged, or the reason why it gave no answer."""
         self._checks.labels(tenant, outcome).inc()
         self._check_seconds.labels(tenant).observe(seconds)
 
     def refused(self, status: int) -> None:
-        """A refusal has no tenant: the name in it may be anything."""
+        """Count a rejected request. Its tenant name is unverified, so it is labelled `unknown`."""
         self._requests.labels(UNKNOWN, UNKNOWN, str(status)).inc()
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
     def _known(self, version: str) -> str:
-        """The version as a label; where there are too many, the one that was not counted for longest is forgotten."""
+        """The version as a label; if there are too many, the one that was not counted for longest is forgotten."""
         if version in NO_VERSION:
             return version
         self._versions.pop(version, None)

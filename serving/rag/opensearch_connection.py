@@ -1,7 +1,7 @@
-"""The way to an OpenSearch cluster. Who we are there stands in the environment, never in a parameter.
+"""Address of an OpenSearch cluster, and the options of its clients. Credentials come from the environment only.
 
-OPENSEARCH_USERNAME, OPENSEARCH_PASSWORD    where it asks for them
-SSL_CERT_FILE                               the authority of its certificate, where that is one of your own
+OPENSEARCH_USERNAME, OPENSEARCH_PASSWORD    if the cluster asks for them
+SSL_CERT_FILE                               the authority of its certificate, if that is one of your own
 """
 
 import logging
@@ -17,15 +17,11 @@ from qinglan.http.addresses import Address
 from serving.rag.url_checks import refuse_credentials
 
 if TYPE_CHECKING:
-    from opensearchpy import AsyncOpenSearch, OpenSearch
-
-CONNECTIONS = 64
-RETRIES = 2
-"""Tries again of a read whose connection broke, all within the deadline of a request."""
+    from opensearchpy import OpenSearch
 
 
 class OpenSearchConfig(Config):
-    """A cluster, and how long it has for an answer."""
+    """Address of a cluster, and the time limit of an answer."""
 
     url: Address
     deadline_seconds: float = Field(default=2.0, gt=0)
@@ -33,43 +29,27 @@ class OpenSearchConfig(Config):
 
     @classmethod
     def read(cls, url: str, deadline_seconds: float | None) -> Self | None:
-        """--opensearch and the option that goes with it."""
+        """Parse --opensearch and its deadline option."""
         if not url and deadline_seconds is not None:
             raise ConfigError("--opensearch-deadline: means nothing without --opensearch URL.")
         refuse_credentials("--opensearch", url, "Set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD instead.")
-        arguments = {} if deadline_seconds is None else {"deadline_seconds": deadline_seconds}
-        return parse_as(cls, {"url": url, **arguments}, "--opensearch") if url else None
-
-
-def connect(config: OpenSearchConfig) -> "AsyncOpenSearch":
-    from opensearchpy import AsyncOpenSearch
-
-    return AsyncOpenSearch(
-        timeout=config.deadline_seconds,
-        maxsize=CONNECTIONS,
-        max_retries=RETRIES,
-        retry_on_status=(),
-        **_client_options(config.url),
-    )
+        values = {"url": url} if deadline_seconds is None else {"url": url, "deadline_seconds": deadline_seconds}
+        return parse_as(cls, values, "--opensearch") if url else None
 
 
 def connect_to_load(config: OpenSearchConfig) -> "OpenSearch":
-    """Connect without retries: a load resumes from what is there."""
+    """Connect without retries: a load resumes from what is in the index."""
     from opensearchpy import OpenSearch
 
-    return OpenSearch(
-        timeout=config.deadline_seconds, max_retries=0, retry_on_status=(), **_client_options(config.url)
-    )
+    return OpenSearch(max_retries=0, **client_options(config))
 
 
-def _client_options(url: str) -> dict[str, Any]:
-    logging.getLogger("opensearch").setLevel(logging.ERROR)  # it logs a line a call; failures are explained by us
-    options: dict[str, Any] = {"hosts": [url]}
-    if url.startswith("https:"):
+def client_options(config: OpenSearchConfig) -> dict[str, Any]:
+    logging.getLogger("opensearch").setLevel(logging.ERROR)  # it logs a line per call; our errors explain failures
+    options: dict[str, Any] = {"hosts": [config.url], "timeout": config.deadline_seconds, "retry_on_status": ()}
+    if config.url.startswith("https:"):
         options["ssl_context"] = ssl.create_default_context()
     user, password = os.environ.get("OPENSEARCH_USERNAME", ""), os.environ.get("OPENSEARCH_PASSWORD", "")
     if bool(user) != bool(password):
         raise ConfigError("OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD: one is set and the other is not. Set both.")
-    if user:
-        options["http_auth"] = (user, password)
-    return options
+    return options | ({"http_auth": (user, password)} if user else {})

@@ -1,7 +1,7 @@
-"""Time that a question waits for its rewrite, from what the deployed rewriter has lately taken.
+"""The time that a question waits for its rewrite, from the deployed rewriter's recent times.
 
-Observed here, not announced by the release: the evaluation measures one question at a time, on its machine and with
-its engine, and a user waits for this network, this engine and this load.
+It is observed here, not read from the release: the evaluation measures one question at a time, on its own machine and
+engine, and a user waits for this network, this engine and this load.
 """
 
 import math
@@ -9,15 +9,15 @@ from collections import deque
 from collections.abc import Sequence
 
 WINDOW = 200
-"""Requests that the percentile is taken of, the newest."""
+"""Newest requests, of which the percentile is taken."""
 
 ENOUGH = 20
-"""Requests before the percentile counts; until then a question waits for as long as the setting allows."""
+"""Requests before the percentile counts; until then a question waits as long as the setting allows."""
 
 SHARE, FACTOR = 0.95, 2.0
 LEAST_SECONDS = 1.0
-"""A fast model is not given up earlier. It is also the limit of a rollout's check `slow`: with less, a canary slower
-than the stable model, yet within that limit, would lose its answers."""
+"""Shortest wait. It is also the limit of a rollout's check `slow`: with a shorter wait, a canary that is slower than
+the stable model, yet within that limit, would lose its answers."""
 
 
 def patience_seconds(seconds: Sequence[float], most: float) -> float:
@@ -31,8 +31,8 @@ def patience_seconds(seconds: Sequence[float], most: float) -> float:
 class Patience:
     """The wait for one rewriter, adjusted after each answer and each timeout.
 
-    A timeout counts as a request that took the whole wait. Where more than one in twenty is given up, the percentile
-    is the wait itself, so the next wait is twice as long: a rewriter that became slower is heard again.
+    A timeout counts as a request that took the whole wait. If more than one in twenty times out, the percentile is
+    the wait itself, so the next wait is twice as long: a rewriter that became slower is soon waited for again.
     """
 
     def __init__(self, most: float) -> None:

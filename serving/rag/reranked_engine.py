@@ -1,4 +1,5 @@
-"""An engine whose passages a reranker over HTTP scores; where that fails, the engine's own score, as a whole."""
+"""An engine whose passages are scored by a reranker over HTTP; if that fails, by the engine itself, for all
+passages."""
 
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from serving.rag.rerank.reranker_client import RerankerClient
 from serving.rag.service_client import ServiceError
 
 UNCALIBRATED = "uncalibrated"
-"""The reason where raw scores are no probabilities and no calibration says what they mean."""
+"""The reason if raw scores are not probabilities and there is no calibration."""
 
 
 class RerankedEngine:
@@ -38,7 +39,8 @@ class RerankedEngine:
         return await self.local.search(query, k)
 
     async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
-        """The service's scores; never some of them: what two scorers say cannot be compared within a list."""
+        """The service's scores, for all candidates or none: scores of two scorers cannot be compared within a
+        list."""
         if not candidates:
             return Scores([], "service")
         try:
@@ -56,7 +58,7 @@ def probabilities(raw: Sequence[float], calibration: Calibration | None) -> list
             raise ServiceError(UNCALIBRATED)
         return list(raw)
     if calibration.scale == "probability" and not are_probabilities(raw):
-        raise ServiceError("malformed")  # no longer what was fitted
+        raise ServiceError("malformed")  # the service's scale changed since the fit
     return [calibration.probability(score) for score in raw]
 
 

@@ -1,4 +1,4 @@
-"""The rule of the service: the query decides which passages, in which order; `need` only what they score."""
+"""The rule of the service: the query decides passages and order; `need` only the passages' scores."""
 
 import time
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from serving.rag.engine import Candidate, Engine, Scores
 from serving.rag.reranked_engine import local_engine
 
 CANDIDATES = 20
-"""How many are looked at before the cut at the threshold, at least."""
+"""Candidates before the cut at the threshold, at least."""
 
 DIGITS = 6
 
 
 class ScoredRetrieval(NamedTuple):
-    """The passages, and who scored them."""
+    """The passages, and their scorer."""
 
     recall: tuple[RecalledPassage, ...]
     reranker: Literal["local", "service"]
@@ -43,13 +43,19 @@ async def _score_candidates(
     if need is not None:
         by_need = await (local_engine(engine) if by_query.fallback_reason else engine).rerank(need, shown)
         if by_need.fallback_reason:
-            # One scorer for both texts: else the service would have ordered and cut what another one scores, and
-            # threshold and scores would be of two scales.
+            # One scorer for both texts. Otherwise the service would order and cut passages that the local reranker
+            # scores, and the threshold would be on another scale than the scores.
             again = await _score_candidates(local_engine(engine), candidates, query, top_k, score_threshold, need)
             return again._replace(fallback_reason=by_need.fallback_reason)
         scores = by_need.values
-    recall = tuple(map(_recall, shown, scores, query_scores))
-    return ScoredRetrieval(recall, by_query.by, by_query.fallback_reason)
+    recall = []
+    for candidate, score, query_score in zip(shown, scores, query_scores, strict=True):
+        passage = candidate.passage
+        recall.append(RecalledPassage(
+            id=passage.id, content=passage.content, reranker_score=round(score, DIGITS),
+            query_score=round(query_score, DIGITS), metadata={"title": passage.title, **passage.metadata},
+        ))  # fmt: skip
+    return ScoredRetrieval(tuple(recall), by_query.by, by_query.fallback_reason)
 
 
 def rank_candidates(
@@ -59,11 +65,3 @@ def rank_candidates(
     pairs = sorted(zip(candidates, scores.values, strict=True), key=lambda pair: -pair[1])
     accepted = [pair for pair in pairs if pair[1] >= score_threshold][:top_k]
     return [candidate for candidate, _ in accepted], [score for _, score in accepted]
-
-
-def _recall(candidate: Candidate, score: float, query_score: float) -> RecalledPassage:
-    passage = candidate.passage
-    return RecalledPassage(
-        id=passage.id, content=passage.content, reranker_score=round(score, DIGITS),
-        query_score=round(query_score, DIGITS), metadata={"title": passage.title, **passage.metadata},
-    )  # fmt: skip

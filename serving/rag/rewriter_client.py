@@ -1,8 +1,8 @@
-"""Asks the deployed rewriter in its own protocol; a failure is never a made-up rewrite.
+"""Asks the deployed rewriter in its own protocol; a failure is an error, never a rewrite.
 
-How long a question waits follows from what the rewriter has lately taken (`patience.py`), a question that its present
-version has answered before is not asked again (`rewrite_cache.py`), and a rewriter that hangs is left alone for a
-while, so that users do not wait for it again and again.
+A question waits as long as the rewriter's recent times suggest (`patience.py`). A question that the present version
+has answered before comes from the cache (`rewrite_cache.py`). A rewriter that hangs is not asked for a while, so that
+users do not wait for it again and again.
 """
 
 import time
@@ -21,17 +21,17 @@ from serving.rag.service_client import ServiceClient, ServiceError, require_clos
 
 LONGEST = 4000
 FAILURES = 5
-"""Questions in a row that waited in vain, until the others are searched as they are at once."""
+"""Consecutive timeouts after which the circuit opens and questions are searched without a rewrite."""
 
 PROBE_SECONDS = 2.0
-"""Then one question in so many seconds tries whether the rewriter answers again."""
+"""Seconds between two questions that then try if the rewriter answers again."""
 
 NO_ANSWER = ("timeout", "unreachable")
-"""Failures that the breaker counts. After any other one the rewriter has answered, and nobody waited."""
+"""Failures that the breaker counts. After any other failure the rewriter has answered, so no user waited in vain."""
 
 
 class RewriterClient:
-    """The rewriter that is deployed."""
+    """Client of the deployed rewriter."""
 
     def __init__(self, config: RewriterConfig) -> None:
         self._config = config
@@ -42,7 +42,7 @@ class RewriterClient:
 
     @property
     def as_asked(self) -> float:
-        """The score of a question's own first passage from which on it is not rewritten."""
+        """Score of a question's own first passage from which on the question is not rewritten."""
         return self._config.as_asked
 
     @property
@@ -57,7 +57,7 @@ class RewriterClient:
         await self._service.aclose()
 
     async def rewrite(self, request: RagRequest) -> RewriteResult:
-        """The rewrite and the version that wrote it, or ServiceError with the reason."""
+        """The rewrite and the version that wrote it, or a ServiceError with the reason."""
         if rewrite := self.cache.current(request):
             return rewrite
         try:
@@ -66,7 +66,7 @@ class RewriterClient:
             if rewrite := self.cache.known(request):
                 return rewrite
             raise
-        if rewrite.version != self._config.model:  # a name that stays the same whatever is served under it
+        if rewrite.version != self._config.model:  # a model's name stays the same when its weights change
             self.cache.add(request, rewrite)
         return rewrite
 
@@ -104,7 +104,7 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
 
 
 def read_rewrite(config: RewriterConfig, content: bytes) -> RewriteResult:
-    """The rewrite in an answer of status 200; anything but one usable line of text is a ServiceError."""
+    """The rewrite in an answer of status 200; a ServiceError if it is not one usable line of text."""
     try:
         body = orjson.loads(content)
         if config.kind == "kserve":

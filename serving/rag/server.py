@@ -1,4 +1,4 @@
-"""Opens the indexes, says where it listens, serves until it is told to stop, and finishes what is under way."""
+"""Opens the indexes, announces the address, serves until SIGTERM, and finishes the requests under way."""
 
 import logging
 import sys
@@ -26,8 +26,8 @@ from serving.rag.config import (
 )
 from serving.rag.content_check import ContentChecker
 from serving.rag.engine import Engine, TantivyEngine
-from serving.rag.opensearch.alias_engine import AliasEngine
 from serving.rag.opensearch.cluster_client import ClusterClient
+from serving.rag.opensearch.engine import AliasEngine
 from serving.rag.opensearch_connection import OpenSearchConfig
 from serving.rag.rerank.calibration import read_fitted_reranker
 from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, RerankerModel
@@ -45,7 +45,7 @@ def serve_knowledge_bases(
     port: int, rewriter: str, rewriter_model: Path | None, rewriter_deadline: float | None, rewrite_cache: int | None,
     as_asked: float | None, reranker: Sequence[str], reranker_service: str, style: str, **content: Any,
 ) -> None:  # fmt: skip
-    """Serve what a command line names: TENANT[/KB][=PATH], URLs or nothing, TENANT=PATH of rerankers, a check."""
+    """Serve by the options of the command line."""
     values = {
         "knowledge_bases": [KnowledgeBaseSource.read(text) for text in kb],
         "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
@@ -60,7 +60,7 @@ def serve_knowledge_bases(
 
 
 def serve(config: RagConfig) -> None:
-    """Serve until SIGTERM; one line of JSON on stdout says the address once connections are taken."""
+    """Serve until SIGTERM; one line of JSON on stdout gives the address once connections are accepted."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     cluster = ClusterClient(config.opensearch) if config.opensearch else None
     service = RerankerClient(config.reranker_service) if config.reranker_service else None
@@ -76,21 +76,28 @@ def serve(config: RagConfig) -> None:
 def open_engines(
     config: RagConfig, cluster: ClusterClient | None = None, service: RerankerClient | None = None
 ) -> Engines:
-    """An engine for each knowledge base; a local index is built where it is not there yet."""
+    """An engine for each knowledge base; a missing local index is built."""
     strangers = config.rerankers.keys() - {source.tenant_id for source in config.knowledge_bases}
     if strangers:
         raise ConfigError(f"reranker: tenant {min(strangers)!r} has no knowledge base here. Add it, or leave it out.")
     engines: dict[tuple[str, str], Engine] = {}
     for source in config.knowledge_bases:
-        key = (source.tenant_id, source.kb_name)
+        key, name = (source.tenant_id, source.kb_name), f"{source.tenant_id}/{source.kb_name}"
         if key in engines:
-            raise ConfigError(f"--kb {source.tenant_id}/{source.kb_name}: given twice. Name each once.")
-        engines[key] = _open_scored_engine(source, config, cluster, service)
+            raise ConfigError(f"--kb {name}: given twice. Name each once.")
+        fitted = config.rerankers.get(source.tenant_id)
+        reranker, calibration = read_scoring(fitted, service.config.scored_by if service else None)
+        engine = _open_engine(source, name, config, cluster, reranker)
+        engines[key] = RerankedEngine(engine, service, calibration) if service else engine
+        if not engines[key].calibrated:
+            log.warning(
+                "%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name
+            )
     return engines
 
 
 def open_rewriter(config: RagConfig) -> RewriterClient | None:
-    """The configured rewriter, after a look that every tenant has the prompt it needs."""
+    """The configured rewriter; a ConfigError if a tenant's prompt is missing."""
     if config.rewriter is None:
         return None
     if config.rewriter.kind == "openai":
@@ -104,50 +111,29 @@ def open_rewriter(config: RagConfig) -> RewriterClient | None:
     return RewriterClient(config.rewriter)
 
 
-def _open_scored_engine(
-    source: KnowledgeBaseSource, config: RagConfig, cluster: ClusterClient | None, service: RerankerClient | None
-) -> Engine:
-    name, fitted = f"{source.tenant_id}/{source.kb_name}", config.rerankers.get(source.tenant_id)
-    local, calibration = read_scoring(fitted, service.config.scored_by if service else None)
-    engine = _open_engine(source, config, cluster, local)
-    if service:
-        engine = RerankedEngine(engine, service, calibration)
-    if not engine.calibrated:
-        log.warning("%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name)
-    return engine
-
-
 def _open_engine(
-    source: KnowledgeBaseSource, config: RagConfig, cluster: ClusterClient | None, reranker: RerankerModel
+    source: KnowledgeBaseSource, name: str, config: RagConfig, cluster: ClusterClient | None, reranker: RerankerModel
 ) -> Engine:
     if source.path is not None:
-        return _open_local(source, source.path, config.index_root, reranker)
+        index = Index.open(build_index(source.path, config.index_root, source.tenant_id, source.kb_name))
+        log.info("%s: %d passages, snapshot %s", name, len(index), index.snapshot[:12])
+        return TantivyEngine(index, reranker)
     if cluster is None:
-        name = f"{source.tenant_id}/{source.kb_name}"
         raise ConfigError(f"--kb {name}: give its file, {name}=PATH, or --opensearch URL where it was loaded.")
     return AliasEngine(cluster, source.tenant_id, source.kb_name, reranker)
 
 
-def _open_local(source: KnowledgeBaseSource, path: Path, root: Path, reranker: RerankerModel) -> TantivyEngine:
-    index = Index.open(build_index(path, root, source.tenant_id, source.kb_name))
-    log.info("%s/%s: %d passages, snapshot %s", source.tenant_id, source.kb_name, len(index), index.snapshot[:12])
-    return TantivyEngine(index, reranker)
-
-
 def read_scoring(path: Path | None, service: RerankerIdentity | None) -> tuple[RerankerModel, Calibration | None]:
-    """The local reranker of a tenant's file, and the calibration of the service's scores where it holds one."""
+    """The local reranker of a tenant's file, and the calibration of the service's scores if the file has one."""
     fitted = read_fitted_reranker(path) if path else DEFAULT_RERANKER
     if isinstance(fitted, RerankerModel):
         return fitted, None
     if service is None:
         raise ConfigError(f"{path}: calibrates the scores of a service. Give --reranker-service, or leave it out.")
     if fitted.service != service:
-        raise ConfigError(
-            f"{path}: calibrates {_describe_reranker(fitted.service)}, but --reranker-service is "
-            f"{_describe_reranker(service)}. Fit it again."
+        known, configured = (
+            f"{reranker.kind} {reranker.model} (template {reranker.template})"
+            for reranker in (fitted.service, service)
         )
+        raise ConfigError(f"{path}: calibrates {known}, but --reranker-service is {configured}. Fit it again.")
     return fitted.local, fitted.calibration
-
-
-def _describe_reranker(service: RerankerIdentity) -> str:
-    return f"{service.kind} {service.model} (template {service.template})"

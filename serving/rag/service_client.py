@@ -1,4 +1,4 @@
-"""Asks another service within a deadline. A failure is a short word, never a made-up answer: it becomes a label."""
+"""Asks another service within a deadline. A failure is a short word, which becomes a metric's label."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,25 +11,25 @@ from qinglan.http.http_client import async_client
 from qinglan.llm.limits import CircuitBreaker
 
 SHOWN_ANSWER = 200
-"""Characters of an answer that refuses."""
+"""Characters of a refusal that an error keeps."""
 
 CIRCUIT_OPEN = "circuit_open"
-"""The reason where a service that kept failing was not asked."""
+"""The reason if a service that kept failing was not asked."""
 
 
 class ServiceError(Exception):
-    """timeout, unreachable, refused, malformed or circuit_open; of a rewriter empty, too."""
+    """timeout, unreachable, refused, malformed or circuit_open; for a rewriter also empty."""
 
     def __init__(self, reason: str, status: int = 0, answer: str = "") -> None:
         super().__init__(reason)
         self.status = status
-        """HTTP status of an answer that refused; 0 where there was none."""
+        """HTTP status of a refusal; 0 without an answer."""
         self.answer = answer
         """The beginning of its text."""
 
 
 def require_closed(breaker: CircuitBreaker) -> None:
-    """Let a request pass, or fail at once where the service has kept failing."""
+    """Let a request pass, or fail at once if the service has kept failing."""
     try:
         breaker.check()
     except OutageError as error:

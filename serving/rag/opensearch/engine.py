@@ -1,19 +1,22 @@
-"""Retrieval on OpenSearch: one snapshot of a knowledge base. alias_engine.py follows the alias from one to the next.
+"""Retrieval on OpenSearch: an engine for one snapshot of a knowledge base, and one that follows its alias.
 
-Search and score are over our own terms, which the loader put into a field that is cut at spaces: both engines then
-know any language alike, and a reranker that was fitted on one fits the other. One read says how common the terms of a
-text are (`_termvectors`), another finds its best passages. What was read is kept a while: a snapshot never changes.
+Search and score use our own terms, which the loader wrote into a field that is cut at spaces. So both engines treat
+any language alike, and a reranker that was fitted on one fits the other. One read says how common the terms of a
+text are (`_termvectors`), another finds its best passages. Answers are cached, since a snapshot never changes.
 """
 
+import logging
+import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Self
 
+from qinglan.errors import DataError
 from qinglan.files.files import sha256_text
 from qinglan.rag.contract import KnowledgeBase, Passage
 from qinglan.rag.knowledge_base import inverse_frequency
 from qinglan.rag.lexical.index import CACHED_PASSAGES, MAX_TIED_HITS, MIN_SEARCH_HITS, QUERY_TERMS, Hit
 from qinglan.text.text import search_terms
-from serving.rag.engine import Candidate, Scores, SnapshotGone
+from serving.rag.engine import Candidate, EngineUnavailable, Scores, SnapshotGone
 from serving.rag.lru_cache import LruCache
 from serving.rag.opensearch.cluster_client import ClusterClient
 from serving.rag.opensearch.index_layout import FORMAT, TERMS, IndexMetadata, alias_of
@@ -21,33 +24,37 @@ from serving.rag.rerank.lexical_reranker import RIVALS, RerankerModel, WeightedP
 
 CACHED_TEXTS = 1024
 
+ALIAS_TTL_SECONDS = 2.0
+"""Seconds for which a switched alias may go unnoticed."""
+
 NO_PARTIAL_RESULTS = {"allow_partial_search_results": "false", "cancel_after_time_interval": "5s"}
-"""Query parameters: all results or an error, and no search runs on after nobody waits for it."""
+"""Query parameters: all results or an error, and no search outlives its request by long."""
+
+log = logging.getLogger("serving.rag")
 
 
 class TermCounts(NamedTuple):
-    """A text's terms: how many passages hold each, and how many terms none holds."""
+    """Terms of a text: the number of passages that hold each, and the number of terms that no passage holds."""
 
     known: dict[str, int]
     unknown: int
 
+    def rarest(self) -> list[str]:
+        """The known terms, the rarest if there are too many for a query."""
+        if len(self.known) <= QUERY_TERMS:
+            return list(self.known)
+        return sorted(self.known, key=self.known.__getitem__)[:QUERY_TERMS]
+
 
 class StoredPassage(NamedTuple):
-    """A passage with what the loader weighed of it: its terms, and those of its title."""
+    """A passage with the weights that the loader computed: of its terms, and of its title's."""
 
     passage: Passage
     compared: WeightedPassage
 
 
-class CachedHits(NamedTuple):
-    """A text's best hits, and how many were asked for."""
-
-    k: int
-    hits: list[Hit]
-
-
 class OpenSearchEngine:
-    """One snapshot."""
+    """One snapshot of a knowledge base."""
 
     def __init__(self, cluster: ClusterClient, index: str, notes: IndexMetadata, reranker: RerankerModel) -> None:
         self.knowledge_base = KnowledgeBase(
@@ -60,7 +67,7 @@ class OpenSearchEngine:
         self._alias = alias_of(notes.tenant_id, notes.kb_name)
         self._cluster, self._reranker = cluster, reranker
         self._cuts = LruCache[str, TermCounts](CACHED_TEXTS)
-        self._searches = LruCache[str, CachedHits](CACHED_TEXTS)
+        self._searches = LruCache[str, tuple[int, list[Hit]]](CACHED_TEXTS)  # how many were asked for, and the hits
         self._stored = LruCache[int, StoredPassage](CACHED_PASSAGES)
 
     async def current(self, gone: bool = False) -> Self:
@@ -77,28 +84,30 @@ class OpenSearchEngine:
         numbers = [candidate.number for candidate in candidates]
         stored = await self._passages([*numbers, *bm25])
         compared = {number: passage.compared for number, passage in stored.items()}
-        signs = compute_features(weigh_text(terms, self.knowledge_base.passages), bm25, compared, numbers)
-        return Scores([self._reranker.score(each) for each in signs])
+        passages = self.knowledge_base.passages
+        weights = {term: inverse_frequency(terms.known[term], passages) for term in terms.rarest()}
+        total = sum(weights.values()) + terms.unknown * inverse_frequency(0, passages)
+        signs = compute_features(WeightedText(weights, total), bm25, compared, numbers)
+        return Scores([self._reranker.score(features) for features in signs])
 
     async def _cut(self, text: str) -> TermCounts:
         if (cached := self._cuts.get(text)) is not None:
             return cached
         terms = search_terms(text)
-        parameters = {"fields": [TERMS], "term_statistics": True, "field_statistics": False}
-        spared = {"positions": False, "offsets": False, "payloads": False}
-        body = {"doc": {TERMS: " ".join(terms)}, **parameters, **spared}
+        unneeded = dict.fromkeys(("field_statistics", "positions", "offsets", "payloads"), False)
+        body = {"doc": {TERMS: " ".join(terms)}, "fields": [TERMS], "term_statistics": True, **unneeded}
         field = (await self._read("_termvectors", body)).get("term_vectors", {}).get(TERMS, {}).get("terms", {})
         counts = {term: int(field.get(term, {}).get("doc_freq", 0)) for term in dict.fromkeys(terms)}
         known = {term: count for term, count in counts.items() if count}
         return self._cuts.put(text, TermCounts(known, len(counts) - len(known)))
 
     async def _best(self, text: str, k: int) -> list[Hit]:
-        """The k best by BM25, best first; equals stand in the order of the file."""
-        cached = self._searches.get(text)
-        if cached is None or cached.k < k:
-            terms, most = rarest_terms(await self._cut(text)), max(k, MIN_SEARCH_HITS)
-            cached = self._searches.put(text, CachedHits(most, await self._search(terms, most)))
-        return cached.hits[:k]
+        """The k best by BM25, best first; hits with equal scores keep the order of the file."""
+        cached_k, hits = self._searches.get(text) or (0, [])
+        if cached_k < k:
+            terms, most = (await self._cut(text)).rarest(), max(k, MIN_SEARCH_HITS)
+            _, hits = self._searches.put(text, (most, await self._search(terms, most)))
+        return hits[:k]
 
     async def _search(self, terms: Sequence[str], k: int) -> list[Hit]:
         if not terms:
@@ -106,12 +115,12 @@ class OpenSearchEngine:
         limit = k + 16
         hits = await self._top(terms, limit, with_passages=True)
         while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MAX_TIED_HITS:
-            limit = min(limit * 4, MAX_TIED_HITS)  # the tie goes on below the cut: see all of it before ordering it
+            limit = min(limit * 4, MAX_TIED_HITS)  # the tie continues below the cut: read all of it before ordering
             hits = await self._top(terms, limit, with_passages=False)
         return hits[:k]
 
     async def _top(self, terms: Sequence[str], limit: int, with_passages: bool) -> list[Hit]:
-        # The terms are cut already: what a user typed is never read as a query of its own.
+        # The terms are cut already, so a user's text is never parsed in a query language.
         match = {TERMS: {"query": " ".join(terms), "analyzer": "whitespace"}}
         body = {"query": {"match": match}, "size": limit, "track_total_hits": False, "_source": with_passages}
         answer = await self._read("_search", body, **NO_PARTIAL_RESULTS)
@@ -136,21 +145,88 @@ class OpenSearchEngine:
         return await self._cluster.read(self._alias, self.index, what, body, **params)
 
     def _keep(self, document: Any) -> StoredPassage:
-        number = int(document["_id"])
-        return self._stored.get(number) or self._stored.put(number, read_stored(document["_source"]))
+        number, source = int(document["_id"]), document["_source"]
+        if stored := self._stored.get(number):
+            return stored
+        passage = Passage.model_validate({name: source[name] for name in Passage.model_fields})
+        compared = WeightedPassage.of(passage, *source["weights"])
+        return self._stored.put(number, StoredPassage(passage, compared))
 
 
-def rarest_terms(terms: TermCounts) -> list[str]:
-    """The terms that the knowledge base has, the rarest when there are too many."""
-    known = terms.known
-    return sorted(known, key=lambda term: known[term])[:QUERY_TERMS] if len(known) > QUERY_TERMS else list(known)
+class AliasEngine:
+    """A tenant's knowledge base on OpenSearch: follows the alias from one snapshot to the next."""
+
+    def __init__(self, cluster: ClusterClient, tenant_id: str, kb_name: str, reranker: RerankerModel) -> None:
+        self.calibrated = reranker.calibrated
+        self._cluster, self._reranker = cluster, reranker
+        self._owner = tenant_id, kb_name
+        self._alias = alias_of(tenant_id, kb_name)
+        self._read_at = -ALIAS_TTL_SECONDS
+        self._engine: OpenSearchEngine | None = None
+        self._last_message = ""
+
+    async def current(self, gone: bool = False) -> OpenSearchEngine:
+        if gone or self._engine is None or time.monotonic() - self._read_at >= ALIAS_TTL_SECONDS:
+            # Noted before the read: requests during it use the known snapshot, if there is one.
+            self._read_at = time.monotonic()
+            await self._refresh()
+        return self._known()
+
+    @property
+    def knowledge_base(self) -> KnowledgeBase:
+        return self._known().knowledge_base
+
+    def _known(self) -> OpenSearchEngine:
+        if self._engine is None:
+            raise EngineUnavailable("not loaded")
+        return self._engine
+
+    async def search(self, query: str, k: int) -> list[Candidate]:
+        return await (await self.current()).search(query, k)
+
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
+        return await (await self.current()).rerank(text, candidates)
+
+    async def _refresh(self) -> None:
+        """Read the alias. The old snapshot still answers if the alias cannot be read, or names an unusable index."""
+        try:
+            index, notes = read_served_index(*self._owner, await self._cluster.mappings(self._alias))
+        except SnapshotGone:
+            self._engine = None
+            self._log_once(f"{self._alias}: no such alias. Load it: python -m serving.rag.load")
+        except EngineUnavailable as away:
+            self._log_once(f"{self._alias}: {away}")
+            if self._engine is None:
+                raise
+        except DataError as error:
+            self._log_once(str(error))
+        else:
+            if self._engine is None or self._engine.index != index:
+                self._engine = OpenSearchEngine(self._cluster, index, notes, self._reranker)
+            snapshot = f"{self._alias}: {notes.passages} passages, snapshot {notes.snapshot[:12]}"
+            self._log_once(snapshot, logging.INFO)
+
+    def _log_once(self, message: str, level: int = logging.WARNING) -> None:
+        if message != self._last_message:
+            log.log(level, "%s", message)
+        self._last_message = message
 
 
-def weigh_text(terms: TermCounts, passages: int) -> WeightedText:
-    known = {term: inverse_frequency(terms.known[term], passages) for term in rarest_terms(terms)}
-    return WeightedText(known, sum(known.values()) + terms.unknown * inverse_frequency(0, passages))
+def read_served_index(tenant_id: str, kb_name: str, answer: dict[str, object]) -> tuple[str, IndexMetadata]:
+    """The one index that the alias of a knowledge base names, and its notes.
 
-
-def read_stored(source: Any) -> StoredPassage:
-    passage = Passage.model_validate({name: source[name] for name in Passage.model_fields})
-    return StoredPassage(passage, WeightedPassage.of(passage, *source["weights"]))
+    A person can switch an alias by hand, so an index of another tenant is refused.
+    """
+    alias = alias_of(tenant_id, kb_name)
+    if len(answer) != 1:
+        raise DataError(f"{alias}: names {len(answer)} indexes of ours, and should name one. Load it again.")
+    ((index, mapping),) = answer.items()
+    notes = IndexMetadata.read(index, mapping)
+    if (notes.tenant_id, notes.kb_name) != (tenant_id, kb_name) or not notes.named(index):
+        raise DataError(
+            f"{alias}: names {index}, which the loader did not fill for {tenant_id}/{kb_name}; it is not searched. "
+            "Load the knowledge base again: python -m serving.rag.load"
+        )
+    if not notes.whole:
+        raise DataError(f"{index}: was not loaded to its end, and {alias} names it. Load it again.")
+    return index, notes

@@ -18,12 +18,12 @@ TERMS = "terms"
 """The field of our own terms, which is searched."""
 
 OWNER = "qinglan"
-"""The first part of every index name, and the key of our notes in an index's mapping."""
+"""The first part of every index name, and the key of our metadata in an index's mapping."""
 
 LOAD_AGAIN_HINT = "Load the knowledge base again: python -m serving.rag.load"
 
 K1, B = 1.2, 0.75
-"""Tantivy's, so that both engines rank alike."""
+"""BM25's constants in tantivy, so that both engines rank alike."""
 
 
 def alias_of(tenant_id: str, kb_name: str) -> str:
@@ -51,7 +51,7 @@ class IndexMetadata(Config):
 
     @classmethod
     def read(cls, index: str, answer: Any, again: str = LOAD_AGAIN_HINT) -> Self:
-        """The notes in an answer of `_mapping`; a DataError where this version cannot use the index."""
+        """Read the metadata in an answer of `_mapping`; a DataError if this version cannot use the index."""
         try:
             notes = cls.model_validate(answer["mappings"]["_meta"][OWNER])
         except (KeyError, TypeError) as error:
@@ -64,7 +64,7 @@ class IndexMetadata(Config):
 
 
 def index_body(notes: IndexMetadata) -> dict[str, Any]:
-    """The body that creates it. One shard: the weight of a word is then that of the whole knowledge base."""
+    """The body that creates an index. With one shard a term's weight is that of the whole knowledge base."""
     return {
         "settings": {
             "index": {

@@ -1,7 +1,6 @@
-"""Make a loaded index the one that is searched, and remove those that no search can use any more."""
+"""Makes a loaded index the one that is searched, and removes indexes that no search can use any more."""
 
 import logging
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from qinglan.errors import DataError
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from opensearchpy import OpenSearch
 
 MERGE_SECONDS = 3600.0
-DELETE_IT = "delete that index, then load again."
 NOT_DELETED_HINT = "It is left as it is; delete it if nobody needs it"
 
 log = logging.getLogger("serving.rag")
@@ -23,30 +21,35 @@ def read_index_metadata(client: "OpenSearch", index: str) -> IndexMetadata | Non
     mappings = _mappings(client, index)
     if index not in mappings:
         return None
-    return IndexMetadata.read(index, mappings[index], f"It stands where this file belongs: {DELETE_IT}")
+    hint = "It stands where this file belongs: delete that index, then load again."
+    return IndexMetadata.read(index, mappings[index], hint)
 
 
 def _mappings(client: "OpenSearch", pattern: str) -> dict[str, Any]:
-    """Of every index whose name fits."""
     answer: dict[str, Any] = client.indices.get_mapping(index=pattern, ignore_unavailable=True, allow_no_indices=True)
     return answer
 
 
 def publish(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: int) -> None:
-    """Each step may be done again: a load that is killed here begins here anew."""
+    """Switch the alias. Each step may be repeated: a load that is killed here starts again here."""
     alias = alias_of(notes.tenant_id, notes.kb_name)
     if not notes.whole:
         _complete(client, index, notes, replicas)
-    holders = _indexes_of_alias(client, alias)
+    # Somebody may have put the alias on any index by hand. Rights on our own names are enough for this request.
+    indexes = client.indices.get_alias(index=alias, name=alias, ignore=404)
+    holders = {name for name, held in indexes.items() if isinstance(held, dict) and alias in held.get("aliases", {})}
     before = {name for name in holders if name.startswith(f"{alias}.")}
-    _switch(client, alias, index, holders - before)
+    # One call: at every moment exactly one index answers.
+    former = [f"{alias}.*", *(holders - before)]
+    actions = [{"remove": {"index": name, "alias": alias, "must_exist": False}} for name in former]
+    client.indices.update_aliases(body={"actions": [*actions, {"add": {"index": index, "alias": alias}}]})
     log.info("%s: names %s now, %d passages", alias, index, notes.passages)
     if before - {index}:
         _delete_old_indexes(client, alias, {index, *before})
 
 
 def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: int) -> None:
-    """Counted, in one piece, and marked as whole."""
+    """Check the count, merge the index into one segment, and mark it as whole."""
     client.indices.refresh(index=index)
     documents = int(client.count(index=index)["count"])
     if documents != notes.passages:
@@ -54,29 +57,15 @@ def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: 
             f"{index}: holds {documents} passages and the file {notes.passages}. "
             f"Somebody else wrote to it: delete the index and load it again."
         )
-    # The index never changes again: in one piece a search of it is quickest.
+    # The index never changes again, and a search of one segment is quickest.
     client.indices.forcemerge(index=index, max_num_segments=1, request_timeout=MERGE_SECONDS)
     client.indices.put_settings(index=index, body={"index": {"number_of_replicas": replicas}})
-    client.indices.put_mapping(
-        index=index, body={"_meta": metadata_mapping(notes.model_copy(update={"whole": True}))}
-    )
-
-
-def _indexes_of_alias(client: "OpenSearch", alias: str) -> set[str]:
-    """Every index that the alias names: by hand it may have been put on anything."""
-    indexes = client.indices.get_alias(index=alias, name=alias, ignore=404)  # rights on our own names are enough
-    return {name for name, held in indexes.items() if isinstance(held, dict) and alias in held.get("aliases", {})}
-
-
-def _switch(client: "OpenSearch", alias: str, index: str, strangers: Iterable[str]) -> None:
-    """Switch the alias in one call: at every moment exactly one index answers."""
-    former = [f"{alias}.*", *strangers]
-    actions = [{"remove": {"index": name, "alias": alias, "must_exist": False}} for name in former]
-    client.indices.update_aliases(body={"actions": [*actions, {"add": {"index": index, "alias": alias}}]})
+    whole = notes.model_copy(update={"whole": True})
+    client.indices.put_mapping(index=index, body={"_meta": metadata_mapping(whole)})
 
 
 def _delete_old_indexes(client: "OpenSearch", alias: str, protected: set[str]) -> None:
-    """Only what the loader made, and whole: another loader may be filling the others."""
+    """Delete whole indexes that the loader made; another loader may be filling one that is not whole."""
     for index, mapping in _mappings(client, f"{alias}.*").items():
         if index in protected:
             continue
@@ -94,7 +83,7 @@ def _delete_old_indexes(client: "OpenSearch", alias: str, protected: set[str]) -
 
 
 def _delete(client: "OpenSearch", index: str) -> None:
-    """What cannot be deleted now (a backup of it is under way) waits for a later load: this one has succeeded."""
+    """Delete an index. A refusal (a backup is under way) waits for a later load, since this one has succeeded."""
     from opensearchpy.exceptions import AuthorizationException, RequestError
 
     try:

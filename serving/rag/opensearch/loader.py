@@ -1,9 +1,9 @@
-"""Loads a knowledge base into OpenSearch: a new index for its bytes, then the alias is switched to it at once.
+"""Loads a knowledge base into OpenSearch: a new index for its bytes, then one call switches the alias to it.
 
 The file is read twice, a passage at a time: a passage's weight needs the count of all passages. A load that was
-killed goes on at the first passage that is not there; one whose snapshot is there already only switches the alias.
-Passages are created and never written anew, so that two loaders at once, or one after the other, do no harm, and
-every copy of the index counts its words alike.
+killed resumes at the first missing passage; if the index is complete already, only the alias is switched. Passages
+are created and never overwritten, so two loaders at once, or one after the other, do no harm, and every copy of the
+index counts its words alike.
 """
 
 from collections import deque
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from qinglan.errors import DataError
+from qinglan.errors import DataError, OutageError
 from qinglan.files.files import read_jsonl, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import inverse_frequency, read_knowledge_base
 from qinglan.terminal.progress import progress
-from serving.rag.opensearch.bulk_outcomes import PassageOutcome, PassageSource, RefusedPassages, read_outcome
 from serving.rag.opensearch.index_layout import FORMAT, TERMS, IndexMetadata, index_body, index_of
 from serving.rag.opensearch.index_publisher import publish, read_index_metadata
-from serving.rag.opensearch.outage_retry import OutageRetry
+from serving.rag.opensearch.outage_retry import OutageRetry, error_reason
 
 if TYPE_CHECKING:
     from opensearchpy import OpenSearch
@@ -31,11 +30,17 @@ if TYPE_CHECKING:
 
 CHUNK = 1000
 CHUNK_BYTES = 8_000_000
-"""Size of one bulk request: the node holds it in memory."""
+"""Size of one bulk request, which the node holds in memory."""
 
 REJECTED_TRIES = 8
 LONGEST_PAUSE = 30
-"""A node whose queue is full rejects documents one by one; those alone are sent again, after 1, 2, 4 ... seconds."""
+"""Seconds. A node with a full queue rejects single documents; only those are sent again, after 1, 2, 4 ...
+seconds."""
+
+SHOWN = 5
+CREATED, CONFLICT = 201, 409
+DOCUMENT_ERRORS = (400, 413)
+"""Statuses that are a document's fault. Any other failure is the cluster's, and passes."""
 
 
 class KnowledgeBaseCounts(NamedTuple):
@@ -54,19 +59,68 @@ class LoadReport(NamedTuple):
 
     passages: int
     added: int
-    """Passages written by this load; the others were there already."""
+    """Passages written by this load; the rest existed already."""
+
+
+class PassageOutcome(NamedTuple):
+    """The outcome of one passage of a bulk request."""
+
+    number: int
+    created: bool
+    """False also if the passage existed already."""
+
+    reason: str = ""
+    """The reason of a refusal; empty if the passage is in the index."""
+
+
+class PassageSource(NamedTuple):
+    """A passage's position in the file."""
+
+    line: int
+    id: str
+
+
+class RefusedPassages:
+    """Refused passages: all in a file, a line each; the first few for the screen."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._numbers: set[int] = set()
+        self._shown: list[str] = []
+        file.unlink(missing_ok=True)
+
+    @property
+    def count(self) -> int:
+        return len(self._numbers)
+
+    def below(self, number: int) -> int:
+        """Number of refused passages among the first `number`."""
+        return sum(refused < number for refused in self._numbers)
+
+    def add(self, outcome: PassageOutcome, source: PassageSource) -> None:
+        if outcome.number in self._numbers:
+            return
+        self._numbers.add(outcome.number)
+        if len(self._shown) < SHOWN:
+            self._shown.append(f"  line {source.line}, id {source.id[:80]!r}: {outcome.reason}")
+        with self._file.open("ab") as report:
+            report.write(orjson.dumps({**source._asdict(), "reason": outcome.reason}) + b"\n")
+
+    def check(self, path: Path, passages: int) -> None:
+        if self._numbers:
+            raise DataError(
+                f"{path}: {self.count} of {passages} passages were refused. The first:",
+                *self._shown,
+                f"All of them are in {self._file}. Correct them and load again; until then the snapshot before is "
+                "searched.",
+            )
 
 
 def load(
-    client: "OpenSearch",
-    path: Path,
-    tenant_id: str,
-    kb_name: str,
-    replicas: int,
-    patience_seconds: float,
+    client: "OpenSearch", path: Path, tenant_id: str, kb_name: str, replicas: int, patience_seconds: float,
     refused: Path,
-) -> LoadReport:
-    """The index that the alias names then; where passages were refused it is a DataError, and nothing is switched."""
+) -> LoadReport:  # fmt: skip
+    """Fill an index and switch the alias to it; if passages were refused, a DataError, and nothing is switched."""
     if not path.is_file():
         raise DataError(f"{path}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
     snapshot = sha256_file(path)
@@ -76,8 +130,10 @@ def load(
     added = 0
     if notes is None or not notes.whole:
         counted = count_terms(path, snapshot, f"{tenant_id}/{kb_name}")
-        notes = IndexMetadata(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
-                      passages=counted.passages, whole=False)  # fmt: skip
+        notes = IndexMetadata(
+            format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot, passages=counted.passages,
+            whole=False,
+        )  # fmt: skip
         refusals = RefusedPassages(refused)
         added = _fill_index(client, counted, notes, patience, refusals)
         refusals.check(path, counted.passages)
@@ -88,7 +144,7 @@ def load(
 
 
 def count_terms(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
-    """The first reading: every passage is checked, before anything is sent."""
+    """The first reading: every passage is checked before anything is sent."""
     from qinglan.rag.lexical.passage_terms import DocumentFrequencies, extract_terms, passage_batches
 
     frequencies, passages = DocumentFrequencies(), 0
@@ -102,28 +158,27 @@ def count_terms(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
 
 
 def _fill_index(
-    client: "OpenSearch",
-    counted: KnowledgeBaseCounts,
-    notes: IndexMetadata,
-    patience: OutageRetry,
+    client: "OpenSearch", counted: KnowledgeBaseCounts, notes: IndexMetadata, patience: OutageRetry,
     refusals: RefusedPassages,
-) -> int:
-    """Everything that is not there yet; how many passages that were."""
+) -> int:  # fmt: skip
+    """Write every missing passage; the number of written ones. After an outage, look again for what is missing."""
     index, added = patience.index, 0
 
-    def start() -> int:
-        _create(client, index, notes)
-        return first_missing(lambda end: _count_present(client, index, end) + refusals.below(end), counted.passages)
+    def present(end: int) -> int:
+        """Number of the first `end` passages that need not be sent."""
+        client.indices.refresh(index=index)
+        count = client.count(index=index, body={"query": {"range": {"number": {"lt": end}}}})["count"]
+        return int(count) + refusals.below(end)
 
     def send() -> None:
         nonlocal added
-        begin = start()
-        left = counted.passages - begin
-        with progress(f"load {notes.tenant_id}/{notes.kb_name}", left) as tick:
+        _create(client, index, notes)
+        begin = first_missing(present, counted.passages)
+        with progress(f"load {notes.tenant_id}/{notes.kb_name}", counted.passages - begin) as tick:
             under_way: dict[int, PassageSource] = {}
             for outcome in send_bulk(client, index, bulk_documents(counted, begin, under_way)):
                 source = under_way.pop(outcome.number)
-                if outcome.refused:
+                if outcome.reason:
                     refusals.add(outcome, source)
                 patience.renew()
                 added += outcome.created
@@ -143,16 +198,9 @@ def _create(client: "OpenSearch", index: str, notes: IndexMetadata) -> None:
             raise
 
 
-def _count_present(client: "OpenSearch", index: str, end: int) -> int:
-    """Number of passages that are there, among the first `end`."""
-    client.indices.refresh(index=index)
-    below = {"query": {"range": {"number": {"lt": end}}}}
-    return int(client.count(index=index, body=below)["count"])
-
-
 def first_missing(present: Callable[[int], int], passages: int) -> int:
-    """The first passage that is not there, by halving: all before it are, and after it some may be."""
-    low, high = 0, passages  # of the first `low` passages all are there
+    """The first passage that is missing, by bisection: all before it exist, and some after it may."""
+    low, high = 0, passages  # the first `low` passages all exist
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if present(middle) == middle else (low, middle - 1)
@@ -162,7 +210,7 @@ def first_missing(present: Callable[[int], int], passages: int) -> int:
 def bulk_documents(
     counted: KnowledgeBaseCounts, begin: int, under_way: dict[int, PassageSource]
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """The second reading, from one passage on: what is sent of each; where it stands is noted in `under_way`."""
+    """The second reading, from one passage on: action and document of each; `under_way` gets its position."""
     from qinglan.rag.lexical.passage_terms import extract_terms, passage_batches
 
     weigh = counted.frequencies.weigher(lambda df: inverse_frequency(df, counted.passages))
@@ -196,3 +244,13 @@ def send_bulk(
         max_backoff=LONGEST_PAUSE, index=index,
     ):  # fmt: skip
         yield read_outcome(item["create"])
+
+
+def read_outcome(item: dict[str, Any]) -> PassageOutcome:
+    number, status = int(item["_id"]), int(item["status"])
+    if status in (CREATED, CONFLICT):
+        return PassageOutcome(number, status == CREATED)
+    reason = error_reason(item.get("error"))
+    if status not in DOCUMENT_ERRORS:
+        raise OutageError(f"passage {number} was not taken, status {status}: {reason}")
+    return PassageOutcome(number, False, reason)

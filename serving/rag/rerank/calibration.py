@@ -13,25 +13,26 @@ from serving.rag.rerank.lexical_reranker import FitReport, RerankerModel, read_r
 
 
 class FittedServiceReranker(Config):
-    """A service's calibration, and the local reranker that stands in for it, fitted on the same labels."""
+    """A service's calibration, and the local reranker that replaces the service if it fails, fitted on the same
+    labels."""
 
     service: RerankerIdentity
     calibration: Calibration
     report: FitReport
     raw: FitReport | None
-    """The report on the service's own scores, on the same conversations; None where they are no probabilities."""
+    """The report on the service's own scores, on the same conversations; None if they are not probabilities."""
 
     local: RerankerModel
 
 
 def read_fitted_reranker(path: Path) -> RerankerModel | FittedServiceReranker:
-    """A tenant's file, local weights or a service's calibration, which its content tells."""
+    """Read a tenant's file: local weights or a service's calibration, by its content."""
     try:
         content = path.read_bytes()
         if "service" in orjson.loads(content):
             return FittedServiceReranker.model_validate_json(content)
     except (OSError, orjson.JSONDecodeError, TypeError):
-        pass  # read_reranker says what is wrong with it
+        pass  # read_reranker explains the fault
     except ValidationError as error:
         raise ConfigError(f"{path}: no reranker: {explain_validation_error(error)}. Fit it again.") from error
     return read_reranker(path)

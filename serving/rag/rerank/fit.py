@@ -1,8 +1,8 @@
 """python -m serving.rag.rerank.fit --rows FILE.jsonl --kb TENANT=KB.jsonl --out reranker.json --report fit.html
 
-Fits a tenant's scores on training conversations that people labelled: the local reranker, and with
---reranker-service what that service's scores mean. The rows are those of the data line (id, tenant_id,
-conversation_id, question, need, gold, split); `qinglan run` leaves them beside its indexes.
+Fits a tenant's scores on labelled training conversations: the local reranker, and with --reranker-service also the
+calibration of that service's scores. The rows are those of the data line (id, tenant_id, conversation_id, question,
+need, gold, split); `qinglan run` leaves them beside its indexes.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--index-root", type=Path, help="the service's; without it an index is built and thrown away")
     parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
     parser.add_argument("--out", required=True, type=Path, help="what the service takes as --reranker TENANT=PATH")
-    parser.add_argument("--report", type=Path, help="a page where it ends in .html, the numbers where in .json")
+    parser.add_argument("--report", type=Path, help="a page if it ends in .html, the numbers if in .json")
     arguments = parser.parse_args()
     try:
         if arguments.report and arguments.report.suffix not in REPORT_SUFFIXES:
@@ -59,7 +59,7 @@ def main() -> None:
 def run(
     rows: Path, source: KnowledgeBaseSource, root: Path, service: RerankServiceConfig | None, out: Path
 ) -> Reports:
-    """Fit, write the file, and say how each of its scores did on held-out conversations."""
+    """Fit, write the file, and report the quality of each of its scores on held-out conversations."""
     tenant, kb = source.tenant_id, source.kb_name
     if source.path is None:
         raise ConfigError(f"--kb {tenant}/{kb}: give the file that was labelled, {tenant}/{kb}=PATH.")
@@ -90,12 +90,12 @@ def text_table(reports: Reports) -> str:
     )
     wide = max(map(len, reports))
     names = f"{'':{wide}}  {'AUC':>6}  {'calibration error':>17}  {'of first passages':>17}  {'first answers':>13}"
-    lines = (
-        f"{name:{wide}}  {_number(report.auc):>6}  {_number(report.calibration_error):>17}  "
-        f"{_number(report.top1_calibration_error):>17}  {_number(report.top1_answers):>13}"
-        for name, report in reports.items()
-    )
-    return "\n".join([head, names, *lines, *advice(reports)])
+    lines = [head, names]
+    for name, report in reports.items():
+        figures = report.auc, report.calibration_error, report.top1_calibration_error, report.top1_answers
+        auc, error, first_error, answers = map(_number, figures)
+        lines.append(f"{name:{wide}}  {auc:>6}  {error:>17}  {first_error:>17}  {answers:>13}")
+    return "\n".join([*lines, *advice(reports)])
 
 
 def advice(reports: Reports) -> list[str]:
@@ -130,15 +130,15 @@ def html_page(reports: Reports) -> str:
 
     from qinglan.pages.page import render_page
 
+    figures = {}
+    for name, report in reports.items():
+        points = [(bin.score, bin.frequency) for bin in report.reliability]
+        curves = {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": points}
+        figures[name] = Markup(curve_svg(name, curves))  # noqa: S704 - curve_svg escapes
     return render_page(
         TEMPLATE, headline="Calibration of passage scores", reports=reports, number=_number, advice=advice(reports),
-        figures={name: Markup(_figure(name, report)) for name, report in reports.items()},  # noqa: S704 - escaped
+        figures=figures,
     )  # fmt: skip
-
-
-def _figure(name: str, report: FitReport) -> str:
-    points = [(bin.score, bin.frequency) for bin in report.reliability]
-    return curve_svg(name, {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": points})
 
 
 def _number(value: float | None) -> str:

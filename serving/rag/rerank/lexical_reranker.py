@@ -1,8 +1,8 @@
-"""A calibrated score in [0, 1] for (text, passage): how likely the passage answers what the text asks.
+"""A calibrated score in [0, 1] for (text, passage): the probability that the passage answers the text.
 
-A logistic regression over seven lexical signs. Its file is JSON that a person can read: a weight under each
-sign's name, and how well it did on conversations it was not fitted on. `text` is the need, or the query that
-retrieved. A score depends on the text, the passage and the knowledge base, never on the other candidates.
+A logistic regression over seven lexical signs. Its file is readable JSON: a weight under each sign's name, and a
+report on conversations that it was not fitted on. `text` is the need, or the query that retrieved. A score depends on
+the text, the passage and the knowledge base, never on the other candidates.
 """
 
 import math
@@ -21,20 +21,20 @@ from qinglan.rag.lexical.index import CACHED_PASSAGES, Index
 from qinglan.text.text import is_pair, search_terms, whole_terms
 
 RIVALS = 10
-"""How many of the text's own best hits in the whole knowledge base a passage is compared with."""
+"""Number of the text's best hits in the whole knowledge base that a passage is compared with."""
 
 
 class Features(NamedTuple):
     """Inputs of the regression, each between 0 and 1. Weights are those of rare terms."""
 
     coverage: float
-    """Share of the text's weight that the passage holds."""
+    """Share of the text's weight whose terms are in the passage."""
 
     spread: float
-    """Share of the passage's weight that the text names."""
+    """Share of the passage's weight whose terms are in the text."""
 
     title: float
-    """Share of the title's weight that the text names."""
+    """Share of the title's weight whose terms are in the text."""
 
     ahead: float
     """Lead of its coverage over the best rival's."""
@@ -76,7 +76,7 @@ class FitReport(Config):
 
     tenant_id: Name
     snapshot: str
-    """The knowledge base it was fitted on."""
+    """Digest of the knowledge base that it was fitted on."""
 
     labels: str
     """Digest of the labelled rows."""
@@ -85,13 +85,13 @@ class FitReport(Config):
     held_out_conversations: int
     held_out_pairs: int
     auc: Fraction | None
-    """Chance that a passage that answers scores above one that does not; None when there were not both."""
+    """Chance that a passage that answers scores above a passage that does not; None without both kinds."""
 
     calibration_error: Fraction | None
     """Mean distance between score and frequency, over ten equal steps of the score."""
 
     top1_calibration_error: Fraction | None
-    """calibration_error of first passages alone, whose scores thresholds and rewards use."""
+    """calibration_error of first passages only, whose scores thresholds and rewards use."""
 
     top1_answers: Fraction | None = None
     """Share of questions whose first passage answers, in production's order by this scorer."""
@@ -100,12 +100,12 @@ class FitReport(Config):
 
 
 class RerankerModel(Config):
-    """The whole of a fitted reranker."""
+    """A fitted reranker."""
 
     bias: float
     weights: Weights
     report: FitReport | None = None
-    """None when it was not fitted to this tenant: then its scores order passages and are no probabilities."""
+    """None if it was not fitted to this tenant: then its scores order passages and are not probabilities."""
 
     @property
     def calibrated(self) -> bool:
@@ -122,11 +122,11 @@ DEFAULT_RERANKER = RerankerModel(
         coverage=-0.15, spread=-1.96, title=3.93, ahead=8.2, behind=-11.1, bm25_ahead=26.1, bm25_behind=-0.29
     ),
 )
-"""Serves a tenant from its first day: fitted on both sample tenants' training conversations together."""
+"""Weights for a tenant without labels: fitted on both sample tenants' training conversations together."""
 
 
 def read_reranker(path: Path) -> RerankerModel:
-    """The reranker of a file; one that is missing or not ours is a ConfigError that says what to do."""
+    """Read a reranker from its file; a ConfigError says what to do if the file is missing or invalid."""
     try:
         return RerankerModel.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -136,17 +136,17 @@ def read_reranker(path: Path) -> RerankerModel:
 
 
 class WeightedText(NamedTuple):
-    """A text, as the knowledge base weighs it."""
+    """A text with the knowledge base's weights of its terms."""
 
     weights: Mapping[str, float]
-    """Weight of each of its terms that the knowledge base knows."""
+    """Weight of each term that occurs in the knowledge base."""
 
     total: float
     """Sum of all weights, unknown terms included."""
 
 
 class SearchedText(NamedTuple):
-    """A text in which terms are looked up: finding a pair is quicker than cutting the text into pairs."""
+    """A text in which terms are looked up. Searching for a pair is quicker than cutting the text into pairs."""
 
     text: str
     whole_terms: frozenset[str]
@@ -173,7 +173,7 @@ class WeightedPassage(NamedTuple):
 
 
 class LexicalReranker:
-    """A reranker with the knowledge base whose passages it scores."""
+    """A reranker over the passages of one knowledge base."""
 
     def __init__(self, index: Index, model: RerankerModel) -> None:
         self.index = index
@@ -230,7 +230,7 @@ def _passage_features(
 
 
 def shared_weight(weights: Mapping[str, float], text: SearchedText) -> float:
-    """Weight of those terms that stand in the text."""
+    """Weight of the terms that are in the text."""
     return sum(weight for term, weight in weights.items() if term in text)
 
 

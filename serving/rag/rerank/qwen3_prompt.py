@@ -1,7 +1,7 @@
 """The prompt of Qwen3-Reranker, for a vLLM that was started without its chat template.
 
-Such a server joins query and document as they are, so that each brings its half of the prompt. With
-`--chat-template` the server writes it, and this must not: the prompt would stand there twice.
+Such a server joins query and document unchanged, so each carries one half of the prompt. With `--chat-template` the
+server writes the prompt, and this module must not be used. https://huggingface.co/Qwen/Qwen3-Reranker-0.6B
 """
 
 import re
@@ -12,7 +12,7 @@ SYSTEM = (
     'Note that the answer can only be "yes" or "no".'
 )
 CONTROL = re.compile(r"<\|\w*\|>")
-"""The model's own marks: in a text they are data, and must not open a turn."""
+"""The model's control tokens: in a text they are data, and must not open a turn."""
 
 
 def as_query(text: str) -> str:

@@ -1,6 +1,6 @@
-"""Asks a reranker over HTTP for raw scores, in vLLM's dialect or TEI's; what is not whole is not believed.
+"""Asks a reranker over HTTP for raw scores, in vLLM's dialect or TEI's; an incomplete answer is an error.
 
-One request holds `batch` passages; the deadline is for all of them. A service that keeps failing is left alone for a
+One request holds `batch` passages; the deadline is for all of them. A service that keeps failing is not asked for a
 while, so that users do not wait for its deadline again and again.
 """
 
@@ -19,17 +19,17 @@ from serving.rag.rerank.qwen3_prompt import as_document, as_query
 from serving.rag.service_client import ServiceClient, ServiceError, require_closed
 
 API_KEY = "QINGLAN_RERANKER_API_KEY"
-"""Environment variable with the service's key, where it requires one; both servers take it as a bearer token."""
+"""Environment variable with the service's key, if it requires one; both servers take it as a bearer token."""
 
 FAILURES = 3
 """Failures in a row after which requests no longer wait for the service."""
 
 PROBE_SECONDS = 2.0
-"""Seconds between two calls that then try if it is back. A client that retries waits longer than this."""
+"""Seconds between two requests that then try if the service is back. A client that retries waits longer than this."""
 
 OTHER_MODEL = "other_model"
 TRUNCATE_TO_MODEL = -1
-"""vLLM's value for: cut a prompt that is too long for the model, as TEI's `truncate` does."""
+"""vLLM's value to cut a prompt that is too long for the model, as TEI's `truncate` does."""
 
 
 class RerankerClient:
@@ -43,13 +43,13 @@ class RerankerClient:
         self._slots = asyncio.Semaphore(config.concurrency)
         self._breaker = CircuitBreaker(FAILURES, PROBE_SECONDS)
         self._batch = config.batch
-        self._looked_at = config.kind == "vllm"  # it is told the model in each request, and refuses another
+        self._looked_at = config.kind == "vllm"  # each request to vLLM names the model, and vLLM refuses another
 
     async def aclose(self) -> None:
         await self._service.aclose()
 
     async def scores(self, text: str, documents: Sequence[str]) -> list[float]:
-        """A raw score for each document, in their order; Unanswered at once where it has kept failing."""
+        """A raw score for each document, in their order; a ServiceError at once if the service has kept failing."""
         require_closed(self._breaker)
         try:
             scores = await self.ask(text, documents)
@@ -60,19 +60,23 @@ class RerankerClient:
         return scores
 
     async def ask(self, text: str, documents: Sequence[str]) -> list[float]:
-        """The same, whatever happened before."""
+        """The same without the circuit breaker."""
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
                 if not self._looked_at:
-                    await self._refresh()
+                    # TEI serves one model and takes no name, but a calibration of another model must not be applied.
+                    model, batch = read_info(await self._service.get("/info"))
+                    if model != self.config.model:
+                        raise ServiceError(OTHER_MODEL)
+                    self._batch, self._looked_at = min(self.config.batch, batch), True
                 size = self._batch
                 parts = [documents[at : at + size] for at in range(0, len(documents), size)]
                 scores = await gather_or_cancel(*(self._ask_once(text, part) for part in parts))
         except TimeoutError as error:
-            self._forget()
+            self._looked_at = self.config.kind == "vllm"
             raise ServiceError("timeout") from error
         except ServiceError:
-            self._forget()
+            self._looked_at = self.config.kind == "vllm"  # a server that is restarted may serve another model
             raise
         return [score for part in scores for score in part]
 
@@ -81,17 +85,6 @@ class RerankerClient:
         async with self._slots:
             content = await self._service.post(path, body)
         return read_scores(self.config, content, len(documents))
-
-    async def _refresh(self) -> None:
-        """TEI serves one model and is not asked by name: a calibration of another one must not be applied."""
-        model, batch = read_info(await self._service.get("/info"))
-        if model != self.config.model:
-            raise ServiceError(OTHER_MODEL)
-        self._batch, self._looked_at = min(self.config.batch, batch), True
-
-    def _forget(self) -> None:
-        """Whatever comes back after a failure may have been started anew, with another model."""
-        self._looked_at = self.config.kind == "vllm"
 
 
 def request_body(config: RerankServiceConfig, text: str, documents: Sequence[str]) -> tuple[str, dict[str, Any]]:

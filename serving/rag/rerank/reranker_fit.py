@@ -1,4 +1,4 @@
-"""Fits a tenant's reranker on training conversations that people labelled.
+"""Fits a tenant's reranker on labelled training conversations.
 
 fit_from_rows(Path("labelled.jsonl"), Path("kb.jsonl"), Path("indexes"), "fivedoctors", Path("reranker.json"))
 """
@@ -32,11 +32,11 @@ CANDIDATES = 20
 HELD_OUT = 0.2
 FEWEST_CONVERSATIONS = 20
 ENOUGH_CONVERSATIONS = round(FEWEST_CONVERSATIONS / (1 - HELD_OUT))
-"""Labelled conversations of training, of which about the fewest are left for the fit."""
+"""Labelled training conversations that leave about FEWEST_CONVERSATIONS for the fit."""
 
 
 class Example(NamedTuple):
-    """A text that people searched, or could, and the passages that answer it."""
+    """A text to search, and the passages that answer it."""
 
     conversation: str
     text: str
@@ -61,9 +61,9 @@ def fit_from_rows(
 
 
 def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path) -> RerankerModel:
-    """Fit unless `out` holds what these rows, this knowledge base and this code have given before.
+    """Fit unless `out` holds the result for these rows, this knowledge base and this code.
 
-    A fit takes seconds, and a run that goes on has the same bytes.
+    A fit takes seconds, and a resumed run has the same inputs.
     """
     code = [Path(str(module.__file__)) for module in (index_code, lexical_reranker, score_report, text_code)]
     inputs_digest = sha256_text(*map(sha256_file, [rows, knowledge_base, Path(__file__), *code]))
@@ -83,7 +83,7 @@ def write_fitted(out: Path, fitted: Config) -> None:
 
 
 def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
-    """Two texts of each labelled row: the bare question, and the need, or what stands for it."""
+    """Two texts of each labelled row: the question, and the need, or a text that replaces it."""
     titles = {passage.id: passage.title for passage in map(index.passage, range(len(index)))}
     for line, row in read_jsonl(rows, Question):
         if row.split != "train" or row.tenant_id != tenant_id:
@@ -103,9 +103,10 @@ def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
 
 
 def likely_need(row: Question, title: str) -> str:
-    """The question with what the history says of the passage that answers it: near to what a need writer writes.
+    """The question with the longest part of the history that is in the answering passage's title.
 
-    Scores are of needs. Fitted on whole histories instead, which name old topics too, they came out too low.
+    It resembles a written need. Scores of needs that were fitted on whole histories, which name old topics too, were
+    too low.
     """
     history, question = row.history_summary, row.question
     match = SequenceMatcher(None, history, title, autojunk=False).find_longest_match()
@@ -118,8 +119,11 @@ def fit_reranker(labelled: Iterable[Example], index: Index, labels: str) -> Rera
     held_out: dict[str, list[list[LabelledPassage]]] = {}
     scorer = LexicalReranker(index, DEFAULT_RERANKER)
     for example in labelled:
+        numbers = [hit.number for hit in index.search(example.text, CANDIDATES)]
+        answers = [index.passage(number).id in example.gold for number in numbers]
+        passages = list(map(LabelledPassage, scorer.signs(example.text, numbers), answers))
         part = held_out if is_held_out(example.conversation) else fitted
-        part.setdefault(example.conversation, []).append(_labelled_passages(scorer, example))
+        part.setdefault(example.conversation, []).append(passages)
     pairs = [pair for rows in fitted.values() for passages in rows for pair in passages]
     if len(fitted) < FEWEST_CONVERSATIONS or len({pair.answers for pair in pairs}) < 2:
         return DEFAULT_RERANKER
@@ -138,21 +142,15 @@ def is_held_out(conversation: str) -> bool:
     return int(sha256_text("reranker", conversation)[:8], 16) / 2**32 < HELD_OUT
 
 
-def _labelled_passages(scorer: LexicalReranker, example: Example) -> list[LabelledPassage]:
-    numbers = [hit.number for hit in scorer.index.search(example.text, CANDIDATES)]
-    answers = [scorer.index.passage(number).id in example.gold for number in numbers]
-    signs = scorer.signs(example.text, numbers)
-    return list(map(LabelledPassage, signs, answers))
-
-
 def _fit_logistic_regression(pairs: Sequence[LabelledPassage]) -> RerankerModel:
-    """Logistic regression on standardised signs, its weights brought back to the signs' own scale."""
+    """Logistic regression on standardised signs, with weights on the signs' own scale."""
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 
     signs = np.array([pair.signs for pair in pairs])
     mean, deviation = signs.mean(axis=0), signs.std(axis=0) + 1e-9
     model = LogisticRegression(max_iter=1000).fit((signs - mean) / deviation, [pair.answers for pair in pairs])
+    # w (x - mean) / deviation + b = (w / deviation) x + (b - (w / deviation) mean)
     weights = model.coef_[0] / deviation
     bias = model.intercept_[0] - float(weights @ mean)
     named = {name: round(float(weight), 4) for name, weight in zip(Features._fields, weights, strict=True)}

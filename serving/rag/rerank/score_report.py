@@ -1,4 +1,4 @@
-"""How well scores separate, and how true they are, on conversations that nothing was fitted on."""
+"""Quality of scores on held-out conversations: how well they separate passages, and how well they are calibrated."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,7 +10,7 @@ BINS = 10
 
 
 class ScoredPassage(NamedTuple):
-    """A score that was given, and whether the passage answers."""
+    """A score, and whether the passage answers."""
 
     score: float
     answers: bool
@@ -61,7 +61,7 @@ def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
 
 
 def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
-    """Expected calibration error: what a score says against how often it is right; None of nothing."""
+    """Expected calibration error: the mean distance of score and frequency over the bins; None without passages."""
     if not judged:
         return None
     gaps = (abs(sum(passage.score - passage.answers for passage in members)) for members in _score_bins(judged))

@@ -1,4 +1,4 @@
-"""Fits what a service's raw scores mean for a tenant, and the local reranker beside it, on the same labels.
+"""Calibrates a service's raw scores for a tenant, and fits the local reranker beside it, on the same labels.
 
 fit_service(Path("labelled.jsonl"), index, RerankServiceConfig.read("vllm=http://gpu:8000,model=bge-reranker-v2-m3"))
 """
@@ -32,13 +32,13 @@ from serving.rag.rerank.score_report import ScoredPassage, build_report, scored_
 from serving.rag.service_client import ServiceError
 
 FIT_DEADLINE_SECONDS = 60.0
-"""Nobody waits for a fit: a service that is slow under it is still measured."""
+"""Seconds for one text during a fit; longer than for users, so that a slow service is still measured."""
 
 ATTEMPTS = 4
 
 
 class ScoredExample(NamedTuple):
-    """A text's passages as the service scored them."""
+    """A text's passages with the service's scores."""
 
     conversation: str
     pairs: list[ScoredPassage]

@@ -13,8 +13,8 @@ from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import read_knowledge_base
 from qinglan.rag.lexical.index import Index, build_index
 from serving.rag.engine import Candidate, Engine, TantivyEngine
-from serving.rag.opensearch.alias_engine import AliasEngine
 from serving.rag.opensearch.cluster_client import ClusterClient
+from serving.rag.opensearch.engine import AliasEngine
 from serving.rag.opensearch_connection import OpenSearchConfig
 from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
 from standins.samples import TENANTS, write_sample

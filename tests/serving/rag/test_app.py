@@ -80,10 +80,10 @@ def test_a_tenant_without_labels_gets_passages_for_a_question_in_other_words(url
     """`qinglan serve rag` on a company's own documents answered most questions with nothing."""
     question = {"query": "冰箱里能放多久", "tenant_id": "fivedoctors"}
 
-    asked, cut = (httpx.post(url + RAG_PATH, json=question | more, trust_env=False, verify=False).json()["data"]
+    requested, cut = (httpx.post(url + RAG_PATH, json=question | more, trust_env=False, verify=False).json()["data"]
                   for more in ({}, {"score_threshold": 0.5}))  # fmt: skip
 
-    assert len(asked["recall"]) == 5 > len(cut["recall"])
+    assert len(requested["recall"]) == 5 > len(cut["recall"])
 
 
 def test_without_a_rewriter_the_plain_query_is_searched_and_the_answer_and_a_metric_say_so(

@@ -31,11 +31,11 @@ from tests.serving.rewriter.conftest import announced
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]
 
-ASKED = {"tenant_id": "fivedoctors", "query": "孕妇能吃吗？", "answer": "放心吃，人人都能吃。"}
+REQUEST = {"tenant_id": "fivedoctors", "query": "孕妇能吃吗？", "answer": "放心吃，人人都能吃。"}
 
 
 def predictions(harmless: float, called_for: float, label: str = "无伤害") -> bytes:
-    """What a style service says of the answer, then of the question alone."""
+    """A style service's predictions for the answer, then for the question without one."""
     answers = [
         {
             "predicted_label": "售前",
@@ -52,7 +52,7 @@ def checked(engines: Engines, running: Running, url: str, **fields: Any) -> tupl
     """The answer to one check, and /metrics after it."""
     config = ContentConfig(url=url, deadline_seconds=fields.pop("deadline", 5.0))
     with running(create_app(engines, checker=ContentChecker(config))) as rag:
-        answer = httpx.post(rag + CONTENT_PATH, json=ASKED | fields, trust_env=False)
+        answer = httpx.post(rag + CONTENT_PATH, json=REQUEST | fields, trust_env=False)
         metrics = httpx.get(rag + "/metrics", trust_env=False).text
     body: dict[str, Any] = answer.json()
     assert body["code"] == answer.status_code
@@ -97,7 +97,7 @@ def test_the_question_is_asked_with_its_answer_and_alone_in_one_request(
         "predicted_label": "售前", "model_version": "7", "reason": "",
     }  # fmt: skip
     [(path, sent, _)] = style.seen
-    texts = [format_training_text(ASKED["query"], ASKED["answer"]), format_training_text(ASKED["query"], "")]
+    texts = [format_training_text(REQUEST["query"], REQUEST["answer"]), format_training_text(REQUEST["query"], "")]
     assert (path, orjson.loads(sent)) == ("/v1/models/style:predict", {"instances": [{"text": t} for t in texts]})
     assert f'content_checks_total{{outcome="{outcome}",tenant="fivedoctors"}} 1.0' in metrics
     assert 'content_check_seconds_count{tenant="fivedoctors"} 1.0' in metrics
@@ -133,16 +133,6 @@ def test_a_style_service_that_hangs_costs_no_more_than_the_deadline(engines: Eng
     assert counted("timeout") in metrics
 
 
-def test_a_style_service_that_is_not_there_is_unreachable(engines: Engines, running: Running) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-
-    body, metrics = checked(engines, running, f"http://127.0.0.1:{port}")
-
-    assert body == unchecked("unreachable")
-    assert counted("unreachable") in metrics
-
-
 def unchecked(reason: str) -> dict[str, Any]:
     """The answer where nobody gave a verdict: the reason, and no score."""
     data = {
@@ -157,7 +147,7 @@ def counted(reason: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("fields", "status", "said"),
+    ("fields", "status", "message"),
     [
         ({"tenant_id": "nobody"}, 404, "tenant_id: nothing is served"),
         ({"answer": " "}, 422, "answer: "),
@@ -167,7 +157,7 @@ def counted(reason: str) -> str:
     ],
 )
 def test_a_wrong_field_is_refused_by_name_and_nobody_is_asked(
-    engines: Engines, running: Running, fields: dict[str, Any], status: int, said: str
+    engines: Engines, running: Running, fields: dict[str, Any], status: int, message: str
 ) -> None:
     style = Scripted(Reply(200, predictions(0.9, 0.9)))
 
@@ -175,13 +165,13 @@ def test_a_wrong_field_is_refused_by_name_and_nobody_is_asked(
         body, metrics = checked(engines, running, url, **fields)
 
     assert (body["code"], body["data"], style.seen) == (status, None, [])
-    assert body["msg"].startswith(said)
+    assert body["msg"].startswith(message)
     assert not re.search(r"content_checks_total\{", metrics)
 
 
 def test_without_a_style_service_the_check_says_how_to_have_one(engines: Engines, running: Running) -> None:
     with running(create_app(engines)) as rag:
-        answer = httpx.post(rag + CONTENT_PATH, json=ASKED, trust_env=False)
+        answer = httpx.post(rag + CONTENT_PATH, json=REQUEST, trust_env=False)
 
     assert (answer.status_code, "--style URL" in answer.json()["msg"]) == (501, True)
 
@@ -200,7 +190,7 @@ def test_options_of_the_check_come_with_its_service_only() -> None:
 @pytest.mark.slow
 def test_both_services_together_say_what_the_model_says(tmp_path: Path) -> None:
     model = tiny_style_model(tmp_path / "model")
-    texts = [format_training_text(ASKED["query"], ASKED["answer"]), format_training_text(ASKED["query"], "")]
+    texts = [format_training_text(REQUEST["query"], REQUEST["answer"]), format_training_text(REQUEST["query"], "")]
     answered, alone = StyleModel.load(model).predict(texts)
     command = forked("serving.style", "--model", str(model), "--port", "0")
     with announced(tmp_path / "style.log", command) as (_, style):
@@ -211,7 +201,7 @@ def test_both_services_together_say_what_the_model_says(tmp_path: Path) -> None:
             patch.dict(os.environ, fork_environment(models=False)),
             run_service("serving.rag", arguments, tmp_path / "rag.log") as rag,
         ):
-            data = httpx.post(rag + CONTENT_PATH, json=ASKED, trust_env=False, timeout=120).json()["data"]
+            data = httpx.post(rag + CONTENT_PATH, json=REQUEST, trust_env=False, timeout=120).json()["data"]
 
     assert (data["checked"], data["flagged"], data["predicted_label"]) == (True, True, answered["predicted_label"])
     assert data["harmless"] == pytest.approx(answered["probabilities"]["无伤害"], abs=1e-5)

@@ -21,11 +21,10 @@ from serving.rag.app import create_app
 from serving.rag.config import ContentConfig, KnowledgeBaseSource, RagConfig, RerankServiceConfig, RewriterConfig
 from serving.rag.engine import EngineUnavailable, SnapshotGone
 from serving.rag.lru_cache import LruCache
-from serving.rag.opensearch.alias_engine import AliasEngine, read_served_index
-from serving.rag.opensearch.bulk_outcomes import read_outcome
 from serving.rag.opensearch.cluster_client import OUTAGE_AFTER, PROBE_SECONDS, ClusterClient
+from serving.rag.opensearch.engine import AliasEngine, read_served_index
 from serving.rag.opensearch.index_layout import FORMAT, IndexMetadata, alias_of, index_of
-from serving.rag.opensearch.loader import first_missing, send_bulk
+from serving.rag.opensearch.loader import first_missing, read_outcome, send_bulk
 from serving.rag.opensearch.outage_retry import OutageRetry
 from serving.rag.opensearch_connection import OpenSearchConfig, connect_to_load
 from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER
@@ -37,7 +36,7 @@ Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]
 Result = TypeVar("Result")
 NOTES = IndexMetadata(format=FORMAT, tenant_id="demo", kb_name="default", snapshot="abc", passages=3, whole=True)
-OURS = index_of("demo", "default", "abc")
+INDEX = index_of("demo", "default", "abc")
 HIT = {"timed_out": False, "_shards": {"failed": 0}, "hits": {"hits": []}}
 
 
@@ -46,7 +45,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.app = FastAPI()
-        self.asked = 0
+        self.requests = 0
         self.pause = 0.0
         self.status, self.content = 200, orjson.dumps(HIT)
         self.named = ""
@@ -55,7 +54,7 @@ class StandIn:
         self.app.add_api_route("/{path:path}", self.answer, methods=["GET", "POST", "PUT"])
 
     async def answer(self, request: Request) -> Response:
-        self.asked += 1
+        self.requests += 1
         await asyncio.sleep(self.pause)
         return Response(self.content, self.status, media_type="application/json")
 
@@ -153,9 +152,9 @@ def test_a_cluster_that_is_away_is_asked_once_in_a_while_until_it_is_back(stand_
     async def outage(cluster: ClusterClient) -> tuple[list[str], int, list[str], str]:
         stand_in.status = 503
         first = [await reason(cluster) for _ in range(OUTAGE_AFTER)]
-        asked = stand_in.asked
+        requested = stand_in.requests
         then = [await reason(cluster) for _ in range(20)]
-        unasked = stand_in.asked - asked
+        unasked = stand_in.requests - requested
         await asyncio.sleep(PROBE_SECONDS + 0.1)
         stand_in.status = 200
         probe = await reason(cluster)
@@ -194,25 +193,25 @@ def mapping(**changes: Any) -> dict[str, Any]:
 
 
 def test_an_alias_names_one_whole_index_of_ours() -> None:
-    assert read_served_index("demo", "default", {OURS: mapping()}) == (OURS, NOTES)
+    assert read_served_index("demo", "default", {INDEX: mapping()}) == (INDEX, NOTES)
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ({"one": mapping(), "two": mapping()}, "names 2 indexes"),
         ({"one": {"mappings": {}}}, "not an index of ours"),
         ({"one": mapping(passages="many")}, "passages"),
         ({"one": mapping(format=FORMAT + 1)}, f"has format {FORMAT + 1} and this version reads {FORMAT}"),
-        ({OURS: mapping(whole=False)}, "was not loaded to its end"),
+        ({INDEX: mapping(whole=False)}, "was not loaded to its end"),
         ({index_of("other", "default", "abc"): mapping(tenant_id="other")}, "did not fill for demo/default"),
         ({index_of("demo", "other", "abc"): mapping(kb_name="other")}, "did not fill for demo/default"),
-        ({OURS: mapping(tenant_id="other")}, "did not fill for demo/default"),
-        ({OURS + ".copy": mapping()}, "did not fill for demo/default"),
+        ({INDEX: mapping(tenant_id="other")}, "did not fill for demo/default"),
+        ({INDEX + ".copy": mapping()}, "did not fill for demo/default"),
     ],
 )
-def test_an_alias_that_names_anything_else_is_explained(answer: Any, said: str) -> None:
-    with pytest.raises(DataError, match=said) as caught:
+def test_an_alias_that_names_anything_else_is_explained(answer: Any, message: str) -> None:
+    with pytest.raises(DataError, match=message) as caught:
         read_served_index("demo", "default", answer)
 
     assert "oad" in str(caught.value), "the next step is to load it"
@@ -220,20 +219,20 @@ def test_an_alias_that_names_anything_else_is_explained(answer: Any, said: str) 
 
 def test_passages_of_another_tenant_are_never_searched(stand_in: StandIn, url: str) -> None:
     """Whoever switches an alias by hand to another's index: the known one goes on, and without one nobody answers."""
-    theirs = {index_of("other", "default", "abc"): mapping(tenant_id="other")}
+    foreign = {index_of("other", "default", "abc"): mapping(tenant_id="other")}
 
-    async def looked(cluster: ClusterClient) -> tuple[str, str]:
-        stand_in.content = orjson.dumps(theirs)
+    async def polled(cluster: ClusterClient) -> tuple[str, str]:
+        stand_in.content = orjson.dumps(foreign)
         engine = AliasEngine(cluster, "demo", "default", DEFAULT_RERANKER)
         with pytest.raises(EngineUnavailable) as caught:
             await engine.search("鱼油", 5)
-        stand_in.content = orjson.dumps({OURS: mapping()})
+        stand_in.content = orjson.dumps({INDEX: mapping()})
         known = (await engine.current(gone=True)).index
-        stand_in.content = orjson.dumps(theirs)
+        stand_in.content = orjson.dumps(foreign)
         assert (await engine.current(gone=True)).index == known
         return caught.value.reason, known
 
-    assert with_cluster(url, looked) == ("not loaded", OURS)
+    assert with_cluster(url, polled) == ("not loaded", INDEX)
 
 
 def test_tenant_and_knowledge_base_have_an_alias_of_their_own() -> None:
@@ -244,10 +243,10 @@ def test_tenant_and_knowledge_base_have_an_alias_of_their_own() -> None:
 
 
 @given(st.sets(st.integers(0, 40)), st.integers(0, 41))
-def test_a_load_goes_on_at_the_first_passage_that_is_not_there(there: set[int], passages: int) -> None:
-    result = first_missing(lambda end: sum(number < end for number in there), passages)
+def test_a_load_goes_on_at_the_first_passage_that_is_not_there(present: set[int], passages: int) -> None:
+    result = first_missing(lambda end: sum(number < end for number in present), passages)
 
-    assert result == next((number for number in range(passages) if number not in there), passages)
+    assert result == next((number for number in range(passages) if number not in present), passages)
 
 
 def bulk_answer(*items: tuple[int, int]) -> bytes:
@@ -301,18 +300,18 @@ def test_a_refusal_by_the_cluster_names_its_cause_once(
 ) -> None:
     stand_in.status, stand_in.content = status, orjson.dumps(content)
 
-    told = outage(url)
+    output = outage(url)
 
-    assert f": {cause}. " in told
-    assert "Exception" not in told
+    assert f": {cause}. " in output
+    assert "Exception" not in output
 
 
 def test_a_cluster_that_is_away_is_said_once() -> None:
     with socket.socket() as bound:  # and nobody listens
         bound.bind(("127.0.0.1", 0))
-        told = outage(f"http://127.0.0.1:{bound.getsockname()[1]}")
+        output = outage(f"http://127.0.0.1:{bound.getsockname()[1]}")
 
-    assert told == (
+    assert output == (
         "x: no answer within 0 s: the cluster cannot be reached (Connection refused). "
         "Run the same command again when the cluster is back: what was loaded stays."
     )
@@ -325,7 +324,7 @@ def test_a_cluster_that_is_too_slow_is_said_once(stand_in: StandIn, url: str) ->
 
 
 def outage(url: str, deadline: float = 5.0) -> str:
-    """What a loader says that has no patience."""
+    """The error of a loader without patience."""
     client = connect_to_load(OpenSearchConfig(url=url, deadline_seconds=deadline))
     try:
         with pytest.raises(OutageError) as caught:
@@ -393,14 +392,14 @@ def test_a_knowledge_base_needs_a_file_or_a_cluster(kbs: dict[str, Path], tmp_pa
 
 
 def test_only_what_was_used_lately_is_kept() -> None:
-    kept = LruCache[str, int](2)
-    kept.put("a", 1)
-    kept.put("b", 2)
-    assert kept.get("a") == 1
+    stored = LruCache[str, int](2)
+    stored.put("a", 1)
+    stored.put("b", 2)
+    assert stored.get("a") == 1
 
-    kept.put("c", 3)
+    stored.put("c", 3)
 
-    assert (kept.get("a"), kept.get("b"), kept.get("c")) == (1, None, 3)
+    assert (stored.get("a"), stored.get("b"), stored.get("c")) == (1, None, 3)
 
 
 def test_a_cluster_that_has_too_much_to_do_is_asked_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:

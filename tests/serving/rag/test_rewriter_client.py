@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Any
 
 import httpx
 import orjson
@@ -28,8 +28,11 @@ GOOD_KSERVE = {"predictions": [{"rewritten_query": "虾青素软胶囊 每日服
 GOOD_OPENAI = {"model": "qwen@3", "choices": [{"message": {"content": "虾青素软胶囊 每日服用频次"}}]}
 
 
-def rewriter(body: Any, status: int = 200) -> tuple[FastAPI, list[tuple[str, Any]]]:
-    """A server that answers every POST with this; and what it was asked."""
+def searched(
+    engines: Engines, running: Running, fields: dict[str, Any], body: Any = GOOD_KSERVE, status: int = 200,
+    path: str = "", **settings: Any,
+) -> tuple[dict[str, Any], list[tuple[str, Any]]]:  # fmt: skip
+    """The service's answer beside a rewriter that answers so, and the rewriter's requests."""
     app, received = FastAPI(), []
 
     @app.post("/{path:path}")
@@ -37,18 +40,18 @@ def rewriter(body: Any, status: int = 200) -> tuple[FastAPI, list[tuple[str, Any
         received.append((path, await request.json()))
         return Response(body if isinstance(body, bytes) else orjson.dumps(body), status)
 
-    return app, received
+    with running(app) as address:
+        return ask_beside(engines, RewriterConfig(url=address + path, **settings), **fields), received
 
 
-def searched(engines: Engines, config: RewriterConfig, **fields: Any) -> dict[str, Any]:
-    """What the service answers, with this rewriter deployed beside it."""
-    asked = {"query": "那它一天吃几次", "tenant_id": "fivedoctors", "score_threshold": 0.0, **fields}
+def ask_beside(engines: Engines, config: RewriterConfig, **fields: Any) -> dict[str, Any]:
+    request = {"query": "那它一天吃几次", "tenant_id": "fivedoctors", "score_threshold": 0.0, **fields}
 
     async def once() -> dict[str, Any]:
         deployed = RewriterClient(config)
         transport = httpx.ASGITransport(create_app(engines, deployed))
         async with httpx.AsyncClient(transport=transport, base_url="http://rag") as client:
-            data: dict[str, Any] = (await client.post(RAG_PATH, json=asked)).json()["data"]
+            data: dict[str, Any] = (await client.post(RAG_PATH, json=request)).json()["data"]
         await deployed.aclose()
         return data
 
@@ -58,11 +61,7 @@ def searched(engines: Engines, config: RewriterConfig, **fields: Any) -> dict[st
 def test_a_kserve_rewriter_is_asked_with_the_context_and_named_by_its_version(
     engines: Engines, running: Running
 ) -> None:
-    app, received = rewriter(GOOD_KSERVE)
-
-    with running(app) as address:
-        config = RewriterConfig(kind="kserve", url=address)
-        data = searched(engines, config, query="一天吃几次", history_summary="用户在看虾青素软胶囊")
+    data, received = searched(engines, running, {"query": "一天吃几次", "history_summary": "用户在看虾青素软胶囊"})
 
     instance = {"query": "一天吃几次", "user_profile": "", "history_summary": "用户在看虾青素软胶囊"}
     instance["tenant_id"] = "fivedoctors"
@@ -72,56 +71,39 @@ def test_a_kserve_rewriter_is_asked_with_the_context_and_named_by_its_version(
     assert data["recall"][0]["id"] == "fivedoctors-0-0"
 
 
-def test_an_openai_rewriter_gets_the_prompt_that_it_was_trained_with(engines: Engines, running: Running) -> None:
-    app, received = rewriter(GOOD_OPENAI)
+@pytest.mark.parametrize("prompts", [{}, {"fivedoctors": "你为新租户改写"}])
+def test_an_openai_rewriter_gets_the_prompt_that_it_was_trained_with(
+    engines: Engines, running: Running, prompts: dict[str, str]
+) -> None:
+    settings: Any = {"path": "/v1", "kind": "openai", "model": "qwen", "system_prompts": prompts}
+    fields = {"query": "一天吃几次", "user_profile": "30岁"}
+    data, [(path, body)] = searched(engines, running, fields, GOOD_OPENAI, **settings)
 
-    with running(app) as address:
-        config = RewriterConfig(kind="openai", url=f"{address}/v1", model="qwen")
-        data = searched(engines, config, query="一天吃几次", user_profile="30岁")
-
-    path, body = received[0]
+    question = Question("fivedoctors", "一天吃几次", "30岁", "")
     assert path == "v1/chat/completions"
-    assert body["messages"] == student_messages(Question("fivedoctors", "一天吃几次", "30岁", ""))
+    assert body["messages"] == student_messages(question, prompts.get("fivedoctors", ""))
     assert (body["model"], data["rewriter_version"]) == ("qwen", "qwen@3")
 
 
-def test_an_openai_rewriter_trained_under_a_profiles_prompt_is_asked_with_that(
-    engines: Engines, running: Running
-) -> None:
-    app, received = rewriter(GOOD_OPENAI)
-    prompts = {"fivedoctors": "你为新租户改写"}
-
-    with running(app) as address:
-        searched(engines, RewriterConfig(kind="openai", url=f"{address}/v1", system_prompts=prompts), query="几次")
-
-    assert received[0][1]["messages"][0] == {"role": "system", "content": "你为新租户改写"}
-
-
 def test_a_request_that_brings_its_rewrite_asks_nobody(engines: Engines, running: Running) -> None:
-    app, received = rewriter(GOOD_KSERVE)
-
-    with running(app) as address:
-        data = searched(engines, RewriterConfig(url=address), rewritten_query="鱼油软胶囊")
+    data, received = searched(engines, running, {"rewritten_query": "鱼油软胶囊"})
 
     assert received == []
     assert (data["rewriter"], data["rewriter_version"]) == ("request", "")
 
 
 def test_a_question_that_finds_its_answer_as_it_was_asked_asks_nobody(engines: Engines, running: Running) -> None:
-    app, received = rewriter(GOOD_KSERVE)
+    question = "虾青素软胶囊 每日服用频次"
+    plain, _ = searched(engines, running, {"rewritten_query": question})
+    score = plain["recall"][0]["query_score"]
+    as_asked, unasked = searched(engines, running, {"query": question, "need": "一天吃几次"}, as_asked=score)
 
-    with running(app) as address:
-        plain = searched(engines, RewriterConfig(url=address), rewritten_query="虾青素软胶囊 每日服用频次")
-        own = plain["recall"][0]["query_score"]
-        question = "虾青素软胶囊 每日服用频次"
-        as_asked = searched(engines, RewriterConfig(url=address, as_asked=own), query=question, need="一天吃几次")
-        below = searched(engines, RewriterConfig(url=address, as_asked=(1 + own) / 2), query=question)
-        never = searched(engines, RewriterConfig(url=address, as_asked=0), query=question)
-
-    assert (as_asked["rewriter"], as_asked["fallback_reason"]) == ("as asked", "")
+    assert (as_asked["rewriter"], as_asked["fallback_reason"], unasked) == ("as asked", "", [])
     assert as_asked["rewritten_query"] == question
     assert [hit["id"] for hit in as_asked["recall"]] == [hit["id"] for hit in plain["recall"]]
-    assert (below["rewriter"], never["rewriter"], len(received)) == ("model", "model", 2)
+    for limit in ((1 + score) / 2, 0):
+        data, received = searched(engines, running, {"query": question}, as_asked=limit)
+        assert (data["rewriter"], len(received)) == ("model", 1)
 
 
 @pytest.mark.parametrize(
@@ -138,25 +120,24 @@ def test_a_question_that_finds_its_answer_as_it_was_asked_asks_nobody(engines: E
 def test_a_rewriter_that_fails_leaves_the_plain_query_and_a_reason(
     engines: Engines, running: Running, body: Any, status: int, reason: str
 ) -> None:
-    app, _ = rewriter(body, status)
-
-    with running(app) as address:
-        data = searched(engines, RewriterConfig(url=address))
+    data, _ = searched(engines, running, {}, body, status)
 
     assert (data["rewriter"], data["fallback_reason"]) == ("fallback", reason)
     assert data["rewritten_query"] == "那它一天吃几次"
     assert data["recall"]
 
 
-@pytest.mark.parametrize("kind", ["kserve", "openai"])
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("kserve", {"predictions": [{**GOOD_KSERVE["predictions"][0], "fallback": "cut"}]}),
+        ("openai", {**GOOD_OPENAI, "fallback": "cut"}),
+    ],
+)
 def test_a_rewrite_that_its_own_guard_took_back_is_a_fallback_of_that_version(
-    engines: Engines, running: Running, kind: Literal["kserve", "openai"]
+    engines: Engines, running: Running, kind: str, body: Any
 ) -> None:
-    told = {"predictions": [{**GOOD_KSERVE["predictions"][0], "fallback": "cut"}]}
-    app, _ = rewriter(told if kind == "kserve" else {**GOOD_OPENAI, "fallback": "cut"})
-
-    with running(app) as address:
-        data = searched(engines, RewriterConfig(kind=kind, url=address))
+    data, _ = searched(engines, running, {}, body, kind=kind)
 
     assert (data["rewriter"], data["fallback_reason"]) == ("fallback", "rewriter_guard")
     assert data["rewriter_version"] in ("7", "qwen@3")
@@ -166,18 +147,9 @@ def test_a_rewrite_that_its_own_guard_took_back_is_a_fallback_of_that_version(
 def test_a_rewriter_that_hangs_costs_no_more_than_the_deadline(engines: Engines) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         config = RewriterConfig(url=f"http://127.0.0.1:{silent.getsockname()[1]}", deadline_seconds=0.1)
-        data = searched(engines, config)
+        data = ask_beside(engines, config)
 
     assert (data["rewriter"], data["fallback_reason"]) == ("fallback", "timeout")
-
-
-def test_a_rewriter_that_is_not_there_is_unreachable(engines: Engines) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-
-    data = searched(engines, RewriterConfig(url=f"http://127.0.0.1:{port}"))
-
-    assert data["fallback_reason"] == "unreachable"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from serving.rag.__main__ import main
 from serving.rag.config import KnowledgeBaseSource, RagConfig, RewriterConfig
 from serving.rag.server import open_engines, open_rewriter
 from tests.processes.forkserver import GATEWAY, forked
-from tests.servers.hostile_senders import assert_endless_header_is_cut
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Ask = Callable[..., httpx.Response]
@@ -44,12 +43,12 @@ def process(*arguments: str) -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
 def test_a_service_told_to_stop_finishes_what_is_under_way(
     kbs: dict[str, Path], tmp_path: Path, running: Running, ask: Ask
 ) -> None:
-    asked, release, answers = threading.Event(), threading.Event(), queue.Queue[httpx.Response]()
+    requested, release, answers = threading.Event(), threading.Event(), queue.Queue[httpx.Response]()
     slow = FastAPI()
 
     @slow.post("/{path:path}")
     def rewrite(path: str) -> dict[str, Any]:
-        asked.set()
+        requested.set()
         release.wait(timeout=120)
         return {"predictions": [{"rewritten_query": "鱼油软胶囊", "model_version": "7"}]}
 
@@ -60,7 +59,7 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
         with process(*arguments) as (child, url):
             caller = threading.Thread(target=lambda: answers.put(ask(url)))
             caller.start()
-            assert asked.wait(timeout=120)
+            assert requested.wait(timeout=120)
             child.send_signal(signal.SIGTERM)
             release.set()
             answer = answers.get(timeout=120)
@@ -71,12 +70,6 @@ def test_a_service_told_to_stop_finishes_what_is_under_way(
     assert answer.json()["data"]["recall"]
     with pytest.raises(httpx.ConnectError):
         ask(url)
-
-
-@pytest.mark.slow
-def test_an_endless_header_is_cut(kbs: dict[str, Path], tmp_path: Path) -> None:
-    with process("--kb", f"fivedoctors={kbs['fivedoctors']}", "--index-root", str(tmp_path)) as (_, url):
-        assert_endless_header_is_cut(url)
 
 
 def test_a_knowledge_base_with_a_file_needs_no_further_option(

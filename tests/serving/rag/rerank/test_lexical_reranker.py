@@ -74,7 +74,7 @@ def test_the_same_labels_give_the_same_bytes(kbs: dict[str, Path], index: Index,
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"split": "dev"}, r"rows\.jsonl:3: row 'r2' is of split dev"),
         ({"split": None}, "is of split None"),
@@ -83,12 +83,12 @@ def test_the_same_labels_give_the_same_bytes(kbs: dict[str, Path], index: Index,
     ],
 )
 def test_rows_that_are_not_this_tenants_training_rows_are_refused(
-    kbs: dict[str, Path], index: Index, tmp_path: Path, change: Row, said: str
+    kbs: dict[str, Path], index: Index, tmp_path: Path, change: Row, message: str
 ) -> None:
     rows = labelled(index, 30)
     rows[2] |= change
 
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         fit_from_rows(
             write(tmp_path / "rows.jsonl", rows), kbs["fivedoctors"], tmp_path / "indexes", "fivedoctors",
             tmp_path / "out.json",

@@ -166,9 +166,9 @@ def test_a_service_that_keeps_failing_is_left_alone(running: Running, monkeypatc
     stand_in = FakeReranker(Behaviour(fault="broken"))
 
     with running(create_app(stand_in)) as url:
-        told = asyncio.run(reasons(url, 10))
+        output = asyncio.run(reasons(url, 10))
 
-    assert told == ["refused"] * FAILURES + ["circuit_open"] * (10 - FAILURES)
+    assert output == ["refused"] * FAILURES + ["circuit_open"] * (10 - FAILURES)
     assert len(stand_in.documents) == FAILURES
 
 
@@ -177,9 +177,9 @@ def test_once_it_answers_again_it_is_asked_again(running: Running, monkeypatch: 
     stand_in = FakeReranker(Behaviour(fault="broken"))
 
     with running(create_app(stand_in)) as url:
-        told = asyncio.run(reasons(url, 10, lambda: setattr(stand_in, "behaviour", Behaviour())))
+        output = asyncio.run(reasons(url, 10, lambda: setattr(stand_in, "behaviour", Behaviour())))
 
-    assert told == ["refused"] * 5 + [""] * 5
+    assert output == ["refused"] * 5 + [""] * 5
 
 
 def test_the_client_retries_after_the_services_next_probe() -> None:
@@ -214,12 +214,12 @@ def test_a_key_comes_from_the_environment_and_goes_as_a_bearer_token(
     observed: list[bytes] = []
     app = create_app(FakeReranker(Behaviour()))
 
-    async def looking(scope: Any, receive: Any, send: Any) -> None:
+    async def watcher(scope: Any, receive: Any, send: Any) -> None:
         observed.extend(value for name, value in scope.get("headers", ()) if name == b"authorization")
         await app(scope, receive, send)
 
     monkeypatch.setenv(API_KEY, "secret")
-    with running(looking) as url:
+    with running(watcher) as url:
         scores(url, "vllm")
 
     assert observed == [b"Bearer secret"]
@@ -277,7 +277,7 @@ def test_the_rerank_service_is_configured_by_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("http://gpu", "kind"),
         ("cohere=http://gpu,model=m", "kind"),
@@ -287,6 +287,6 @@ def test_the_rerank_service_is_configured_by_one_line() -> None:
         ("vllm=http://gpu,model=m,speed=9", "speed"),
     ],
 )
-def test_a_line_that_cannot_be_meant_is_refused_by_its_field(text: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_line_that_cannot_be_meant_is_refused_by_its_field(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         RerankServiceConfig.read(text)

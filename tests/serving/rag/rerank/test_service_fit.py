@@ -1,4 +1,4 @@
-"""What a service's scores mean for a tenant: fitted on training conversations, better on others, and reported."""
+"""A service's scores are calibrated on training conversations, better on others, and reported."""
 
 import re
 import subprocess
@@ -55,7 +55,7 @@ def test_calibration_makes_scores_truer_on_conversations_that_it_never_saw(
     assert report.calibration_error < 0.06 < 0.1 < raw.calibration_error
     assert report.auc == raw.auc
     assert report.fitted_conversations + report.held_out_conversations == 150
-    assert sum(one.pairs for one in report.reliability) == report.held_out_pairs
+    assert sum(item.pairs for item in report.reliability) == report.held_out_pairs
     assert fitted.local.report is not None and fitted.local.report.labels == report.labels
 
 
@@ -84,7 +84,7 @@ def test_labels_that_are_all_the_same_fit_nothing(answers: list[bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "conversations", "said"),
+    ("change", "conversations", "message"),
     [
         ({"split": "test"}, 30, "is of split test"),
         ({"split": None}, 30, "is of split None"),
@@ -93,12 +93,12 @@ def test_labels_that_are_all_the_same_fit_nothing(answers: list[bool]) -> None:
     ],
 )
 def test_rows_that_it_must_not_or_cannot_learn_from_are_refused_before_anybody_is_asked(
-    index: Index, tmp_path: Path, change: Row, conversations: int, said: str
+    index: Index, tmp_path: Path, change: Row, conversations: int, message: str
 ) -> None:
     rows = labelled(index, conversations)
     rows[2] |= change
 
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         fit_service(write(tmp_path / "rows.jsonl", rows), index, configured("http://127.0.0.1:9"))
 
 
@@ -124,14 +124,14 @@ def test_the_command_fits_reports_and_leaves_what_the_service_takes(
 
     with running(create_app(FakeReranker(Behaviour()))) as url:
         service = f"vllm={url},model=overlap,deadline_seconds=30"
-        told = fit("--rows", rows, "--kb", base, "--out", out, "--report", report, "--reranker-service", service)
-        assert told.returncode == 0, told.stderr
+        output = fit("--rows", rows, "--kb", base, "--out", out, "--report", report, "--reranker-service", service)
+        assert output.returncode == 0, output.stderr
         arguments = ["--kb", base, "--index-root", str(tmp_path / "indexes"), "--reranker", f"fivedoctors={out}"]
         with process(*arguments, "--reranker-service", service) as (_, rag):
             data = ask(rag).json()["data"]
             health = httpx.get(f"{rag}/healthz", trust_env=False).json()
 
-    assert re.search(r"^overlap, calibrated( +[01]\.\d{3}){4}$", told.stdout, re.MULTILINE)
+    assert re.search(r"^overlap, calibrated( +[01]\.\d{3}){4}$", output.stdout, re.MULTILINE)
     assert data["reranker"] == "service"
     assert health["uncalibrated_tenants"] == []
     drawn = report.read_text(encoding="utf-8")
@@ -145,9 +145,9 @@ def test_the_command_without_a_service_fits_the_local_score(
     rows = write(tmp_path / "rows.jsonl", labelled(index, 60))
     out, report = tmp_path / "reranker.json", tmp_path / "report.json"
 
-    told = fit("--rows", rows, "--kb", f"fivedoctors={kbs['fivedoctors']}", "--out", out, "--report", report)
+    output = fit("--rows", rows, "--kb", f"fivedoctors={kbs['fivedoctors']}", "--out", out, "--report", report)
 
-    assert told.returncode == 0, told.stderr
+    assert output.returncode == 0, output.stderr
     [(name, result)] = orjson.loads(report.read_bytes()).items()
     fitted = read_fitted_reranker(out)
     assert name == "local score"
@@ -159,10 +159,10 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(kbs: dict[st
     files = ["--rows", f"{tmp_path}/none.jsonl", "--kb", f"fivedoctors={kbs['fivedoctors']}"]
     words = [*files, "--out", f"{tmp_path}/o.json", "--report", f"{tmp_path}/report.pdf"]
     command = [sys.executable, "-m", "serving.rag.rerank.fit", *words]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    output = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
-    assert told.returncode == 2
-    assert "let it end in .html or .json" in told.stderr
+    assert output.returncode == 2
+    assert "let it end in .html or .json" in output.stderr
 
 
 def test_a_models_name_is_text_on_the_page() -> None:
@@ -173,7 +173,7 @@ def test_a_models_name_is_text_on_the_page() -> None:
 
 
 @pytest.mark.parametrize(
-    ("auc", "top1", "said"),
+    ("auc", "top1", "message"),
     [
         (0.9, 0.8, []),
         (0.7, 0.8, ["tells passages apart better (0.850, the service 0.700)"]),
@@ -182,19 +182,19 @@ def test_a_models_name_is_text_on_the_page() -> None:
     ],
 )
 def test_a_service_that_is_worse_than_no_service_is_told_so(
-    auc: float | None, top1: float | None, said: list[str]
+    auc: float | None, top1: float | None, message: list[str]
 ) -> None:
     result = advice({"m, calibrated": report(auc=auc, top1_answers=top1), LOCAL: report(auc=0.85, top1_answers=0.7)})
 
-    assert len(result) == len(said)
-    assert all(words in line for words, line in zip(said, result, strict=True))
+    assert len(result) == len(message)
+    assert all(words in line for words, line in zip(message, result, strict=True))
 
 
-def report(**found: float | None) -> FitReport:
+def report(**hits: float | None) -> FitReport:
     return FitReport.model_validate({
         "tenant_id": "fivedoctors", "snapshot": "s", "labels": "l", "fitted_conversations": 1,
         "held_out_conversations": 1, "held_out_pairs": 0, "auc": None, "calibration_error": None,
-        "top1_calibration_error": None, **found,
+        "top1_calibration_error": None, **hits,
     })  # fmt: skip
 
 
