@@ -30,7 +30,7 @@ SECRETS = {
     "pip.conf": ("PIP_CONFIG_FILE", ("~/.config/pip/pip.conf", "~/.pip/pip.conf", "/etc/pip.conf")),
     "ca.pem": ("PIP_CERT", ()),
 }
-"""How this machine reaches its package index: the variable that names a file, and where it lies without one."""
+"""Files by which this machine reaches its package index: the variable that names a file, and the usual paths."""
 
 HEADER = (
     "# Written by `make images`: what was built, by digest. As long as one of cpu, serve and style is not here, "
@@ -39,7 +39,7 @@ HEADER = (
 
 
 class Built(NamedTuple):
-    """One image and where it is."""
+    """One image and its address."""
 
     name: str
     where: str
@@ -49,7 +49,7 @@ class Built(NamedTuple):
 
     @property
     def reference(self) -> str:
-        """Address with the digest, so that nobody can change what it means."""
+        """Address with the digest, which always names the same image."""
         return f"{self.where}@{self.digest}"
 
 

@@ -1,4 +1,4 @@
-"""Requests that wait at the same time are answered together, off the event loop."""
+"""Answers requests that wait at the same time together, off the event loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 class DynamicBatcher(Generic[Item, Result]):
-    """Calls `answer` with what has gathered since its last call: alone at once, together under load."""
+    """Calls `answer` with the items that arrived since its last call: one at once, several under load."""
 
     def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Result]], most: int) -> None:
         self._answer, self._most = answer, most
@@ -21,7 +21,7 @@ class DynamicBatcher(Generic[Item, Result]):
 
     @property
     def waiting(self) -> int:
-        """Number of waiting requests, without those that are being answered and those whose caller gave up."""
+        """Number of waiting items, without those that are being answered or whose caller gave up."""
         return sum(not future.done() for _, future in self._waiting)
 
     async def ask(self, items: Sequence[Item]) -> list[Result]:

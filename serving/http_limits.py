@@ -1,7 +1,9 @@
 """Limits of every request to our servers: bytes and count of its headers, seconds for its head and its body.
 
-uvicorn's fast parser (httptools) has none of them, and its slow one (h11) limits bytes alone. Each service limits the
-bytes of a body itself (`max_body_size`, BodyLimit).
+uvicorn has no limit of time for a request with either parser. With httptools it has no limit of a head's bytes
+either; with h11 it has (`h11_max_incomplete_event_size`), but not of the headers' count. A middleware comes too late:
+the application is called after the whole head. Each service limits the bytes of a body itself (`max_body_size`,
+BodyLimit). https://www.uvicorn.org/settings/#timeouts
 """
 
 import asyncio
@@ -11,20 +13,20 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 LARGEST_HEAD = 64 * 1024
-"""Bytes of the request line and all headers, as h11 allows; also of a chunk's header and of the trailers."""
+"""Bytes of the request line and all headers, as in h11; also of a chunk's header and of the trailers."""
 
 MOST_HEADERS = 100
-"""The count that Python's own http.server and Apache allow."""
+"""Headers of a request, as many as Python's http.server and Apache allow."""
 
 IDLE_SECONDS = 120
-"""Seconds that a connection without a request is kept: closing it as its client writes looks like an outage."""
+"""Seconds after which a connection without a request is closed. To a client that writes just then, this is an
+outage."""
 
 REQUEST_SECONDS = 30
 """Seconds from the first byte of a request to its last."""
 
 REST_SECONDS = 2
 """Seconds for the rest of a body whose request is answered already, so that its sender can read the answer."""
-
 
 REASONS = {
     408: f"The request was not all here within {REQUEST_SECONDS} s.",
@@ -33,18 +35,16 @@ REASONS = {
 
 
 class HeadTooLarge(Exception):
-    """Raised within the parser, which ends the request with an error of its own."""
+    """Raised in a callback of httptools, which ends the request with its own error and this one as the context."""
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """One connection, as uvicorn reads it, within the limits of this module.
-
-    httptools copies an unfinished header once more for each packet, so an endless one would cost the square of its
-    length. `_unparsed` counts the bytes since the parser last finished a head or a part of a body.
-    """
+    """uvicorn's protocol of one connection, within the limits of this module."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        # Bytes since the parser last finished a head or a part of a body. httptools copies an unfinished header again
+        # with each packet, so an endless header would cost the square of its length.
         self._unparsed = 0
         self._receiving = False
         self._deadline: asyncio.TimerHandle | None = None
@@ -80,7 +80,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        # Only a packet as large as the limit can hold a larger head and its end too.
+        # Only a packet larger than the limit can hold both a larger head and its end.
         if self._unparsed > LARGEST_HEAD and head_size(self.url, self.headers) > LARGEST_HEAD:
             raise HeadTooLarge
         self._unparsed = 0
@@ -95,7 +95,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._receiving = False
         self._stop_deadline()
         super().on_message_complete()
-        if self.cycle.response_complete:  # the answer came before the body's end; uvicorn stopped its idle timer
+        if self.cycle.response_complete:  # the answer came before the body's end, and uvicorn starts no idle timer
             self._start_deadline(IDLE_SECONDS)
 
     def on_response_complete(self) -> None:
@@ -121,7 +121,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def _end_late(self) -> None:
         self._deadline = None
-        if self.flow.read_paused:  # the server itself lets the sender wait
+        if self.flow.read_paused:  # the server itself makes the sender wait
             self._start_deadline(REQUEST_SECONDS)
         elif self._receiving:
             self._refuse(408)
@@ -129,7 +129,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """End the connection; its sender reads why, unless an earlier request still waits for its answer."""
+        """Close the connection with an answer, unless an earlier request still waits for its own."""
         cycle = self.cycle
         in_head = cycle is None or (cycle.response_complete and not cycle.more_body)
         if in_head or (cycle.more_body and not cycle.response_started and not self.pipeline):

@@ -1,4 +1,4 @@
-"""Start and end a server: it prints its address on one line, and after SIGTERM finishes the requests that it has."""
+"""Starts and stops a server: it prints its address on one line, and after SIGTERM finishes the requests under way."""
 
 import asyncio
 import contextlib
@@ -25,16 +25,16 @@ from serving.http_limits import IDLE_SECONDS, BoundedHttpProtocol
 BACKLOG = 2048
 
 SO_ATTACH_FILTER, BPF_RET = 26, 6
-"""Linux's, which Python does not name."""
+"""Constants of Linux that Python does not name: asm-generic/socket.h and linux/bpf_common.h."""
 
 CLIENT_CLOSED_REQUEST = 499
 
 CLOSE_NOTICE_SECONDS = 0.2
-"""Seconds after SIGTERM for which clients that keep a connection are still told not to use it again."""
+"""Seconds after SIGTERM in which answers still tell clients to close their kept connections."""
 
 
 async def client_disconnected(_: Request, __: Exception) -> Response:
-    """Answer a request whose caller closed the connection; nobody reads it."""
+    """Answer a request whose caller closed the connection; the answer is not read."""
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
@@ -42,11 +42,9 @@ class _GracefulServer(uvicorn.Server):
     """A server without uvicorn's signal handlers, which would end the process before its journal is closed."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections; a request on one that was just opened is still answered.
-
-        A socket that is closed resets the connections that nobody has accepted yet. So it becomes deaf first, and is
-        closed when all that had come by then are taken.
-        """
+        """Accept no more connections; a request on one that was just opened is still answered."""
+        # Closing a listening socket resets the connections in its queue. So first the kernel drops new packets, then
+        # all connections in the queue are accepted, and then the socket is closed.
         loop, late = asyncio.get_running_loop(), list[socket.socket]()
         for listening in sockets or ():
             drop_packets(listening)
@@ -63,7 +61,7 @@ class _GracefulServer(uvicorn.Server):
         await super().shutdown(sockets)
 
     def _protocol(self) -> asyncio.Protocol:
-        """The protocol object that uvicorn makes for a connection that it accepts itself."""
+        # As in uvicorn.Server.startup for the connections that uvicorn accepts itself.
         protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
@@ -75,9 +73,9 @@ class _GracefulServer(uvicorn.Server):
 
 
 class _ConnectionCloser:
-    """ASGI middleware: once `parting` is set, every answer ends its connection.
+    """ASGI middleware: once `parting` is set, every answer carries `connection: close`.
 
-    A client that is not told would send its next request into a connection that is being closed, and lose it.
+    Otherwise a client would send its next request on a connection that is being closed, and lose it.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -100,10 +98,10 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else "no port is higher than 65535"
         raise ConfigError(f"{host}:{port}: cannot listen there ({why}). Choose another port.") from error
-    # Its connections inherit it. asyncio sets it on sockets of its own making alone; without it the body of an answer
-    # waits until the client has acknowledged the head, 40 ms on Linux.
+    # Accepted connections inherit it. asyncio sets it only on sockets that it creates; without it Nagle's algorithm
+    # holds the body of an answer until the client has acknowledged the head, 40 ms on Linux.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Inherited too: a peer that vanished without a word is let go, two or three minutes later.
+    # Inherited too: a connection whose peer vanished ends after two or three minutes.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, option):
@@ -112,11 +110,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def drop_packets(listening: socket.socket) -> None:
-    """Let the kernel drop what arrives for this socket from now on; a client tries again, and finds it closed.
-
-    By a filter that takes no byte of any packet. Where a kernel has none, as in some sandboxes, a connection that is
-    made just before the socket is closed is reset.
-    """
+    """Let the kernel drop all new packets for this socket; a client sends again, and finds the socket closed."""
+    # A classic BPF program of one instruction: accept 0 bytes of any packet. A kernel without filters, as in some
+    # sandboxes, refuses it; then a connection that is opened just before the close is reset.
+    # https://www.kernel.org/doc/html/latest/networking/filter.html
     take_nothing = ctypes.create_string_buffer(struct.pack("HBBI", BPF_RET, 0, 0, 0))
     with contextlib.suppress(OSError):
         program = struct.pack("HP", 1, ctypes.addressof(take_nothing))
@@ -150,7 +147,7 @@ async def serve_app(
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    gc.freeze()  # what is loaded stays: a full collection that went through it would hold everybody up
+    gc.freeze()  # loaded modules and models stay: a full collection through them would delay every request
     say_json({name: f"http://{host}:{port}{path}"})
     await server.serve(sockets=[listening])
 
@@ -171,7 +168,7 @@ class ThreadedServer:
 
 
 def log_to_stderr() -> None:
-    """Warnings and errors of everybody, and no line for each request."""
+    """Log warnings and errors of all libraries, and no line for each request."""
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr
     )

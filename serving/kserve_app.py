@@ -1,6 +1,6 @@
-"""KServe's own application (V1, V2, health, metrics) around a model: the part that one model's servers share.
+"""KServe's own application (V1, V2, health, metrics) around a model: the part that both model servers share.
 
-Who listens and drains is ours (serving/http_server.py). Import nothing here before sys.argv is cut: kserve reads it.
+serving/http_server.py listens and drains. Cut sys.argv before importing this module: kserve reads it at its import.
 """
 
 import logging
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -26,7 +26,7 @@ BINARY_HEADER = "inference-header-content-length"
 """KServe's header of a body whose tensors are bytes after the JSON."""
 
 RenderError = Callable[[int, str, dict[str, str] | None], Response]
-"""Status, words, headers."""
+"""Renders status, message and headers in a service's envelope."""
 
 
 def require_model_folder(folder: Path) -> Path:
@@ -36,7 +36,7 @@ def require_model_folder(folder: Path) -> Path:
     return folder
 
 
-def create_app(model: Any) -> Any:
+def create_app(model: Any) -> FastAPI:
     """The application with the model loaded; a model that cannot be loaded is an error before anyone is served."""
     from kserve import ModelServer
     from kserve.model_server import app
@@ -46,12 +46,13 @@ def create_app(model: Any) -> Any:
     model.load()
     server = ModelServer(enable_grpc=False, enable_latency_logging=False)
     server.register_model(model)
-    server.dataplane.ready = model.healthy  # KServe's own says yes as soon as it listens
+    server.dataplane.ready = model.healthy  # KServe's own is true as soon as it listens
     logging.getLogger("kserve").setLevel(logging.WARNING)
     logging.getLogger("kserve").addFilter(shorten_client_errors)
     rest = RESTServer("kserve.model_server:app", server.dataplane, FixedModelRepository(), http_port=0)
     rest.create_application()  # puts its routes on the module's own application
-    return app
+    application: FastAPI = app
+    return application
 
 
 class FixedModelRepository:
@@ -64,7 +65,7 @@ class FixedModelRepository:
 
 
 def shorten_client_errors(record: logging.LogRecord) -> bool:
-    """Log one line for a request that cannot be answered, where KServe writes a traceback."""
+    """Log one line for a request that cannot be answered, instead of KServe's traceback."""
     from kserve.errors import InvalidInput, ModelNotFound
 
     error = record.exc_info[1] if record.exc_info else None
@@ -80,12 +81,12 @@ def read_payload(payload: Any, headers: Any) -> Any:
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
-    """True if the content type is JSON, whatever its parameters; a missing one counts as JSON."""
+    """True if the content type is JSON, with any parameters; a missing one counts as JSON."""
     return headers.get("content-type", JSON).partition(";")[0].strip().lower() == JSON
 
 
 def read_json(body: bytes, headers: Any) -> Any:
-    """A JSON body; another content type, or what is not JSON, is a 400 that says so."""
+    """A JSON body; another content type, or a body that is not JSON, is a 400 that says so."""
     from kserve.errors import InvalidInput
 
     if not is_json(headers or {}):
@@ -111,19 +112,19 @@ def is_binary(headers: Mapping[str, str]) -> bool:
     return BINARY_HEADER in headers or "content-type" not in headers or not is_json(headers)
 
 
-def add_error_handlers(app: Any, refuse: RenderError) -> None:
-    """All but what KServe answers itself."""
+def add_error_handlers(app: FastAPI, refuse: RenderError) -> None:
+    """Add handlers for all errors that KServe does not answer itself."""
 
+    @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, refused: RequestValidationError) -> Response:
         return refuse(400, describe_validation_error(refused), None)
 
+    @app.exception_handler(HTTPException)
     async def unserved(_: Request, refused: HTTPException) -> Response:
         return refuse(refused.status_code, str(refused.detail), None)
 
+    @app.exception_handler(QueueFull)
     async def busy(_: Request, refused: QueueFull) -> Response:
         return refuse(429, str(refused), {"retry-after": RETRY_SECONDS})
 
-    app.add_exception_handler(RequestValidationError, invalid)
-    app.add_exception_handler(HTTPException, unserved)
-    app.add_exception_handler(QueueFull, busy)
     app.add_exception_handler(ClientDisconnect, client_disconnected)

@@ -10,14 +10,14 @@ from qinglan.errors import DataError
 
 
 class QueueFull(Exception):
-    """More waits than the queue takes."""
+    """The queue has no room for these requests."""
 
 
 class BodyLimit:
     """ASGI middleware: at most `largest` bytes of a body reach the application, and no JSON with two meanings.
 
-    More is an HTTPException as soon as that is known, which the service renders in its own envelope; so is an object
-    that names a key twice, such as two tenants.
+    A larger body, or an object that names a key twice, such as two tenants, is an HTTPException, which the service
+    renders in its own envelope.
     """
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
@@ -37,7 +37,10 @@ class BodyLimit:
                 parts.append(body)
             self._refuse_above(sum(map(len, parts)))
             if message["type"] == "http.request" and not message.get("more_body"):
-                _refuse_two_meanings(b"".join(parts))
+                try:
+                    refuse_twice_named(b"".join(parts), "body")
+                except DataError as error:
+                    raise HTTPException(400, str(error)) from error
             return message
 
         return await self._app(scope, limited, send)
@@ -45,13 +48,6 @@ class BodyLimit:
     def _refuse_above(self, size: int) -> None:
         if size > self._largest:
             raise HTTPException(413, f"body: larger than {self._largest} bytes")
-
-
-def _refuse_two_meanings(body: bytes) -> None:
-    try:
-        refuse_twice_named(body, "body")
-    except DataError as error:
-        raise HTTPException(400, str(error)) from error
 
 
 def describe_validation_error(error: RequestValidationError) -> str:

@@ -1,4 +1,4 @@
-"""Texts as tensors of KServe's V2 protocol, in and out; what is no text is refused without repeating it."""
+"""Texts as tensors of KServe's V2 protocol, in and out; anything else is refused without repeating it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,13 +11,19 @@ MOST_INSTANCES = 256
 
 
 def read_texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
-    """The content of inputs of datatype BYTES, whatever their shapes; an input of another name is refused."""
+    """The content of inputs of datatype BYTES, of any shape; an input of another name is refused."""
     inputs = {tensor.name: tensor for tensor in request.inputs}
     usable = set(inputs) <= set(names) and all(tensor.datatype == "BYTES" for tensor in request.inputs)
     if len(inputs) != len(request.inputs) or not inputs or not usable:
-        expected = "one" if len(names) == 1 else "each once"
-        raise InvalidInput(f"inputs: give {expected} of datatype BYTES, named {', '.join(map(_quoted, names))}.")
-    return {name: _held(tensor, request.inputs.index(tensor)) for name, tensor in inputs.items()}
+        expected, quoted = "one" if len(names) == 1 else "each once", ", ".join(f'"{name}"' for name in names)
+        raise InvalidInput(f"inputs: give {expected} of datatype BYTES, named {quoted}.")
+    texts: dict[str, list[Any]] = {}
+    for number, tensor in enumerate(request.inputs):
+        try:
+            texts[tensor.name] = list(tensor.as_numpy().reshape(-1).tolist())
+        except ValueError as error:
+            raise InvalidInput(f"inputs[{number}]: shape and data do not fit each other.") from error
+    return texts
 
 
 def infer_response(
@@ -52,14 +58,3 @@ def check_text(value: Any, where: str, empty: bool = False) -> None:
 def check_text_count(texts: int) -> None:
     if not 0 < texts <= MOST_INSTANCES:
         raise InvalidInput(f"{texts} texts: send 1 to {MOST_INSTANCES} at once.")
-
-
-def _held(tensor: Any, number: int) -> list[Any]:
-    try:
-        return list(tensor.as_numpy().reshape(-1).tolist())
-    except ValueError as error:
-        raise InvalidInput(f"inputs[{number}]: shape and data do not fit each other.") from error
-
-
-def _quoted(name: str) -> str:
-    return f'"{name}"'

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, get_args
 from urllib.parse import unquote
 
@@ -57,43 +57,30 @@ INVALID = "invalid_request_error"
 
 
 def create_app(
-    paid: PaidCalls,
-    retrievals: RetrievalClient,
-    journal: Journal,
-    metrics: Metrics,
-    models: Mapping[Role, PaidModel],
-    trainings: Trainings,
-    mlflow: MlflowForward,
-) -> FastAPI:
+    paid: PaidCalls, retrievals: RetrievalClient, journal: Journal, metrics: Metrics,
+    models: Mapping[Role, PaidModel], trainings: Trainings, mlflow: MlflowForward,
+) -> FastAPI:  # fmt: skip
     """Create the app of an open gateway."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
     app.add_exception_handler(ClientDisconnect, client_disconnected)
     _add_refusals(app)
     _add_calls(app, paid, retrievals, {str(role): model for role, model in models.items()})
-    _add_journal(app, journal, paid, metrics, {role: _named(model) for role, model in models.items()})
+    _add_journal(app, journal, paid, metrics, models)
     _add_probes(app, paid, metrics)
-    _add_trainings(app, trainings)
-    _add_mlflow(app, mlflow)
-    prices = {role: _priced(model) for role, model in models.items()}
-
-    @app.get(PRICES_PATH)
-    async def price_table() -> Response:
-        return Response(orjson.dumps(prices, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2), media_type=JSON)
-
+    _add_trainings(app, trainings, mlflow)
     return app
 
 
 def _add_refusals(app: FastAPI) -> None:
     """Every error of ours in OpenAI's shape; a journal that cannot be read, as on a full disk, is an outage."""
 
+    @app.exception_handler(QinglanError)
     async def refused(_: Request, error: QinglanError) -> Response:
         return error_response(error)
 
+    @app.exception_handler(sqlite3.Error)
     async def unreadable(_: Request, error: sqlite3.Error) -> Response:
         return error_response(OutageError(f"The journal cannot be read ({error}). Mend the disk, then run again."))
-
-    app.exception_handler(QinglanError)(refused)
-    app.exception_handler(sqlite3.Error)(unreadable)
 
 
 def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_name: Mapping[str, PaidModel]) -> None:
@@ -110,7 +97,11 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
         return Response(cleaned_answer(served.raw, model), media_type=JSON, headers=named)
 
     async def retrieve(body: bytes, _: Mapping[str, str]) -> Response:
-        return await _forward_reply(_retrieve(retrievals, body))
+        async def ask() -> Reply:
+            refuse_twice_named(body, "body")  # the cache would read one tenant, and the service perhaps the other
+            return await retrievals.retrieve(body)
+
+        return await _forward_reply(ask)
 
     posts = {COMPLETIONS_PATH: complete, RAG_PATH: retrieve}
 
@@ -122,7 +113,7 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
         return StreamingResponse(answer_bundle(requests, posts), media_type="application/octet-stream")
 
     async def knowledge_bases(_: Request) -> Response:
-        return await _forward_reply(retrievals.knowledge_bases())
+        return await _forward_reply(retrievals.knowledge_bases)
 
     for path in posts:
         app.add_route(path, post, ["POST"])
@@ -131,12 +122,27 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
 
 
 def _add_journal(
-    app: FastAPI, journal: Journal, paid: PaidCalls, metrics: Metrics, models: dict[Role, dict[str, Any]]
+    app: FastAPI, journal: Journal, paid: PaidCalls, metrics: Metrics, models: Mapping[Role, PaidModel]
 ) -> None:
+    known = {
+        role: {"model": model.model, "currency": model.price.currency, "typical_seconds": model.typical_seconds}
+        for role, model in models.items()
+    }
+    prices = {
+        role: {"model": model.model, "price": model.price.model_dump(mode="json")} for role, model in models.items()
+    }
+
+    @app.get(PRICES_PATH)
+    async def price_table() -> Response:
+        return Response(orjson.dumps(prices, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2), media_type=JSON)
+
     @app.post("/v1/journal/exported")
     async def exported(request: Request) -> Response:
         fields = _object(await request.body())
-        step, artifact = (_text(fields, name) for name in ("step", "artifact"))
+        for name in ("step", "artifact"):
+            if not isinstance(fields.get(name), str) or not fields[name]:
+                raise DataError(f"{name}: a text belongs here.")
+        step, artifact = fields["step"], fields["artifact"]
         answers = await journal.exported(step, artifact)
         paid.step_ended(step)
         return _json({"step": step, "artifact": artifact, "answers": answers})
@@ -145,7 +151,7 @@ def _add_journal(
     async def report() -> Response:
         await journal.settled()
         figures = await asyncio.to_thread(read_report, journal.path)
-        return _json({**figures, **metrics.retrievals(), "models": models})
+        return _json({**figures, **metrics.retrievals(), "models": known})
 
     @app.get(SECONDS_PATH)
     async def seconds(step: str, role: str) -> Response:
@@ -164,7 +170,7 @@ def _add_journal(
         )
 
 
-def _add_trainings(app: FastAPI, trainings: Trainings) -> None:
+def _add_trainings(app: FastAPI, trainings: Trainings, mlflow: MlflowForward) -> None:
     @app.post(TRAININGS_PATH)
     async def take(request: Request) -> Response:
         trainings.take(await request.body())
@@ -176,11 +182,9 @@ def _add_trainings(app: FastAPI, trainings: Trainings) -> None:
 
     @app.get(TRAININGS_PAGE)
     async def page() -> Response:
-        """Show the trainings to people; the page escapes all that they say."""
+        """Show the trainings to people; the page escapes all texts."""
         return HTMLResponse(await asyncio.to_thread(trainings_page, trainings.snapshots()))
 
-
-def _add_mlflow(app: FastAPI, mlflow: MlflowForward) -> None:
     async def forward(request: Request) -> Response:
         path, media_type = request.path_params["path"], request.headers.get("content-type", "")
         reply = await mlflow.send(request.method, path, request.url.query, await request.body(), media_type)
@@ -189,24 +193,12 @@ def _add_mlflow(app: FastAPI, mlflow: MlflowForward) -> None:
     app.add_route(MLFLOW_PATH + "/{path:path}", forward, ["GET", "POST"])
 
 
-def _named(model: PaidModel) -> dict[str, Any]:
-    """Facts about a model for the report."""
-    return {"model": model.model, "currency": model.price.currency, "typical_seconds": model.typical_seconds}
-
-
-def _priced(model: PaidModel) -> dict[str, Any]:
-    """Name of a model, and the price of its tokens."""
-    return {"model": model.model, "price": model.price.model_dump(mode="json")}
-
-
 def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
     @app.get("/healthz")
     @app.get("/readyz")
     async def ready() -> Response:
-        """Report a failed journal: it is written no more, and only a restart can find the disk mended."""
-        if paid.failure:
-            return error_response(paid.failure)
-        return _json({"status": "ok"})
+        """Report a failed journal: nothing is written to it any more, and only a restart can use a repaired disk."""
+        return error_response(paid.failure) if paid.failure else _json({"status": "ok"})
 
     @app.get(WAITS_PATH)
     async def waits() -> Response:
@@ -217,18 +209,12 @@ def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
         return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-async def _retrieve(retrievals: RetrievalClient, body: bytes) -> Reply:
-    refuse_twice_named(body, "body")  # the cache would read one tenant, and the service perhaps the other
-    return await retrievals.retrieve(body)
-
-
-async def _forward_reply(reply: Any) -> Response:
+async def _forward_reply(ask: Callable[[], Awaitable[Reply]]) -> Response:
     try:
-        status, body = await reply
-    except OutageError as error:
-        status, body = Reply(503, orjson.dumps({"code": 503, "msg": str(error), "data": None}))
-    except DataError as error:
-        status, body = Reply(422, orjson.dumps({"code": 422, "msg": str(error), "data": None}))
+        status, body = await ask()
+    except (OutageError, DataError) as error:
+        status = 503 if isinstance(error, OutageError) else 422
+        body = orjson.dumps({"code": status, "msg": str(error), "data": None})
     return Response(body, status, media_type=JSON)
 
 
@@ -282,13 +268,6 @@ def _object(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _text(values: dict[str, Any], name: str) -> str:
-    value = values.get(name)
-    if not isinstance(value, str) or not value:
-        raise DataError(f"{name}: a text belongs here.")
-    return value
-
-
 def _header(headers: Any, name: str) -> str:
     value = unquote(headers.get(name, ""))
     if not value:
@@ -297,7 +276,7 @@ def _header(headers: Any, name: str) -> str:
 
 
 def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages: texts only, since the worst cost of a picture does not follow from its bytes."""
+    """The messages: only texts, since the worst cost of a picture does not follow from its bytes."""
     messages = request.get("messages")
     if not (isinstance(messages, list) and messages and all(map(_is_text_message, messages))):
         raise DataError("messages: a list of messages with `role` and `content` belongs here, both texts.")

@@ -16,7 +16,14 @@ class RetrievalCache:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         database = open_database(path, "NORMAL")
-        _prepare(database, path)
+        pragmas = (database.execute(f"PRAGMA {name}") for name in ("application_id", "user_version"))
+        if [pragma.fetchone()[0] for pragma in pragmas] != [APPLICATION, VERSION]:
+            if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                raise DataError(f"{path}: not a retrieval cache of this release. Delete it, or give another path.")
+            database.executescript(
+                "BEGIN IMMEDIATE; CREATE TABLE retrievals (key BLOB PRIMARY KEY, answer BLOB NOT NULL); "
+                f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+            )
         self._reader = sqlite3.connect(path, isolation_level=None)
         self._writer = GroupWriter(database, str(path))
 
@@ -31,15 +38,3 @@ class RetrievalCache:
     async def put(self, key: bytes, answer: bytes) -> None:
         """Store an answer; get() finds it once this returns."""
         await self._writer.write(("INSERT OR REPLACE INTO retrievals (key, answer) VALUES (?, ?)", (key, answer)))
-
-
-def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    identity = tuple(database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
-    if identity == (APPLICATION, VERSION):
-        return
-    if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise DataError(f"{path}: not a retrieval cache of this release. Delete it, or give another path.")
-    database.executescript(
-        "BEGIN IMMEDIATE; CREATE TABLE retrievals (key BLOB PRIMARY KEY, answer BLOB NOT NULL); "
-        f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
-    )

@@ -1,4 +1,4 @@
-"""The way from trainings to MLflow: those pods reach this gateway alone, and the token is here."""
+"""Proxy from training pods to MLflow. Pods can reach only the gateway, which holds the token."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from qinglan.llm.config import MlflowUpstream
 from qinglan.llm.host_allowlist import check_host
 
 FORWARDED = re.compile(r"(health|version|api/\d\.0/mlflow(-artifacts)?(/[\w-]+)+)")
-"""Paths of MLflow's REST interface; its pages, and what else its host may serve, are not reached by trainings."""
+"""Paths of MLflow's REST interface; trainings do not reach its pages, or anything else on its host."""
 
 
 class Forwarded(NamedTuple):
@@ -31,7 +31,12 @@ class MlflowForward:
             return
         check_host(upstream.base_url, "mlflow.base_url")
         if upstream.token_env:
-            self._headers["authorization"] = f"Bearer {_token(upstream.token_env)}"
+            token = os.environ.get(upstream.token_env, "").strip()
+            if not token:
+                raise ConfigError(
+                    f"mlflow: no token. Set the environment variable {upstream.token_env}, or leave token_env out."
+                )
+            self._headers["authorization"] = f"Bearer {token}"
         self._client = async_client(timeout=upstream.timeout_seconds)
 
     async def aclose(self) -> None:
@@ -53,10 +58,3 @@ class MlflowForward:
                 f"MLflow at {self._upstream.base_url}: {str(error) or type(error).__name__}. Is it up?"
             ) from error
         return Forwarded(answer.status_code, answer.headers.get("content-type", ""), answer.content)
-
-
-def _token(variable: str) -> str:
-    token = os.environ.get(variable, "").strip()
-    if not token:
-        raise ConfigError(f"mlflow: no token. Set the environment variable {variable}, or leave token_env out.")
-    return token

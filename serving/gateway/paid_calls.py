@@ -55,13 +55,9 @@ class PaidCalls:
     """All paid calls of a run."""
 
     def __init__(
-        self,
-        config: GatewayConfig,
-        journal: Journal,
-        budget: Budget,
-        upstreams: Mapping[str, Upstream],
+        self, config: GatewayConfig, journal: Journal, budget: Budget, upstreams: Mapping[str, Upstream],
         metrics: Metrics,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._limits = config.limits
         self._journal, self._budget, self._upstreams, self._metrics = journal, budget, upstreams, metrics
         self._pace = RequestThrottle(config.limits)
@@ -95,7 +91,7 @@ class PaidCalls:
 
     @property
     def failure(self) -> OutageError | None:
-        """The error after which this gateway must restart; None while all is well."""
+        """The error after which this gateway must restart; None without one."""
         return self._journal.failure
 
     def hold_up(self) -> str:
@@ -164,22 +160,20 @@ class PaidCalls:
         if usable := next((answer for answer in answers if self._is_usable(first, answer.response)), None):
             return usable
         limit = length_limit(first.call.request)
-        unusable = (answer for answer in answers if answer.call in self._unusable or would_be_cut(answer, limit))
-        return next(unusable, None)
+        for answer in answers:
+            # An answer that was cut at this limit or a higher one would be cut again.
+            would_be_cut = 0 < limit <= answer.limit and is_cut(answer.response)
+            if answer.call in self._unusable or would_be_cut:
+                return answer
+        return None
 
     def _is_usable(self, flight: PlannedCall, raw: bytes) -> bool:
         return is_usable(raw, self._upstreams[flight.entry.role].model, flight.structured)
 
     async def _send_with_retries(self, flight: PlannedCall) -> bytes:
         """Retry transient failures a few times."""
-        async for attempt in stamina.retry_context(
-            on=TransientError,
-            attempts=self._limits.attempts,
-            timeout=None,
-            wait_initial=0.25,
-            wait_max=20,
-            wait_jitter=0.25,
-        ):
+        tries, waits = self._limits.attempts, {"wait_initial": 0.25, "wait_max": 20, "wait_jitter": 0.25}
+        async for attempt in stamina.retry_context(on=TransientError, attempts=tries, timeout=None, **waits):
             with attempt:
                 return await self._wait_out_rate_limits(flight)
         raise AssertionError("a retry loop ends with an answer or an error")
@@ -204,7 +198,7 @@ class PaidCalls:
         try:
             with self._uninterrupted():
                 number = await self._journal.sent(flight.call, flight.entry, flight.worst)
-                if self._stopping:  # it was committed, and nothing has left
+                if self._stopping:  # committed as sent, but the request has not left yet
                     await self._journal.unanswered(number, "rejected", STOPPED_MESSAGE, 0.0)
                     raise GatewayStopping(STOPPED_MESSAGE)
                 charged = flight.worst
@@ -251,13 +245,8 @@ class PaidCalls:
             self._interruptible.add(task)
 
 
-def would_be_cut(answer: JournalledAnswer, limit: int) -> bool:
-    """True if the answer was cut at this limit of its length or at a higher one: paying again is in vain."""
-    return 0 < limit <= answer.limit and is_cut(answer.response)
-
-
 async def _await_flight(flight: "asyncio.Task[bytes]") -> bytes:
-    """Result of a call under way; a waiting caller may hang up, the call goes on."""
+    """Result of a call under way; the call continues if a waiting caller hangs up."""
     try:
         return await asyncio.shield(flight)
     except asyncio.CancelledError as error:

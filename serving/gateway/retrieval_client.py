@@ -66,13 +66,6 @@ class CacheableRequest(NamedTuple):
     canonical: bytes
 
 
-class SampledBase(NamedTuple):
-    """Description of a knowledge base by sampled answers, and the end of its validity."""
-
-    base: bytes
-    until: float
-
-
 NO_LISTING = Reply(404, orjson.dumps({"code": 404, "msg": "The RAG service lists no knowledge bases.", "data": None}))
 
 
@@ -102,7 +95,9 @@ class RetrievalClient:
         self._listed: dict[tuple[str, str], bytes] | None = {}
         self._listed_until = 0.0
         self._away: OutageError | None = None
-        self._samples: dict[tuple[str, str], SampledBase] = {}
+        self._samples: dict[tuple[str, str], tuple[bytes, float]] = {}
+        """Descriptions of knowledge bases by sampled answers, and the end of their validity."""
+
         self._flights: dict[bytes, asyncio.Task[Reply]] = {}
         self._this_run: dict[bytes, bytes] = {}
 
@@ -126,7 +121,7 @@ class RetrievalClient:
         return await asyncio.shield(flight or self._start(key, base, body))
 
     async def knowledge_bases(self) -> Reply:
-        """The service's list of knowledge bases; status 404 where it has none."""
+        """The service's list of knowledge bases; status 404 if it has none."""
         if not self._adapter.lists_knowledge_bases:
             return NO_LISTING
         reply = await self._send("GET", KNOWLEDGE_BASES_PATH)
@@ -139,7 +134,7 @@ class RetrievalClient:
         def flight_done(done: "asyncio.Task[Reply]") -> None:
             del self._flights[key]
             if not done.cancelled():
-                done.exception()  # read it: all who wait get it from the task, and all may have hung up
+                done.exception()  # mark it as read: the waiting requests get it from the task, unless all hung up
 
         flight.add_done_callback(flight_done)
         return flight
@@ -147,28 +142,22 @@ class RetrievalClient:
     async def _fetch(self, key: bytes, base: bytes, body: bytes) -> Reply:
         reply = await self._ask(body, orjson.loads(base)["snapshot"] if base else "")
         if read_reranker_fallback(reply.body):
-            return reply  # not of the reranker that the cache key names; the client sends it again
+            return reply  # scored by another reranker than the cache key names; the client sends it again
         if not is_cacheable(reply, base):
             if reply.status == 200:
                 self._listed_until = 0.0  # perhaps the knowledge base has changed
         elif base:
             await self._cache.put(key, reply.body)
-        else:
-            self._remember(key, reply.body)
+        else:  # for this run only: without a snapshot, the answer may differ tomorrow
+            if len(self._this_run) >= RUN_CACHE_SIZE:
+                del self._this_run[next(iter(self._this_run))]
+            self._this_run[key] = reply.body
         return reply
 
     async def _ask(self, body: bytes, snapshot: str) -> Reply:
         """Send a request in the service's shape; the answer is the contract's."""
         reply = await self._send("POST", self._adapter.path, self._adapter.encode(body))
-        if reply.status != 200:
-            return reply
-        return Reply(200, self._adapter.decode(reply.body, body, snapshot))
-
-    def _remember(self, key: bytes, answer: bytes) -> None:
-        """Cache for this run only: without a snapshot, the answer may differ tomorrow."""
-        if len(self._this_run) >= RUN_CACHE_SIZE:
-            del self._this_run[next(iter(self._this_run))]
-        self._this_run[key] = answer
+        return Reply(200, self._adapter.decode(reply.body, body, snapshot)) if reply.status == 200 else reply
 
     async def _base(self, request: CacheableRequest) -> bytes:
         """The service's description of the knowledge base with its snapshot, or empty if it sends none."""
@@ -182,18 +171,17 @@ class RetrievalClient:
         return listed or await self._sampled_base(request)
 
     async def _sampled_base(self, request: CacheableRequest) -> bytes:
-        """A description with the digest of sampled answers; empty where the settings name no questions to sample."""
-        queries = self._upstream.snapshot_queries
-        if not queries:
+        """A description with the digest of sampled answers; empty if the settings name no questions to sample."""
+        if not self._upstream.snapshot_queries:
             return b""
         known = (request.tenant, request.kb)
         async with self._listing:
-            sample = self._samples.get(known)
-            if sample is None or time.monotonic() >= sample.until:
+            base, until = self._samples.get(known, (b"", 0.0))
+            if time.monotonic() >= until:
                 snapshot = await self._sample(request)
                 base = orjson.dumps({"tenant_id": request.tenant, "kb_name": request.kb, "snapshot": snapshot})
-                sample = self._samples[known] = SampledBase(base, time.monotonic() + SAMPLE_TTL_SECONDS)
-        return sample.base
+                self._samples[known] = base, time.monotonic() + SAMPLE_TTL_SECONDS
+        return base
 
     async def _sample(self, request: CacheableRequest) -> str:
         queries = self._upstream.snapshot_queries
@@ -234,33 +222,24 @@ class RetrievalClient:
         raise AssertionError("a retry loop ends with an answer or an error")
 
     async def _send_once(self, method: str, path: str, body: bytes) -> Reply:
-        """Send on a connection of its own: one pool of many connections scans all of them for each request."""
+        # A pool of one connection each: httpcore's pool scans all of its connections for each request.
         line = await self._free.get()
+        chunks, limit, url = list[bytes](), AnswerLimit(MAX_ANSWER_BYTES), self._base_url + path
         try:
             async with (
                 Deadline(self._upstream.timeout_seconds).hold(),
-                line.stream(
-                    method, self._base_url + path, headers=self._headers, content=body, extensions=self._timeout
-                ) as response,
+                line.stream(method, url, headers=self._headers, content=body, extensions=self._timeout) as response,
             ):
-                content = await _read_answer(response)
+                async for chunk in response.aiter_stream():
+                    limit.count(chunk)
+                    chunks.append(chunk)
         finally:
             self._free.put_nowait(line)
-        reply = Reply(response.status, self._adapter.hide_secrets(content))
+        reply = Reply(response.status, self._adapter.hide_secrets(b"".join(chunks)))
         if reply.status in RETRYABLE_STATUSES:
             named = {name.decode().lower(): value.decode() for name, value in response.headers}
             raise _ServiceBusy(reply, retry_after(named))
         return reply
-
-
-async def _read_answer(response: httpcore2.Response) -> bytes:
-    """The body, up to the same size as of every other client."""
-    limit = AnswerLimit(MAX_ANSWER_BYTES)
-    chunks = list[bytes]()
-    async for chunk in response.aiter_stream():
-        limit.count(chunk)
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def read_cacheable_request(body: bytes) -> CacheableRequest | None:

@@ -31,14 +31,14 @@ class OpenGateway(NamedTuple):
 
 def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
     """Serve until SIGTERM; calls that were sent by then are awaited and journaled."""
+
+    async def run() -> None:
+        async with open_gateway(config, journal, retrieval_cache) as (app, paid):
+            await serve_app("gateway", app, listen(host, port), stopping=paid.stop)
+
     log_to_stderr()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(config, journal, retrieval_cache, host, port))
-
-
-async def _serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
-    async with open_gateway(config, journal, retrieval_cache) as (app, paid):
-        await serve_app("gateway", app, listen(host, port), stopping=paid.stop)
+        runner.run(run())
 
 
 @asynccontextmanager

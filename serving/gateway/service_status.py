@@ -43,7 +43,7 @@ class ServiceStatus:
             self._under_way -= 1
 
     def failed(self, failure: UpstreamError) -> None:
-        """Note a failure that is tried again; the others end their row or the run, with an error of their own."""
+        """Note a failure that is retried; other failures end their row or the run, with an error of their own."""
         if not isinstance(failure, RateLimitError | TransientError):
             return
         reason = REASONS.get(failure.reason, failure.reason)
@@ -54,7 +54,9 @@ class ServiceStatus:
         self._problem = reason
         if now - self._logged.get(reason, -LOG_AGAIN_SECONDS) >= LOG_AGAIN_SECONDS:
             self._logged[reason] = now
-            wait = "" if not isinstance(failure, RateLimitError) else f" (Retry-After: {_seconds(failure.wait)})"
+            wait = ""
+            if isinstance(failure, RateLimitError):
+                wait = f" (Retry-After: {'none' if failure.wait is None else f'{failure.wait:g} s'})"
             log.warning("%s%s", failure, wait)
 
     def answered(self, where: str) -> None:
@@ -69,7 +71,3 @@ class ServiceStatus:
         if self._problem:
             return f"{self._problem}; asked again"
         return f"the service has {self._under_way:,} requests and has not answered yet" if self._under_way else ""
-
-
-def _seconds(wait: float | None) -> str:
-    return "none" if wait is None else f"{wait:g} s"

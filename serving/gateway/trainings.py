@@ -1,6 +1,6 @@
 """Trainings under way that report to this gateway: the newest snapshot of each, for people and for Prometheus.
 
-They are kept in memory: a gateway that starts anew hears of each again within seconds.
+Snapshots are kept only in memory: after a restart each training reports again within seconds.
 """
 
 import time
@@ -16,14 +16,15 @@ from qinglan.errors import DataError
 from qinglan.live.snapshot import TrainingSnapshot
 
 MOST = 32
-"""Trainings that are remembered. One more takes the place of the one that was silent longest, if its time is over."""
+"""Trainings that are remembered. Another one replaces the training that was silent longest, if its time is over."""
 
 RUNNING_SECONDS, ENDED_SECONDS = 6 * 3600.0, 900.0
-"""How long after its last report a training has metrics: one that should be running, and one that ended."""
+"""Seconds after its last report for which a training has metrics: while it should be running, and after its end."""
 
 PLACE_SECONDS = 600.0
-"""Seconds of silence after which a running training gives its place to a new one, if all places are taken: names
-that were made up and posted once must not refuse real ones for hours. One with longer steps returns with the next."""
+"""Seconds of silence after which a running training is replaced by a new one, if all places are taken: invented names
+that were posted once must not exclude real ones for hours. A training with longer steps returns with its next
+report."""
 
 
 class Trainings(Collector):
@@ -42,19 +43,17 @@ class Trainings(Collector):
             raise DataError(f"body: {explain_validation_error(error, show_input=False)}.") from error
         key = snapshot.run, snapshot.stage
         if key not in self._reports and len(self._reports) >= MOST:
-            self._forget_oldest()
+            over = (known for known, (at, training) in self._reports.items() if self._is_silent(at, training))
+            if (oldest := next(over, None)) is None:  # a training that still reports keeps its place
+                raise DataError(
+                    f"run: {MOST} trainings report here already. The next is shown when one of them is over."
+                )
+            del self._reports[oldest]
         self._reports.pop(key, None)
         self._reports[key] = self._clock(), snapshot
 
-    def _forget_oldest(self) -> None:
-        """Make room for a new training. One that still reports keeps its place, whatever names are made up."""
-        over = next((key for key, (at, training) in self._reports.items() if self._is_silent(at, training)), None)
-        if over is None:
-            raise DataError(f"run: {MOST} trainings report here already. The next is shown when one of them is over.")
-        del self._reports[over]
-
     def snapshots(self) -> list[TrainingSnapshot]:
-        """All that are remembered, the last that reported first."""
+        """All snapshots, the newest report first."""
         return [snapshot for _, snapshot in reversed(self._reports.values())]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -71,9 +70,18 @@ class Trainings(Collector):
         }
         figures = GaugeMetricFamily("qinglan_training_figure", "Newest value.", labels=[*labels, "figure"])
         alarms = GaugeMetricFamily("qinglan_training_alarm", "1 if raised.", labels=[*labels, "alarm", "level"])
-        for training in self._fresh():
+        for at, training in list(self._reports.values()):
+            if not self._is_fresh(at, training):
+                continue  # it would stay in Prometheus as if it were running
             key = [training.run, training.stage]
-            for name, value in _gauges(training).items():
+            values = {
+                "running": float(training.state == "running"),
+                "failed": float(training.state == "failed"),
+                "step": training.step,
+                "steps": training.total,
+                "step_timestamp_seconds": training.stepped,
+            }
+            for name, value in values.items():
                 gauges[name].add_metric(key, value)
             for name, value in training.figures.items():
                 figures.add_metric([*key, name], value)
@@ -81,24 +89,8 @@ class Trainings(Collector):
                 alarms.add_metric([*key, alarm.name, alarm.level], 1)
         yield from (*gauges.values(), figures, alarms)
 
-    def _fresh(self) -> Iterator[TrainingSnapshot]:
-        """Trainings that still have metrics: old ones would stay in Prometheus as if they went on."""
-        for at, training in list(self._reports.values()):
-            if self._is_fresh(at, training):
-                yield training
-
     def _is_silent(self, at: float, training: TrainingSnapshot) -> bool:
         return self._clock() - at > PLACE_SECONDS or not self._is_fresh(at, training)
 
     def _is_fresh(self, at: float, training: TrainingSnapshot) -> bool:
         return self._clock() - at <= (RUNNING_SECONDS if training.state == "running" else ENDED_SECONDS)
-
-
-def _gauges(training: TrainingSnapshot) -> dict[str, float]:
-    return {
-        "running": float(training.state == "running"),
-        "failed": float(training.state == "failed"),
-        "step": training.step,
-        "steps": training.total,
-        "step_timestamp_seconds": training.stepped,
-    }

@@ -1,5 +1,4 @@
-"""Fetch a release from its store into a pod's volume: every byte by its digest, and nothing that no trusted key has
-signed.
+"""Fetches a release from its store into a pod's volume: every byte by its digest, and only with trusted signatures.
 
     report = fetch_release("s3://qinglan/fivedoctors/releases/<digest>", Path("/mnt/models"), policy)
 
@@ -34,14 +33,19 @@ SHOWN = 5
 
 
 def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mapping[str, str] = os.environ) -> str:
-    """The release's own folders in `into`, or an error and nothing there; the answer is for the log.
+    """Put the release's folders into `into`, or nothing and an error; the result is a line for the log.
 
-    A fetch that was killed goes on where it was: a pod's volume outlives its containers.
+    A killed fetch is resumed: a pod's volume outlives its containers.
     """
     address = parse_release_uri(uri)
     incoming = into / INCOMING
-    _clear_leftovers(into)
-    store = open_store(address.store, _map_environment(environment))
+    for child in into.iterdir():  # of an earlier attempt, except a partial download, which the pull resumes
+        if child.is_symlink() or not child.is_dir():
+            child.unlink()
+        elif not child.name.startswith(f".{INCOMING}."):
+            shutil.rmtree(child)
+    options = {option: environment[name] for option, name in ENVIRONMENT_NAMES.items() if name in environment}
+    store = open_store(address.store, {**options, **environment})
     store.pull(address.digest, incoming, select=lambda name: not (address.adapter and is_merged_weights(name)))
     try:
         report = verify_release(incoming, address, policy, lambda: store.notes(address.digest))
@@ -57,11 +61,10 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
 def verify_release(
     release: Path, address: ReleaseAddress, policy: TrustPolicy, notes: Callable[[], Iterable[bytes]] = tuple
 ) -> str:
-    """Altered or a DataError, with all that is wrong, where this is not the release of that digest, signed.
+    """Verify digest and signatures of the release; an AlteredError or DataError lists all faults.
 
-    `notes` reads those beside the release in its store. They are read where something is missing, such as the gate's
-    promotion: an override among them covers that, as it does where the release is deployed. It covers nothing that is
-    altered or untrusted.
+    `notes` reads the notes beside the release in its store. They are read only if something is missing, such as the
+    gate's promotion: an override among them covers that, as in a deployment. It covers nothing altered or untrusted.
     """
     claim = read_release_statement(release)
     absent = frozenset(name for name in release_files(release, claim) if address.adapter and is_merged_weights(name))
@@ -93,29 +96,15 @@ def verify_release(
 def _find_override(
     notes: Iterable[bytes], policy: TrustPolicy, digest: str, claim: ReleaseStatement
 ) -> Override | None:
-    """The override that a releaser's key has signed for this release and its name, if there is one."""
+    """The override that a releaser's key has signed for this release and its name; None if there is none."""
     overrides = read_overrides(notes, policy, digest, claim.tenant, datetime.now(UTC))
     return next((override for override in overrides if override.name == claim.name), None)
 
 
 def _statement_faults(release: Path, policy: TrustPolicy) -> Iterator[str]:
-    """Faults of the statements that it carries."""
+    """Faults of the release's statements."""
     tenant = read_release_statement(release).tenant
     claims = index_statements(ReleaseFolder(release).statements(), policy, tenant, datetime.now(UTC))
     for step in claims.steps.values():
         if step.state != "attested":
             yield f"statement of {step.statement.stage}: {step.why}"
-
-
-def _clear_leftovers(into: Path) -> None:
-    """Remove what an earlier attempt left, except what a pull can go on from."""
-    for child in into.iterdir():
-        if child.is_symlink() or not child.is_dir():
-            child.unlink()
-        elif not child.name.startswith(f".{INCOMING}."):
-            shutil.rmtree(child)
-
-
-def _map_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    options = {option: environment[name] for option, name in ENVIRONMENT_NAMES.items() if name in environment}
-    return {**options, **environment}

@@ -1,10 +1,9 @@
-"""KServe's application around the rewriter, OpenAI's chat beside it, and the door that every question comes in by."""
+"""KServe's application around the rewriter, OpenAI's chat beside it, and a middleware around every question."""
 
 import asyncio
 import time
-from typing import Any
 
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from kserve.errors import InvalidInput, ModelNotFound
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -29,23 +28,34 @@ from serving.rewriter.request_record import (
 )
 
 LARGEST_BODY = 1_000_000
-"""The rest of a larger one is not read."""
-
-ANSWERED_STATUS, REQUEST_TIMEOUT, GATEWAY_TIMEOUT, BAD_GATEWAY = 200, 408, 504, 502
+"""Bytes of a body; the rest of a larger one is not read."""
 
 
-def create_app(model: KServeRewriter) -> Any:
+def create_app(model: KServeRewriter) -> FastAPI:
     """The application with the model loaded."""
     app = kserve_app.create_app(model)
     app.include_router(chat.chat_router(model))
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
     app.add_middleware(RequestMiddleware, model=model, shadow_token=read_shadow_token())
-    _add_refusals(app)
+    kserve_app.add_error_handlers(app, error_response)
+
+    @app.exception_handler(InvalidInput)
+    async def invalid(_: Request, refused: InvalidInput) -> Response:
+        return error_response(400, str(refused))
+
+    @app.exception_handler(OutageError)
+    async def unanswered(_: Request, failed: OutageError) -> Response:
+        return error_response(502, str(failed))
+
+    @app.exception_handler(ModelNotFound)
+    async def unknown(_: Request, __: ModelNotFound) -> Response:
+        return error_response(404, "No model of that name is served here.")
+
     return app
 
 
 class RequestMiddleware:
-    """ASGI middleware: gives each question an id and a deadline, and counts, times and logs how it ended."""
+    """ASGI middleware: gives each question an id and a deadline, and counts, times and logs its outcome."""
 
     def __init__(self, app: ASGIApp, model: KServeRewriter, shadow_token: str) -> None:
         self._app, self._model, self._shadow_token = app, model, shadow_token
@@ -60,28 +70,23 @@ class RequestMiddleware:
         if protocol is None:
             return await self._app(scope, receive, send)
         headers = Headers(scope=scope)
-        record = RequestRecord(
-            make_request_id(headers.get(REQUEST_ID, "")),
-            protocol,
-            shadow=is_shadow_request(headers.get(SHADOW_HEADER, ""), self._shadow_token),
-        )
-        passage = RequestExchange(record, receive, send)
+        shadow = is_shadow_request(headers.get(SHADOW_HEADER, ""), self._shadow_token)
+        record = RequestRecord(make_request_id(headers.get(REQUEST_ID, "")), protocol, shadow)
+        exchange, model = RequestExchange(record, receive, send), self._model
         app = kserve_app.NOT_JSON_RESPONSE if protocol == "v2" and kserve_app.is_binary(headers) else self._app
-        token, started = CURRENT_REQUEST.set(passage.record), time.perf_counter()
+        token, started = CURRENT_REQUEST.set(record), time.perf_counter()
         try:
-            with self._model.metrics.under_way.track_inprogress():
-                return await passage.within(self._model.config.deadline_seconds, app, scope)
+            with model.metrics.under_way.track_inprogress():
+                return await exchange.within(model.config.deadline_seconds, app, scope)
         finally:
             CURRENT_REQUEST.reset(token)
-            self._ended(passage, time.perf_counter() - started)
-
-    def _ended(self, passage: "RequestExchange", seconds: float) -> None:
-        how = SHADOW if passage.record.shadow else request_outcome(passage.status)
-        if passage.answered and how == HUNG_UP:
-            self._model.metrics.missed(passage.record.protocol, seconds)
-        else:
-            self._model.metrics.ended(passage.record.protocol, how, seconds)
-        write_log(log_entry(passage.record, self._model.version, passage.status, how, seconds))
+            seconds = time.perf_counter() - started
+            outcome = SHADOW if record.shadow else request_outcome(exchange.status)
+            if exchange.answered and outcome == HUNG_UP:
+                model.metrics.missed(protocol, seconds)
+            else:
+                model.metrics.ended(protocol, outcome, seconds)
+            write_log(log_entry(record, model.version, exchange.status, outcome, seconds))
 
 
 class RequestExchange:
@@ -94,16 +99,14 @@ class RequestExchange:
         self._leaving: asyncio.Task[Message] | None = None
 
     async def within(self, seconds: float, app: ASGIApp, scope: Scope) -> None:
-        """Answered in time, or told that it is late; a body that took the time is its sender's fault."""
+        """Answer in time, or with 504; with 408 if the body took the time, which is its sender's fault."""
         try:
             async with asyncio.timeout(seconds) as deadline:
                 await app(scope, self.receive, self.send)
         except TimeoutError:
             if not deadline.expired() or self._replied:
                 raise
-            status, message = (
-                (GATEWAY_TIMEOUT, "No answer") if self._read else (REQUEST_TIMEOUT, "The request was not all here")
-            )
+            status, message = (504, "No answer") if self._read else (408, "The request was not all here")
             await error_response(status, f"{message} within {seconds:g} s.")(scope, self.receive, self.send)
         finally:
             if self._leaving:
@@ -112,14 +115,14 @@ class RequestExchange:
     async def receive(self) -> Message:
         message = await self._receive()
         self._read = self._read or not message.get("more_body")
-        if self._read and self._leaving is None:  # what comes after a whole request is that its sender goes
+        if self._read and self._leaving is None:  # the next message after a whole request is the disconnect
             self._leaving = asyncio.create_task(self._receive())  # type: ignore[arg-type]
         return message
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self._replied, self.status = True, message["status"]
-            self.answered = self.status == ANSWERED_STATUS
+            self.answered = self.status == 200
             if self.answered and self._leaving and self._leaving.done():
                 self.status = CLIENT_CLOSED_REQUEST
             MutableHeaders(scope=message)[REQUEST_ID] = self.record.request_id
@@ -127,7 +130,7 @@ class RequestExchange:
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """In the envelope of the protocol that was spoken."""
+    """An error in the envelope of the request's protocol."""
     record = CURRENT_REQUEST.get()
     if record and status >= 500:
         record.why = message
@@ -136,20 +139,3 @@ def error_response(status: int, message: str, headers: dict[str, str] | None = N
         error = {"message": message, "type": kind, "param": None, "code": None}
         return JSONResponse({"error": error}, status, headers)
     return kserve_app.error_response(status, message, headers)
-
-
-def _add_refusals(app: Any) -> None:
-    kserve_app.add_error_handlers(app, error_response)
-
-    async def invalid(_: Request, refused: InvalidInput) -> Response:
-        return error_response(400, str(refused))
-
-    async def nobody(_: Request, failed: OutageError) -> Response:
-        return error_response(BAD_GATEWAY, str(failed))
-
-    async def unknown(_: Request, __: ModelNotFound) -> Response:
-        return error_response(404, "No model of that name is served here.")
-
-    app.add_exception_handler(InvalidInput, invalid)
-    app.add_exception_handler(OutageError, nobody)
-    app.add_exception_handler(ModelNotFound, unknown)

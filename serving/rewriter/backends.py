@@ -26,7 +26,8 @@ MAX_BATCH = 32
 """Questions in one pass of the model in this process."""
 
 KEEP_ALIVE_SECONDS = 2.0
-"""An idle connection is not used again after it: vLLM closes its own after 5 s, and who writes then loses."""
+"""Seconds after which an idle connection is not reused: vLLM closes it after 5 s (uvicorn's timeout_keep_alive), and
+a request that is written at that moment is lost."""
 
 HEALTH_SECONDS = 2.0
 
@@ -37,19 +38,19 @@ class Backend(Protocol):
         """Questions that wait for their turn."""
 
     async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
-        """One text for each; an OutageError where nobody wrote."""
+        """One text for each; an OutageError if the backend wrote none."""
 
     async def is_ready(self) -> bool:
         """True if it would answer now."""
 
     async def context_tokens(self) -> int | None:
-        """Its longest prompt and rewrite together, where that can be shorter than the model's."""
+        """Tokens of prompt and rewrite together, if the backend's limit can be lower than the model's."""
 
     async def aclose(self) -> None: ...
 
 
 class TransformersBackend:
-    """Transformers, on a GPU in bf16 where there is one: what waits at the same time is written together."""
+    """Transformers, in bf16 on a GPU if there is one; prompts that wait at the same time are written together."""
 
     def __init__(self, student: Student) -> None:
         self._batches = DynamicBatcher[StudentPrompt, GeneratedRewrite](student.write_prompts, MAX_BATCH)
@@ -74,8 +75,8 @@ class TransformersBackend:
 class VllmBackend:
     """A vLLM, asked at /v1/completions with the rendered text.
 
-    Not at /v1/chat/completions: there vLLM would render the messages by a template and options of its own, and the
-    prompt of training would be a matter of how somebody started it.
+    Not at /v1/chat/completions: there vLLM renders the messages by a template and options of its own, and the prompt
+    would depend on how vLLM was started.
     """
 
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
@@ -119,12 +120,12 @@ class VllmBackend:
             self._turns.release()
 
     async def _post(self, text: str) -> bytes:
-        """Once more where a connection broke: a greedy answer is the same the second time."""
         body = orjson.dumps(completion_request(self._model, text, self._max_new_tokens))
         try:
             try:
                 response = await self._send(body)
             except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+                # The connection broke, perhaps as vLLM closed it for idling. A greedy answer is the same again.
                 response = await self._send(body)
         except httpx2.HTTPError as error:
             raise OutageError(f"The backend at {self._url} does not answer ({type(error).__name__}).") from error

@@ -1,7 +1,8 @@
-"""OpenAI's chat completions: the training prompt as messages in, one line out, as events where they are asked for.
+"""OpenAI's chat completions: the training prompt as messages in, one line out, as events if the request asks for
+them.
 
-A guard speaks of a whole text, so a stream begins when the text is whole and guarded: a rewrite is one line, and a
-line that is taken back after half of it was shown would be worse than one that comes 100 ms later.
+A guard judges a whole text, so a stream begins when the text is complete and guarded: a rewrite is one line, and a
+line that is withdrawn after half of it was shown would be worse than a line that comes 100 ms later.
 """
 
 import time
@@ -73,4 +74,5 @@ def _usage(answered: GuardedRewrite) -> dict[str, int]:
 
 
 def _event(event: dict[str, Any]) -> bytes:
+    # https://html.spec.whatwg.org/multipage/server-sent-events.html: an empty line ends an event.
     return b"data: " + orjson.dumps(event) + b"\n\n"

@@ -9,47 +9,47 @@ from qinglan.config import Config, Fraction, Positive
 
 
 class PayloadConfig(Config):
-    """The records that are stored of answered questions, for audits."""
+    """Stored records of answered questions, for audits."""
 
     store: str
-    """A folder or s3://bucket/prefix; its credentials come from the environment."""
+    """Folder or s3://bucket/prefix of the records; its credentials come from the environment."""
 
     share: Fraction = 1.0
-    """Share of requests recorded, chosen by their ids: the same ones wherever an id occurs."""
+    """Share of requests that are recorded, chosen by a digest of their ids."""
 
     text: bool = False
-    """The texts too; without it digests alone."""
+    """True to record the texts too; otherwise only their digests."""
 
 
 class ServerConfig(Config):
     """One server of one model."""
 
     model: Path
-    """The model's folder; where it lies in a release, it is checked against that."""
+    """Folder of the model; if it is part of a release, it is checked against the release."""
 
     backend: str = Field(default="transformers", pattern=r"^(transformers|https?://[^/@?#\s]+)$")
-    """`transformers`: in this process. Else where a vLLM answers, without a path."""
+    """`transformers` runs the model in this process. Otherwise the base URL of a vLLM server."""
 
     base: Path | None = None
-    """The base model's folder, which vLLM loads under the release's adapter; compared with what the release names."""
+    """Folder of the base model that vLLM loads under the release's adapter; compared with the release's base."""
 
     name: str = Field(default="rewriter", pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")
-    """In the paths; at vLLM the adapter's name."""
+    """Name of the model in the paths, and of the adapter at vLLM."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65535)
-    """0 takes a free one."""
+    """Port; 0 takes a free one."""
 
     queue: Positive = 256
-    """Questions that may wait; what would make it more is refused."""
+    """Questions that may wait; further requests are refused."""
 
     deadline_seconds: float = Field(default=10.0, gt=0)
-    """From a request's first byte to its answer; after it nobody waits any more."""
+    """Seconds from a request's first byte to its answer."""
 
     trust: Path | None = None
-    """The trust policy for the release around the model; a folder without a release is refused then.
+    """File of the trust policy for the release around the model; a folder without a release is refused then.
 
-    Without it a release's digests are compared, and a bare folder is served as unproven."""
+    Without a policy a release's digests are compared, and a bare folder is served as unproven."""
 
     payload_log: PayloadConfig | None = None
 

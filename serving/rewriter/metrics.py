@@ -1,7 +1,7 @@
-"""The server's metrics, in the registry that KServe's /metrics shows. No label is what a caller typed.
+"""The server's metrics, in the registry that KServe's /metrics shows. No label holds a text of a request.
 
-Every series that can ever be counted is there from the start at 0: a rate over a series that is not there yet is no
-rate of 0, and a canary would be judged by it.
+Every series exists from the start at 0: the rate of a missing series is unknown, not 0, and a rollout judges a canary
+by its rates.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +14,7 @@ from serving.rewriter.config import RequestProtocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
 TOKEN_BUCKETS = (8, 16, 32, 64, 128, 256, 512)
-"""Tokens of one rewrite: a line for a search is a dozen or two."""
+"""Tokens of one rewrite: a search query has a dozen or two."""
 
 ANSWERED, FAILED, REFUSED, SHADOW = "answered", "failed", "refused", "shadow"
 HUNG_UP = "hung_up"
@@ -29,7 +29,7 @@ def request_outcome(status: int) -> str:
 
 
 class Metrics:
-    """One version's counters; `waiting` is asked whenever somebody looks."""
+    """One version's counters; `waiting` is called at each scrape."""
 
     def __init__(
         self, version: str, tenants: Iterable[str], waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY
@@ -60,9 +60,6 @@ class Metrics:
         Gauge(
             "qinglan_rewriter_waiting", "Questions that wait for their turn.", ["version"], registry=registry
         ).labels(version).set_function(waiting)
-        self._begin(tenants)
-
-    def _begin(self, tenants: Iterable[str]) -> None:
         for protocol in get_args(RequestProtocol):
             self._seconds.labels(self._version, protocol)
             for how in OUTCOMES:
@@ -81,12 +78,12 @@ class Metrics:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
     def missed(self, protocol: RequestProtocol, seconds: float) -> None:
-        """Answered after its sender had gone, and timed like any other: who gives up makes no model fast."""
+        """Count an answer whose sender had gone. Its time counts, or impatient users would make a model look fast."""
         self._requests.labels(self._version, protocol, HUNG_UP).inc()
         self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, tenant: str, guards: Sequence[str], prompt_tokens: int, written_tokens: int) -> None:
-        """One question; where guards spoke, the first is why the plain query was given."""
+        """Count one question; the first failed guard is the reason of its fallback."""
         self._questions.labels(self._version, tenant).inc()
         for guard in guards:
             self._guards.labels(self._version, guard).inc()

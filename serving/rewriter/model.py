@@ -27,7 +27,7 @@ from serving.rewriter.protocols import Instance
 from serving.rewriter.request_record import CURRENT_REQUEST, current_request, write_log
 
 HEALTH_POLL_SECONDS = 1.0
-"""How often a backend beside it is asked whether it is there."""
+"""Seconds between two health checks of a backend in another process."""
 
 
 class GuardedRewrite(NamedTuple):
@@ -37,7 +37,7 @@ class GuardedRewrite(NamedTuple):
     """The model's, or the user's own question."""
 
     fallback: str
-    """The guard that took the model's back; "" where none did."""
+    """The guard that replaced the model's text; "" if none did."""
 
     written: GeneratedRewrite
 
@@ -51,18 +51,17 @@ class KServeRewriter(Model):  # type: ignore[misc]
 
     def __init__(self, config: ServerConfig) -> None:
         super().__init__(config.name)
-        self.config = config
+        self.config, self._in_process = config, config.backend == "transformers"
 
     def load(self) -> bool:
-        """Proven, then loaded; warm at once where the model is in this process."""
-        in_process = self.config.backend == "transformers"
-        with verified_copy(self.config.model, weights=in_process, trust=self.config.trust) as (copy, proof):
+        """Verify the signature, then load; an in-process model is warmed up immediately."""
+        with verified_copy(self.config.model, weights=self._in_process, trust=self.config.trust) as (copy, proof):
             self._load(copy, proof)
-        self.ready = in_process
+        self.ready = self._in_process
         return self.ready
 
     def _load(self, folder: Path, proof: ModelVerification) -> None:
-        """Load everything that is needed of the model's verified copy; the folder is removed afterwards."""
+        """Load everything from the model's verified copy, which is removed afterwards."""
         self.version, self.card = proof.version, read_card(folder)
         refuse_other_prompts(folder, self.card)
         if not self.card.system_prompts:
@@ -71,27 +70,24 @@ class KServeRewriter(Model):  # type: ignore[misc]
         self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
         self._longest = self._context = model_context(folder)
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
-        in_process = self.config.backend == "transformers"
-        self.backend: Backend = self._in_process(folder) if in_process else self._over_http()
+        self.backend: Backend
+        if self._in_process:
+            from transformers.utils import logging
+
+            logging.disable_progress_bar()  # the log is lines of JSON
+            student = Student.load(folder)
+            student.write([self._warm_up()])  # the first answer of a process is slow: no user should wait for it
+            self.backend = TransformersBackend(student)
+        else:
+            self.backend = VllmBackend(self.config.backend, self.config.name, self.card.max_new_tokens)
         path = self.config.payload_log
         self._payloads = PayloadLog(path, self.metrics.payload) if path else None
         loaded = {"version": self.version, "proof": proof.summary, "backend": self.config.backend}
         write_log({"event": "loaded", **loaded, **({"base": base} if base else {})})
 
-    def _in_process(self, folder: Path) -> Backend:
-        from transformers.utils import logging
-
-        logging.disable_progress_bar()  # the log is lines of JSON
-        student = Student.load(folder)
-        student.write([self._warm_up()])  # the first answer of a process is slow: nobody should wait for it
-        return TransformersBackend(student)
-
-    def _over_http(self) -> Backend:
-        return VllmBackend(self.config.backend, self.config.name, self.card.max_new_tokens)
-
     async def watch(self) -> None:
-        """Ready as long as the backend is; the first time, after it has written something."""
-        while self.config.backend != "transformers":
+        """Keep `ready` equal to the backend's health; the first time, after a warm-up question."""
+        while not self._in_process:
             ready = await self.backend.is_ready() and (self.ready or await self._warm())
             if ready != self.ready:
                 write_log({"event": "ready" if ready else "not ready", "version": self.version})
@@ -99,7 +95,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
             await asyncio.sleep(HEALTH_POLL_SECONDS)
 
     async def _warm(self) -> bool:
-        """Learn how much the backend reads, and let it write something."""
+        """Read the backend's context limit, and let it write an answer."""
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
                 limit = await self.backend.context_tokens()
@@ -110,7 +106,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return True
 
     async def healthy(self) -> bool:
-        """Answer probes. A question is tried whatever they say: its own answer tells what is wrong, and is no 503."""
+        """Answer probes. A question always passes: its own answer says what is wrong, which a 503 would not."""
         return CURRENT_REQUEST.get() is not None or self.ready
 
     def close(self) -> None:
@@ -119,8 +115,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
             self._payloads.close()
 
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
-        """V1 and V2."""
-        if isinstance(payload, InferRequest):
+        if isinstance(payload, InferRequest):  # V2; otherwise V1
             answers = await self.answer(protocols.read_v2(payload))
             predictions = [answer.prediction(self.version) for answer in answers]
             return protocols.answer_v2(payload, predictions, self.version)
@@ -128,7 +123,8 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return {"predictions": [answer.prediction(self.version) for answer in answers]}
 
     async def answer(self, instances: Sequence[Instance]) -> list[GuardedRewrite]:
-        """One for each; Busy, or an OutageError, where nobody could. Whoever comes when nobody waits is taken."""
+        """A rewrite for each; QueueFull or an OutageError if impossible. An empty queue takes a request of any
+        size."""
         prompts = [self._prompt(instance, f"instances[{number}]") for number, instance in enumerate(instances)]
         record = current_request()
         record.questions, record.trimmed = len(instances), sum(prompt.trimmed for prompt in prompts)
@@ -156,10 +152,10 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return protocols.OUTPUT_TENSORS
 
     def _prompt(self, instance: Instance, where: str) -> StudentPrompt:
-        """The prompt of training, or a refusal in words: of a long history its oldest turns are left out."""
+        """The prompt of training, without the oldest turns of a long history; or a refusal."""
         systems = self.card.system_prompts
         if instance.tenant_id not in systems:
-            # Which tenants it was trained for is in its card, and no business of a caller.
+            # The names of the model's tenants are not told to a caller.
             raise InvalidInput(f"{where}: this model was trained for other tenants, not for {instance.tenant_id!r}.")
         messages = student_messages(instance, systems[instance.tenant_id])
         prompt = fit_prompt(self._tokenizer, messages, self.card.prompt_tokens(self._context))

@@ -1,9 +1,9 @@
-"""Store answered questions for audits: a bounded queue that a thread writes. No answer ever waits for it.
+"""Stores answered questions for audits: a bounded queue that a thread writes. No answer ever waits for it.
 
     payloads/2026-11-22/103000-<8 letters>-000001.jsonl     under the store's address; a line for each question
     {"at", "request_id", "version", "tenant", "question_sha256", ..., "rewrite_sha256", "fallback", "outcome"}
 
-A digest of a short text can be guessed: whoever may read the log may try questions. It holds texts only if told so.
+A digest of a short text can be guessed by trying questions. The log holds texts only if the configuration says so.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from serving.rewriter.config import PayloadConfig
 from serving.rewriter.request_record import write_log
 
 MOST_WAITING = 4096
-"""Most records that wait; further ones are dropped, and counted."""
+"""Records that may wait; further ones are dropped, and counted."""
 
 MOST_TOGETHER = 1000
 FLUSH_SECONDS = 5.0
@@ -35,14 +35,16 @@ CountPayloads = Callable[[str, int], None]
 
 
 def is_sampled(request_id: str, share: float) -> bool:
-    """The same requests wherever their ids are seen, about that share of them."""
+    """True for about that share of the ids; the same id always has the same result."""
     return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:8]) < share * 2**64
 
 
 def payload_record(prompt_input: PromptInput, rewrite: str, text: bool, **about: str) -> dict[str, Any]:
-    """One question's record; `rewrite` is "" where nothing was answered."""
+    """One question's record; `rewrite` is "" without an answer."""
     texts = {**{name: str(getattr(prompt_input, name)) for name in FIELDS}, "rewrite": rewrite}
-    digests = {f"{name}_sha256": _sha256(value) if value else "" for name, value in texts.items()}
+    digests = {
+        f"{name}_sha256": hashlib.sha256(value.encode()).hexdigest() if value else "" for name, value in texts.items()
+    }
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     return {"at": at, **about, "tenant": prompt_input.tenant_id, **digests, **(texts if text else {})}
 
@@ -66,7 +68,7 @@ class PayloadLog:
             self._count("dropped", 1)
 
     def close(self) -> None:
-        """Stop, after writing what is queued, within a time limit."""
+        """Write the queued records and stop, within a time limit."""
         try:
             self._waiting.put(None, timeout=1.0)
         except queue.Full:
@@ -101,12 +103,8 @@ class PayloadLog:
         try:
             lines = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in batch)
             self._shelf.create(key, lines)
-        except Exception as error:  # whatever it is: a thread that ended would lose all later records
+        except Exception as error:  # of any kind: if the thread ended, all later records would be lost
             self._count("failed", len(batch))
             write_log({"event": "payload log", "failed": len(batch), "why": str(error)})
         else:
             self._count("kept", len(batch))
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -44,7 +44,7 @@ class StreamOptions(Config):
 
 
 class ChatRequest(Config):
-    """A chat completion, as far as a rewriter has anything to choose."""
+    """A chat completion with the options that make sense for a rewriter."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,15 +53,15 @@ class ChatRequest(Config):
     stream: bool = False
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0, le=0)
-    """It is greedy; another temperature would be another model than was judged."""
+    """Only 0: the model was judged with greedy decoding."""
 
     n: Literal[1] = 1
     max_tokens: Positive | None = None
-    """Taken and not used, like the next: how much it writes belongs to the model."""
+    """Accepted and ignored, like the next field: the length limit belongs to the model."""
 
     max_completion_tokens: Positive | None = None
     user: str = ""
-    """Taken and not used."""
+    """Accepted and ignored."""
 
 
 def read_v1(payload: Any) -> list[Instance]:
@@ -87,7 +87,7 @@ def read_v2(request: InferRequest) -> list[Instance]:
 
 
 def answer_v2(request: InferRequest, predictions: Sequence[Mapping[str, str]], version: str) -> InferResponse:
-    """`fallback` is empty where the model's own text is given."""
+    """Output tensors; `fallback` is empty if the text is the model's own."""
     data = {kind["name"]: [prediction.get(kind["name"], "") for prediction in predictions] for kind in OUTPUT_TENSORS}
     return tensors.infer_response(request, version, OUTPUT_TENSORS, data, len(predictions))
 
@@ -100,7 +100,7 @@ def read_chat_request(payload: Any) -> ChatRequest:
 
 
 def read_messages(messages: Sequence[ChatMessage], systems: Mapping[str, str]) -> Instance:
-    """The question in a prompt that is, to the byte, the one of training; the system's text tells the tenant."""
+    """The question in a prompt that equals the training prompt byte by byte; the system message names the tenant."""
     tenants = [tenant for tenant, text in systems.items() if messages and messages[0].content == text]
     chat = [message.model_dump() for message in messages]
     if tenants and len(messages) == 2:

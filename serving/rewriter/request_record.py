@@ -1,4 +1,4 @@
-"""One request on its way: what its line in the log and its counters are made of. No text of a user is in it."""
+"""One request under way: the facts for its line in the log and its counters, without any text of a user."""
 
 import re
 import sys
@@ -18,12 +18,12 @@ USABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 @dataclass
 class RequestRecord:
-    """Filled while the request is answered, by whoever knows."""
+    """Filled while the request is answered."""
 
     request_id: str
     protocol: RequestProtocol
     shadow: bool = False
-    """Nobody waits for it: it is no evidence of how users are served, and no payload of theirs."""
+    """True for the shadow's requests: they count for no user, and are not in the payload log."""
 
     questions: int = 0
     trimmed: int = 0
@@ -33,19 +33,19 @@ class RequestRecord:
     written_tokens: int = 0
     guards: list[str] = field(default_factory=list)
     why: str = ""
-    """The cause of a failure, in our own words."""
+    """The cause of a failure, as our own message."""
 
 
 CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
 
 
 def current_request() -> RequestRecord:
-    """The request that is being answered; one of its own where nobody has opened the door for it."""
+    """The request that is being answered; a new record outside of a request, such as in a warm-up."""
     return CURRENT_REQUEST.get() or RequestRecord(make_request_id(""), "v1")
 
 
 def make_request_id(header: str) -> str:
-    """The caller's own, where it can stand in a log; else a new one."""
+    """The caller's own id if it is safe in a log; else a new id."""
     return header if USABLE_ID.fullmatch(header) else uuid4().hex
 
 
@@ -56,8 +56,8 @@ def log_entry(record: RequestRecord, version: str, status: int, outcome: str, se
         "outcome": outcome, "ms": round(seconds * 1000, 1), "questions": record.questions,
         "prompt_tokens": record.prompt_tokens, "written_tokens": record.written_tokens,
     }  # fmt: skip
-    entry |= {"trimmed": record.trimmed} if record.trimmed else {}
-    return entry | ({"guards": record.guards} if record.guards else {}) | ({"why": record.why} if record.why else {})
+    optional = {"trimmed": record.trimmed, "guards": record.guards, "why": record.why}
+    return entry | {name: value for name, value in optional.items() if value}
 
 
 def write_log(record: dict[str, Any]) -> None:

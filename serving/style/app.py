@@ -1,10 +1,10 @@
-"""KServe's application around the style model, the plan's POST /predict beside it, and what is refused."""
+"""KServe's application around the style model, the plan's POST /predict beside it, and its refusals."""
 
 import time
 from typing import Any
 
 import orjson
-from fastapi import Request, Response
+from fastapi import FastAPI, Request, Response
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -13,13 +13,13 @@ from serving import kserve_app
 from serving.request_errors import BodyLimit
 from serving.style.metrics import Metrics
 from serving.style.model import KServeStyleModel
-from serving.style.request_parser import read_instance
+from serving.style.protocols import read_instance
 
 LARGEST_BODY = 1_000_000
-"""More than 256 texts of the length that the model reads, in UTF-8; the rest of a larger body is not read."""
+"""Bytes of a body: more than 256 texts of the length that the model reads. The rest of a larger body is not read."""
 
 
-def create_app(model: KServeStyleModel) -> Any:
+def create_app(model: KServeStyleModel) -> FastAPI:
     """The application with the model loaded."""
     app = kserve_app.create_app(model)
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
@@ -27,7 +27,7 @@ def create_app(model: KServeStyleModel) -> Any:
     kserve_app.add_error_handlers(app, kserve_app.error_response)
 
     async def predict(request: Request) -> Response:
-        """The plan's own: its text in the address, POST /predict?text=..., or in a body of JSON."""
+        """The plan's own protocol: the text in the address, POST /predict?text=..., or in a body of JSON."""
         body = await request.body()
         if "text" in request.query_params and not body:
             values: Any = dict(request.query_params)
@@ -37,7 +37,7 @@ def create_app(model: KServeStyleModel) -> Any:
         return Response(orjson.dumps(model.versioned(answer)), media_type=kserve_app.JSON)
 
     async def which() -> dict[str, str]:
-        """Which bytes answer: a reward that was scored by them names them."""
+        """Name and digest of the model, which a reward records."""
         return {"name": model.name, "sha256": model.digest}
 
     app.add_api_route("/predict", predict, methods=["POST"])
@@ -46,7 +46,7 @@ def create_app(model: KServeStyleModel) -> Any:
 
 
 class RequestMetrics:
-    """ASGI middleware: counts and times every question, and refuses the tensors that KServe would stumble over."""
+    """ASGI middleware: counts and times every question, and refuses binary tensors, which KServe fails on."""
 
     def __init__(self, app: ASGIApp, model: str, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics

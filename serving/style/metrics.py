@@ -1,4 +1,4 @@
-"""The service's metrics, in the registry that KServe's /metrics shows. No label holds what a caller typed."""
+"""The service's metrics, in the registry that KServe's /metrics shows. No label holds a text of a request."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ OUTCOMES = {200: "answered", 413: "too_large", 429: "busy", 499: "hung_up"}
 
 
 class Metrics:
-    """One service's counters; `waiting` is asked whenever somebody looks."""
+    """One service's counters; `waiting` is called at each scrape."""
 
     def __init__(self, version: str, waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY) -> None:
         self._version = version
@@ -34,7 +34,7 @@ class Metrics:
         )
         queue = Gauge("qinglan_style_texts_waiting", "Texts that wait for their turn.", registry=registry)
         queue.set_function(waiting)
-        for protocol in PROTOCOLS:  # there from the start: a canary is judged by rates, and what is missing has none
+        for protocol in PROTOCOLS:  # at 0 from the start: a canary is judged by rates, and a missing series has none
             self._seconds.labels(version, protocol)
             for outcome in (*OUTCOMES.values(), "refused", "failed"):
                 self._requests.labels(version, protocol, outcome)
@@ -46,7 +46,7 @@ class Metrics:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, labels: Sequence[str], cut: int) -> None:
-        """One batch."""
+        """Count one batch."""
         self._together.observe(len(labels))
         self._cut.inc(cut)
         for label in labels:

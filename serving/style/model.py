@@ -14,18 +14,17 @@ from qinglan.style.predict import Prediction, predictions
 from serving.dynamic_batcher import DynamicBatcher
 from serving.kserve_app import read_payload
 from serving.request_errors import QueueFull
-from serving.style import v2_protocol
+from serving.style import protocols
 from serving.style.metrics import Metrics
-from serving.style.request_parser import read_instances
 
 MAX_BATCH = 64
-"""Texts taken at once: twice a forward pass, so that those of like length find each other and nobody waits long."""
+"""Texts taken at once: two forward passes, so that texts of similar length share one, and the wait stays short."""
 
 WARM_UP = format_training_text("一天吃几次？", "请按标签服用。")
 
 
 class KServeStyleModel(Model):  # type: ignore[misc]
-    """Loads a style model's folder, as its release says; its version is the folder's digest."""
+    """A style model's folder, verified against its release; its version is the folder's digest."""
 
     def __init__(self, name: str, folder: Path, engine: EngineName, queue: int, trust: Path | None = None) -> None:
         super().__init__(name)
@@ -40,19 +39,18 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         self._batches = DynamicBatcher[str, Prediction](self._answer, MAX_BATCH)
         self.digest, self.version = proof.model_digest, proof.version
         self.metrics = Metrics(self.version, lambda: self._batches.waiting)
-        self._model.predict([WARM_UP])  # the first answer of a process is slow: nobody should wait for it
+        self._model.predict([WARM_UP])  # the first answer of a process is slow: no user should wait for it
         self.ready = True
         return True
 
     async def predict(self, payload: Any, headers: Any = None, response_headers: Any = None) -> Any:
-        """V1 and V2."""
-        if isinstance(payload, InferRequest):
-            return v2_protocol.infer_response(payload, await self.ask(v2_protocol.read_texts(payload)), self.version)
-        answers = await self.ask(read_instances(read_payload(payload, headers)))
+        if isinstance(payload, InferRequest):  # V2; otherwise V1
+            return protocols.answer_v2(payload, await self.ask(protocols.read_v2(payload)), self.version)
+        answers = await self.ask(protocols.read_v1(read_payload(payload, headers)))
         return {"predictions": [self.versioned(answer) for answer in answers]}
 
     async def ask(self, texts: Sequence[str]) -> list[Prediction]:
-        """One answer for each text, or Busy; whoever comes when nobody waits is never turned away."""
+        """One answer for each text, or QueueFull; an empty queue takes a request of any size."""
         waiting = self._batches.waiting
         if waiting and waiting + len(texts) > self._queue:
             raise QueueFull(f"{waiting} texts wait already, of {self._queue} at most. Ask again.")
@@ -62,14 +60,13 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         return {**answer, "model_version": self.version}
 
     def get_input_types(self) -> list[dict[str, Any]]:
-        return v2_protocol.INPUT_TENSORS
+        return protocols.INPUT_TENSORS
 
     def get_output_types(self) -> list[dict[str, Any]]:
-        return v2_protocol.output_tensors(len(self._model.labels.labels))
+        return protocols.output_tensors(len(self._model.labels.labels))
 
     def _answer(self, texts: Sequence[str]) -> list[Prediction]:
-        """Predict in the thread of the batches, tokenizing included: on the event loop a long text would delay every
-        health check."""
+        # Tokenizing runs in the thread of the batches too: on the event loop a long text would delay health checks.
         ids = self._model.encode(texts)
         answers = predictions(self._model.probabilities_of(ids), self._model.labels.names)
         cut = sum(len(tokens) >= self._model.card.max_length for tokens in ids)

@@ -168,15 +168,15 @@ def read_requests(content: bytes) -> None:
     from kserve.errors import InvalidInput
 
     from serving.rewriter.protocols import read_chat_request, read_messages, read_v1
-    from serving.style.request_parser import read_instance, read_instances
+    from serving.style import protocols as style
 
     value = parse_json(content, "body")
     refused_in_words(
         [
             lambda: read_v1(value),
             lambda: read_messages(read_chat_request(value).messages, {"fivedoctors": "改写"}),
-            lambda: read_instances(value),
-            lambda: read_instance(value, "body"),
+            lambda: style.read_v1(value),
+            lambda: style.read_instance(value, "body"),
         ],
         (InvalidInput,),
     )

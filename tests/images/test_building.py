@@ -1,4 +1,4 @@
-"""What is written down of a build."""
+"""The records of a build."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the two Containerfiles promise, read from their text."""
+"""Promises of the two Containerfiles, read from their text."""
 
 import hashlib
 import os
@@ -132,7 +132,7 @@ def test_a_build_names_the_image_its_lock_and_what_it_keeps(
 
 
 def test_nothing_of_a_working_tree_but_the_code_reaches_a_build() -> None:
-    kept = {
+    stored = {
         line[1:]
         for line in (IMAGES.parent / ".containerignore").read_text(encoding="utf-8").splitlines()
         if line.startswith("!")
@@ -144,7 +144,7 @@ def test_nothing_of_a_working_tree_but_the_code_reaches_a_build() -> None:
         for source in words.split()[:-1]
     }
 
-    assert kept == copied
+    assert stored == copied
 
 
 def test_the_release_overlay_holds_a_list_of_images_and_nothing_else() -> None:

@@ -21,10 +21,10 @@ BY_HAND = {
     "ppo": (*COMMON_PLUGINS, *MODULES, PARALLEL_CRITIC, STEP_ROLLOUTS.rpartition(".")[0], FORK_SERVER),
     "style": ("components.training.style.distil",),
 }  # fmt: skip
-"""What neither a step nor a manifest starts, but a person, or verl from a list of names."""
+"""Modules that a person starts, or verl from a list of names, and no step or manifest."""
 
 DISTRIBUTIONS = {"google": "protobuf"}
-"""Of names that several packages share."""
+"""Names that several packages share."""
 
 JOINED_BY_RAY = "ppo"
 """A job's pods start Ray in this image alone; in the others they are joined by torchrun."""
@@ -77,7 +77,7 @@ def started() -> tuple[tuple[str, str, set[str]], ...]:
 
 
 def running_in(image: str) -> dict[str, set[str]]:
-    """What starts in an image, and what that leads to."""
+    """Modules that start in an image, and those that they import."""
     by_hand = {name: {name} for name in BY_HAND.get(image, ())}
     return by_hand | {name: names for full, name, names in started() if full.startswith(f"qinglan/{image}:")}
 

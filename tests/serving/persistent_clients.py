@@ -8,7 +8,7 @@ class Answer(NamedTuple):
     status: int
     body: bytes
     last: bool
-    """Whether it told its client that the connection ends here."""
+    """True if the answer told its client that the connection ends."""
 
 
 def ask_until_nobody_listens(port: int | None, path: str, body: bytes) -> list[Answer]:

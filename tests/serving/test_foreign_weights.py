@@ -90,7 +90,7 @@ def test_weights_from_elsewhere_pass_no_door(world: World, tmp_path: Path) -> No
     trust, model = world.keys / TRUST_FILE, world.release / "model"
     policy, what = load_trust(trust), f"model/{world.file}"
 
-    assert what in {one.what for one in check_release(world.release, policy, NAME) if one.state == "altered"}
+    assert what in {item.what for item in check_release(world.release, policy, NAME) if item.state == "altered"}
     assert [why for why in may_deploy(world.release, policy, NAME).reasons if why.startswith(what)]
 
     uri, into = open_store(str(tmp_path / "store")).push(world.release, digest(world.release)), tmp_path / "volume"
@@ -99,9 +99,9 @@ def test_weights_from_elsewhere_pass_no_door(world: World, tmp_path: Path) -> No
         fetch_release(uri, into, policy)
     assert not list(into.iterdir())
 
-    for asked in (trust, None):
+    for requested in (trust, None):
         with pytest.raises(AlteredError, match=r"no whole model: .* Do not load it"):
-            verify_model(model, trust=asked)
+            verify_model(model, trust=requested)
     with pytest.raises(DataError, match="no whole model"):
         Student.load(model)
     with pytest.raises(DataError):

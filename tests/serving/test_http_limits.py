@@ -188,13 +188,13 @@ def test_others_do_not_wait_for_endless_and_slow_senders(url: str) -> None:
 
 @pytest.mark.slow
 def test_no_server_of_ours_listens_without_the_limits() -> None:
-    own = re.compile(r"uvicorn\.(Config|run)\(|HTTPServer\(|start_http_server\(|make_server\(|\bserve_forever\(")
+    local = re.compile(r"uvicorn\.(Config|run)\(|HTTPServer\(|start_http_server\(|make_server\(|\bserve_forever\(")
     rooms = ("qinglan", "serving", "standins", "components", "pipelines", "commands", "examples")
     listening = {
         str(path.relative_to(REPOSITORY))
         for room in rooms
         for path in (REPOSITORY / room).rglob("*.py")
-        if own.search(path.read_text(encoding="utf-8"))
+        if local.search(path.read_text(encoding="utf-8"))
     }
 
     assert listening == {"serving/http_server.py"}

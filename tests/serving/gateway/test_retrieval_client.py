@@ -21,7 +21,7 @@ class Rag:
     """A RAG service that counts, and can be told to change, to fail, or to know no snapshots."""
 
     def __init__(self, lists: bool = True) -> None:
-        self.snapshot, self.lists, self.asked, self.at_once, self.most = "s1", lists, 0, 0, 0
+        self.snapshot, self.lists, self.requests, self.at_once, self.most = "s1", lists, 0, 0, 0
         self.replies: list[tuple[int, bytes]] = []
         self.app = FastAPI()
         self.app.add_route("/api/chat/general_rag", self.answer, ["POST"])
@@ -30,7 +30,7 @@ class Rag:
 
     async def answer(self, request: Request) -> Response:
         query = (await request.json()).get("rewritten_query")
-        self.asked, self.at_once = self.asked + 1, self.at_once + 1
+        self.requests, self.at_once = self.requests + 1, self.at_once + 1
         self.most = max(self.most, self.at_once)
         await asyncio.sleep(0.02)
         self.at_once -= 1
@@ -46,7 +46,7 @@ class Rag:
 
 
 @asynccontextmanager
-async def asking(rag_url: str, folder: Path, **rag: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def client_of(rag_url: str, folder: Path, **rag: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of a gateway before the service."""
     config = gateway_config("http://127.0.0.1:9", rag_url, rag=rag)
     async with (
@@ -61,77 +61,68 @@ async def ask(client: httpx.AsyncClient, query: str, **more: Any) -> httpx.Respo
     return await client.post("/api/chat/general_rag", content=orjson.dumps(body))
 
 
+def answers(folder: Path, rag: Rag, *requests: dict[str, Any], **settings: Any) -> list[httpx.Response]:
+    """The gateway's answers to these requests, one after the other, in one run."""
+
+    async def run(url: str) -> list[httpx.Response]:
+        async with client_of(url, folder, **settings) as client:
+            return [await ask(client, **{"query": "一", **request}) for request in requests]
+
+    with running(rag.app) as url:
+        return asyncio.run(run(url))
+
+
 @pytest.mark.slow
 def test_a_retrieval_is_asked_once_even_at_the_same_time_and_in_the_next_run(tmp_path: Path) -> None:
     rag = Rag()
 
     async def run() -> set[bytes]:
-        async with asking(url, tmp_path) as client:
+        async with client_of(url, tmp_path) as client:
             return {answer.content for answer in await asyncio.gather(*(ask(client, "一样") for _ in range(10)))}
 
     with running(rag.app) as url:
         first, second = asyncio.run(run()), asyncio.run(run())
-    assert rag.asked == 1
+    assert rag.requests == 1
     assert len(first) == 1
     assert first == second
 
 
 def test_the_order_of_fields_does_not_matter_and_their_values_do(tmp_path: Path) -> None:
-    rag = Rag()
+    answers(
+        tmp_path, rag := Rag(), {"top_k": 5, "need": "需"}, {"need": "需", "top_k": 5}, {"need": "另", "top_k": 5}
+    )
 
-    async def run() -> None:
-        async with asking(url, tmp_path) as client:
-            await ask(client, "一", top_k=5, need="需")
-            await ask(client, "一", need="需", top_k=5)
-            await ask(client, "一", need="另", top_k=5)
-
-    with running(rag.app) as url:
-        asyncio.run(run())
-    assert rag.asked == 2
+    assert rag.requests == 2
 
 
 def test_another_snapshot_of_the_knowledge_base_is_asked_again(tmp_path: Path) -> None:
-    rag = Rag()
+    rag, snapshots = Rag(), []
+    for rag.snapshot in ("s1", "s2"):
+        [answer] = answers(tmp_path, rag, {})
+        snapshots.append(answer.json()["data"]["snapshot"])
 
-    async def run() -> str:
-        async with asking(url, tmp_path) as client:
-            snapshot: str = (await ask(client, "一")).json()["data"]["snapshot"]
-            return snapshot
-
-    with running(rag.app) as url:
-        before = asyncio.run(run())
-        rag.snapshot = "s2"
-        after = asyncio.run(run())
-    assert (before, after, rag.asked) == ("s1", "s2", 2)
+    assert (snapshots, rag.requests) == (["s1", "s2"], 2)
 
 
 def test_an_answer_from_a_snapshot_that_changed_in_between_is_not_kept_under_the_old_one(tmp_path: Path) -> None:
     rag = Rag()
 
     async def run() -> list[str]:
-        async with asking(url, tmp_path) as client:
+        async with client_of(url, tmp_path) as client:
             await ask(client, "一")
             rag.snapshot = "s2"
             return [(await ask(client, query)).json()["data"]["snapshot"] for query in ("二", "二", "一")]
 
     with running(rag.app) as url:
         assert asyncio.run(run()) == ["s2", "s2", "s2"]
-    assert rag.asked == 4
+    assert rag.requests == 4
 
 
 def test_a_service_without_snapshots_is_remembered_for_this_run_only(tmp_path: Path) -> None:
     rag = Rag(lists=False)
-
-    async def run() -> None:
-        async with asking(url, tmp_path) as client:
-            await ask(client, "一")
-            await ask(client, "一")
-
-    with running(rag.app) as url:
-        asyncio.run(run())
-        assert rag.asked == 1
-        asyncio.run(run())
-    assert rag.asked == 2
+    for run in (1, 2):
+        answers(tmp_path, rag, {}, {})
+        assert rag.requests == run
 
 
 @pytest.mark.parametrize("lists", [True, False])
@@ -140,46 +131,31 @@ def test_scores_of_a_reranker_that_stood_in_are_passed_on_and_not_kept(tmp_path:
     data = {"rewritten_query": "一", "recall": [], "snapshot": "s1", "reranker_fallback_reason": "timeout"}
     rag.replies = [(200, orjson.dumps({"code": 200, "msg": "success", "data": data}))]
 
-    async def run() -> list[str]:
-        async with asking(url, tmp_path) as client:
-            answers = [(await ask(client, "一")).json()["data"] for _ in range(3)]
-            return [data.get("reranker_fallback_reason", "") for data in answers]
+    results = [answer.json()["data"] for answer in answers(tmp_path, rag, {}, {}, {})]
 
-    with running(rag.app) as url:
-        assert asyncio.run(run()) == ["timeout", "", ""]
-    assert rag.asked == 2
+    assert [result.get("reranker_fallback_reason", "") for result in results] == ["timeout", "", ""]
+    assert rag.requests == 2
 
 
 def test_answers_with_the_deployed_rewriters_query_are_not_cached(tmp_path: Path) -> None:
-    rag = Rag()
+    answers(tmp_path, rag := Rag(), {"rewritten_query": None}, {"rewritten_query": None})
 
-    async def run() -> None:
-        async with asking(url, tmp_path) as client:
-            for _ in range(2):
-                await client.post("/api/chat/general_rag", json={"query": "问", "tenant_id": "fivedoctors"})
-
-    with running(rag.app) as url:
-        asyncio.run(run())
-    assert rag.asked == 2
+    assert rag.requests == 2
 
 
 def test_an_outage_is_503_in_the_contracts_envelope_and_nothing_of_it_is_kept(tmp_path: Path) -> None:
     rag = Rag()
     rag.replies = [(502, b""), (500, b"oops"), (503, b""), (200, b'{"code":500,"msg":"inside","data":null}')]
 
-    async def run() -> list[tuple[int, int]]:
-        async with asking(url, tmp_path) as client:
-            answers = [await ask(client, "一") for _ in range(3)]
-            return [(answer.status_code, answer.json()["code"]) for answer in answers]
+    results = answers(tmp_path, rag, {}, {}, {})
 
-    with running(rag.app) as url:
-        assert asyncio.run(run()) == [(503, 503), (200, 500), (200, 200)]
-    assert rag.asked == 5
+    assert [(answer.status_code, answer.json()["code"]) for answer in results] == [(503, 503), (200, 500), (200, 200)]
+    assert rag.requests == 5
 
 
 def test_a_service_that_is_not_there_is_an_outage_that_names_it(tmp_path: Path) -> None:
     async def run() -> httpx.Response:
-        async with asking("http://127.0.0.1:9", tmp_path) as client:
+        async with client_of("http://127.0.0.1:9", tmp_path) as client:
             return await ask(client, "一")
 
     answer = asyncio.run(run())
@@ -191,13 +167,9 @@ def test_a_refusal_of_the_rag_service_is_passed_on_and_not_retried(tmp_path: Pat
     rag = Rag()
     rag.replies = [(422, b'{"code":422,"msg":"top_k: too large","data":null}')]
 
-    async def run() -> httpx.Response:
-        async with asking(url, tmp_path) as client:
-            return await ask(client, "一", top_k=10_000)
+    [answer] = answers(tmp_path, rag, {"top_k": 10_000})
 
-    with running(rag.app) as url:
-        answer = asyncio.run(run())
-    assert (answer.status_code, answer.json()["msg"], rag.asked) == (422, "top_k: too large", 1)
+    assert (answer.status_code, answer.json()["msg"], rag.requests) == (422, "top_k: too large", 1)
 
 
 @pytest.mark.slow
@@ -205,7 +177,7 @@ def test_no_more_retrievals_are_under_way_than_the_limit_and_the_report_counts_t
     rag = Rag()
 
     async def run() -> dict[str, Any]:
-        async with asking(url, tmp_path, concurrency=4) as client:
+        async with client_of(url, tmp_path, concurrency=4) as client:
             await asyncio.gather(*(ask(client, str(n % 20)) for n in range(40)))
             report: dict[str, Any] = (await client.get("/v1/journal/report")).json()
             return report
@@ -249,19 +221,19 @@ def test_a_companys_service_is_translated_and_named_by_its_sampled_answers(tmp_p
     rag = {"calibration": logits, "snapshot_queries": ["虾青素一天吃几次", "益生菌要不要放冰箱"]}
 
     async def run() -> list[dict[str, Any]]:
-        async with asking(url, tmp_path, **rag) as client:
+        async with client_of(url, tmp_path, **rag) as client:
             answers = [await ask(client, "虾青素 服用", tenant_id="acme") for _ in range(2)]
             assert (await client.get("/api/knowledge_bases")).status_code == 404
             return [answer.json()["data"] for answer in answers]
 
     with company_rag(tmp_path) as (url, service):
         first, second = asyncio.run(run())
-        asked = len(service.received)
+        requested = len(service.received)
         again = asyncio.run(run())[0]
-        assert len(service.received) == asked + 2  # the samples alone: the answer was kept under their digest
+        assert len(service.received) == requested + 2  # the samples alone: the answer was kept under their digest
     assert first == second == again
     assert first["snapshot"].startswith("sampled:")
-    assert asked == 3
+    assert requested == 3
     assert 0 < first["recall"][0]["reranker_score"] < 1
 
 
@@ -276,12 +248,7 @@ def test_an_answer_of_another_shape_is_the_readers_error_and_no_outage(tmp_path:
     rag = Rag(lists=False)
     rag.replies = [(200, b'{"documents": []}')]
 
-    async def run() -> httpx.Response:
-        async with asking(url, tmp_path, answer={"recall": "result.docs"}) as client:
-            return await ask(client, "一")
+    [answer] = answers(tmp_path, rag, {}, answer={"recall": "result.docs"})
 
-    with running(rag.app) as url:
-        answer = asyncio.run(run())
-    assert answer.status_code == 422
+    assert (answer.status_code, rag.requests) == (422, 1)
     assert "no list at result.docs" in answer.json()["msg"]
-    assert rag.asked == 1

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from qinglan.llm.providers.upstream import (
     UpstreamError,
 )
 from serving.gateway.service_status import ServiceStatus
-from tests.servers.echo_servers import Reply, Scripted, completion, gateway, gateway_config, running
+from tests.servers.echo_servers import Reply, Scripted, gateway, gateway_config, running
 
 LIMITED = RateLimitError("teacher t: status 429: slow down.", "", 8.0)
 SILENT = TransientError("timeout", "teacher t: no answer in 60 s.", "", True)
@@ -102,17 +101,3 @@ def test_a_service_that_only_limits_ends_the_run_with_what_it_really_said(
     lines = [record.getMessage() for record in caplog.records if "serving.gateway" in record.name]
     assert len(lines) == 1
     assert "(Retry-After: 1 s)" in lines[0]
-
-
-class Silent(Scripted):
-    async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
-        await asyncio.sleep(1.2 if len(self.seen) < 4 else 0.0)
-        await super().__call__(scope, receive, send)
-
-
-def test_a_service_that_hangs_is_named_before_the_first_timeout(tmp_path: Path) -> None:
-    with running(Silent(Reply(200, completion("answer")))) as url:
-        answers, reason = ask_all(url, tmp_path, 0.5, timeout_seconds=5.0)
-
-    assert reason == "the service has 10 requests and has not answered yet"
-    assert [answer.text for answer in answers] == ["answer"] * 10

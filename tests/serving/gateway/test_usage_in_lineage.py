@@ -1,4 +1,4 @@
-"""What a stage's statement says of the paid answers behind it: digests and money, no word of any text."""
+"""A stage's statement names its paid answers by digest and money, without any text."""
 
 import asyncio
 from hashlib import sha256
@@ -34,8 +34,8 @@ def test_a_step_names_its_paid_answers_and_prices_by_digest(tmp_path: Path) -> N
         asyncio.run(ask(url, "generate", ["张三 一", "张三 二"]))
         asyncio.run(ask(url, "validate", ["张三 二", "张三 三"]))
         generate, validate, nobody = step(), step(), step()
-        for one, stage in ((generate, "generate"), (validate, "validate"), (nobody, "sft")):
-            add_gateway_usage(one, stage, url)
+        for item, stage in ((generate, "generate"), (validate, "validate"), (nobody, "sft")):
+            add_gateway_usage(item, stage, url)
         assert gateway.stop() == 0
 
     lines = [orjson.loads(line) for line in generate.papers["paid-generate.jsonl"].splitlines()]
@@ -65,9 +65,9 @@ def test_a_gateway_that_does_not_say_is_an_outage(tmp_path: Path) -> None:
 def test_a_rag_service_without_a_list_of_knowledge_bases_is_left_out(tmp_path: Path) -> None:
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
         gateway = GatewayProcess(gateway_config(teacher, teacher), tmp_path)
-        url, one = gateway.url(), step()
+        url, item = gateway.url(), step()
         assert httpx.get(f"{url}/api/knowledge_bases", trust_env=False).status_code == 404
-        add_gateway_usage(one, "generate", url)
+        add_gateway_usage(item, "generate", url)
         assert gateway.stop() == 0
 
-    assert one.used == []
+    assert item.used == []

@@ -34,7 +34,7 @@ from tests.releases.registered_release import (
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """With an adapter beside its merged weights, as a LoRA training exports it."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
@@ -61,45 +61,45 @@ def files(folder: Path) -> set[str]:
 
 
 def test_a_release_is_laid_out_as_it_is_and_its_server_can_check_it_again(
-    made: Made, tmp_path: Path, into: Path
+    built: Made, tmp_path: Path, into: Path
 ) -> None:
-    uri = pushed(made.folder, tmp_path / "store")
+    uri = pushed(built.folder, tmp_path / "store")
 
-    said = fetch_release(uri, into, made.policy)
+    message = fetch_release(uri, into, built.policy)
 
-    assert digest(into) == made.registered.release
-    assert said.startswith(f"{NAME} {made.registered.release[:12]}, model {made.registered.model[:12]}")
-    assert verify_model(into / "model", trust=made.keys / TRUST_FILE).state == "signed"
-
-
-def test_a_server_with_the_base_gets_everything_but_merged_weights(made: Made, tmp_path: Path, into: Path) -> None:
-    uri = pushed(made.folder, tmp_path / "store") + "/model/adapter"
-
-    said = fetch_release(uri, into, made.policy)
-
-    assert files(made.folder) - files(into) == {"model/model.safetensors"}
-    assert "model/model.safetensors stayed in the store" in said
-    proof = verify_model(into / "model", weights=False, trust=made.keys / TRUST_FILE)
-    assert (proof.release_digest, proof.version) == (made.registered.release, made.registered.model[:12])
+    assert digest(into) == built.registered.release
+    assert message.startswith(f"{NAME} {built.registered.release[:12]}, model {built.registered.model[:12]}")
+    assert verify_model(into / "model", trust=built.keys / TRUST_FILE).state == "signed"
 
 
-def test_an_adapter_is_not_asked_of_a_release_without_one(made: Made, tmp_path: Path, into: Path) -> None:
+def test_a_server_with_the_base_gets_everything_but_merged_weights(built: Made, tmp_path: Path, into: Path) -> None:
+    uri = pushed(built.folder, tmp_path / "store") + "/model/adapter"
+
+    message = fetch_release(uri, into, built.policy)
+
+    assert files(built.folder) - files(into) == {"model/model.safetensors"}
+    assert "model/model.safetensors stayed in the store" in message
+    proof = verify_model(into / "model", weights=False, trust=built.keys / TRUST_FILE)
+    assert (proof.release_digest, proof.version) == (built.registered.release, built.registered.model[:12])
+
+
+def test_an_adapter_is_not_asked_of_a_release_without_one(built: Made, tmp_path: Path, into: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        other = make_release(tmp_path / "other", use_keys(made.keys, patch))
+        other = make_release(tmp_path / "other", use_keys(built.keys, patch))
     uri = pushed(other.folder, tmp_path / "store") + "/model/adapter"
 
     with pytest.raises(DataError, match="has no adapter"):
-        fetch_release(uri, into, made.policy)
+        fetch_release(uri, into, built.policy)
     assert files(into) == set()
 
 
 @pytest.fixture
-def held(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def held(built: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     """A release of a model that the gate held, which says so."""
-    use_keys(made.keys, monkeypatch)
+    use_keys(built.keys, monkeypatch)
     inputs = make_held_inputs(tmp_path)
     done = register_held(inputs, tmp_path / "held", RegisterConfig(name=NAME, base="Qwen/Qwen3-32B"))
-    return Made(tmp_path / "held", inputs, made.keys, done)
+    return Made(tmp_path / "held", inputs, built.keys, done)
 
 
 def test_a_held_release_is_served_by_an_override_that_a_releaser_signed_and_by_nothing_else(
@@ -113,22 +113,22 @@ def test_a_held_release_is_served_by_an_override_that_a_releaser_signed_and_by_n
     assert files(into) == set()
     break_glass(str(held.folder), str(store), (), held.policy, "the pilot may be worse", "Li Na")
 
-    said = fetch_release(uri, into, held.policy)
+    message = fetch_release(uri, into, held.policy)
 
     assert digest(into) == held.registered.release
-    assert said.endswith("; it serves by an override of Li Na: the pilot may be worse")
+    assert message.endswith("; it serves by an override of Li Na: the pilot may be worse")
 
 
 def test_an_override_of_other_keys_or_of_another_name_opens_nothing(
     held: Made, tmp_path: Path, into: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, signer, made = tmp_path / "store", load_signer("releaser"), held.registered
+    store, signer, built = tmp_path / "store", load_signer("releaser"), held.registered
     uri = pushed(held.folder, store)
     use_keys(tmp_path / "others", monkeypatch)
     stranger = load_signer("releaser")
     for who, name in ((stranger, NAME), (signer, "chengla/rewriter")):
-        note = make_override(who, made.release, name, "Li Na", "the pilot may be worse", ["verdict"])
-        open_store(str(store)).attach(made.release, "break-glass", note)
+        note = make_override(who, built.release, name, "Li Na", "the pilot may be worse", ["verdict"])
+        open_store(str(store)).attach(built.release, "break-glass", note)
 
     with pytest.raises(AlteredError, match="the gate says hold"):
         fetch_release(uri, into, held.policy)
@@ -188,46 +188,46 @@ SPOILT: list[tuple[Callable[[Path], None], str]] = [
 # Merged weights, which are other bytes in the second, stay in the store of a server with the base.
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spoil", "said", "adapter"),
-    [(*one, False) for one in SPOILT] + [(*one, True) for one in SPOILT if "safe" not in one[1]],
+    ("spoil", "message", "adapter"),
+    [(*item, False) for item in SPOILT] + [(*item, True) for item in SPOILT if "safe" not in item[1]],
 )
 def test_a_spoilt_release_is_refused_under_whatever_digest_somebody_pushed_it(
-    made: Made, tmp_path: Path, into: Path, spoil: Callable[[Path], None], said: str, adapter: bool
+    built: Made, tmp_path: Path, into: Path, spoil: Callable[[Path], None], message: str, adapter: bool
 ) -> None:
     """The store's own digests are right here: whoever can write to it can push anything."""
-    release = shutil.copytree(made.folder, tmp_path / "release")
+    release = shutil.copytree(built.folder, tmp_path / "release")
     spoil(release)
     uri = pushed(release, tmp_path / "store") + ("/model/adapter" if adapter else "")
 
-    with pytest.raises((AlteredError, DataError), match=said):
-        fetch_release(uri, into, made.policy)
+    with pytest.raises((AlteredError, DataError), match=message):
+        fetch_release(uri, into, built.policy)
     assert files(into) == set()
 
 
-def test_bytes_that_were_changed_in_the_store_are_refused(made: Made, tmp_path: Path, into: Path) -> None:
-    uri = pushed(made.folder, tmp_path / "store")
-    with_another_byte(tmp_path / "store/releases" / made.registered.release)
+def test_bytes_that_were_changed_in_the_store_are_refused(built: Made, tmp_path: Path, into: Path) -> None:
+    uri = pushed(built.folder, tmp_path / "store")
+    with_another_byte(tmp_path / "store/releases" / built.registered.release)
 
     with pytest.raises(DataError, match="not the bytes that were pushed"):
-        fetch_release(uri, into, made.policy)
+        fetch_release(uri, into, built.policy)
     assert files(into) == set()
 
 
 @pytest.mark.parametrize("role", ["releaser", "builder"])
-def test_a_key_that_was_revoked_opens_nothing(made: Made, tmp_path: Path, into: Path, role: str) -> None:
-    keys = shutil.copytree(made.keys, tmp_path / "keys")
-    key = next(name for name, one in made.policy.keys.items() if one.role == role)
+def test_a_key_that_was_revoked_opens_nothing(built: Made, tmp_path: Path, into: Path, role: str) -> None:
+    keys = shutil.copytree(built.keys, tmp_path / "keys")
+    key = next(name for name, item in built.policy.keys.items() if item.role == role)
     revoke_key(keys, key, "laptop lost", (datetime.now(UTC) - timedelta(days=1)).isoformat())
-    uri = pushed(made.folder, tmp_path / "store")
+    uri = pushed(built.folder, tmp_path / "store")
 
     with pytest.raises(AlteredError, match=r"was revoked at .* laptop lost"):
         fetch_release(uri, into, load_trust(keys / TRUST_FILE))
     assert files(into) == set()
 
 
-def test_other_keys_open_nothing(made: Made, tmp_path: Path, into: Path) -> None:
+def test_other_keys_open_nothing(built: Made, tmp_path: Path, into: Path) -> None:
     ensure_keys(tmp_path / "others")
-    uri = pushed(made.folder, tmp_path / "store")
+    uri = pushed(built.folder, tmp_path / "store")
 
     for policy in (load_trust(tmp_path / "others" / TRUST_FILE), TrustPolicy()):
         with pytest.raises(AlteredError, match="is not in the trust policy"):
@@ -236,15 +236,15 @@ def test_other_keys_open_nothing(made: Made, tmp_path: Path, into: Path) -> None
 
 
 def test_files_of_an_earlier_attempt_are_removed_except_a_resumable_download(
-    made: Made, tmp_path: Path, into: Path
+    built: Made, tmp_path: Path, into: Path
 ) -> None:
     (into / "model").mkdir()
     (into / "model/evil.json").write_text("{}")
     (into / "evil.json").write_text("{}")
 
-    fetch_release(pushed(made.folder, tmp_path / "store"), into, made.policy)
+    fetch_release(pushed(built.folder, tmp_path / "store"), into, built.policy)
 
-    assert digest(into) == made.registered.release
+    assert digest(into) == built.registered.release
 
 
 @pytest.mark.parametrize(
@@ -259,14 +259,14 @@ def test_an_address_without_a_digest_is_refused(uri: str, into: Path) -> None:
 
 def test_an_address_is_read_as_it_is_written() -> None:
     for adapter in (False, True):
-        one = ReleaseAddress("s3://qinglan/fivedoctors", "1" * 64, adapter)
-        assert parse_release_uri(one.uri) == one
+        item = ReleaseAddress("s3://qinglan/fivedoctors", "1" * 64, adapter)
+        assert parse_release_uri(item.uri) == item
 
 
 @pytest.mark.slow
-def test_as_kserve_calls_it_it_ends_with_what_it_has_to_say(made: Made, tmp_path: Path, into: Path) -> None:
-    uri = pushed(made.folder, tmp_path / "store")
-    trust = (made.keys / TRUST_FILE).read_text()
+def test_as_kserve_calls_it_it_ends_with_what_it_has_to_say(built: Made, tmp_path: Path, into: Path) -> None:
+    uri = pushed(built.folder, tmp_path / "store")
+    trust = (built.keys / TRUST_FILE).read_text()
     nobody = {**os.environ, "QINGLAN_KEYS": str(tmp_path / "none")}
 
     def run(uri: str, trust: str) -> "subprocess.CompletedProcess[str]":

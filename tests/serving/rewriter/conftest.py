@@ -16,7 +16,7 @@ from tests.models.tiny_rewriter import taught_model
 from tests.processes.forkserver import forked
 
 V1, V2, CHAT = "/v1/models/rewriter:predict", "/v2/models/rewriter/infer", "/openai/v1/chat/completions"
-ASKED = {"query": "一天吃几次", "history_summary": "用户正在了解虾青素软胶囊", "tenant_id": "fivedoctors"}
+REQUEST = {"query": "一天吃几次", "history_summary": "用户正在了解虾青素软胶囊", "tenant_id": "fivedoctors"}
 
 
 class Served(NamedTuple):
@@ -30,17 +30,17 @@ class Served(NamedTuple):
         expected = [f'{label}="{value}"' for label, value in labels.items()]
         lines = self.http.get("/metrics").text.splitlines()
         result = [line for line in lines if line.startswith((f"{name}{{", f"{name} "))]
-        return sum(float(line.split()[-1]) for line in result if all(one in line for one in expected))
+        return sum(float(line.split()[-1]) for line in result if all(item in line for item in expected))
 
     def ask(self, **changes: Any) -> dict[str, Any]:
         """One question by V1, and its prediction."""
-        answer = self.http.post(V1, json={"instances": [ASKED | changes]})
+        answer = self.http.post(V1, json={"instances": [REQUEST | changes]})
         assert answer.status_code == 200, answer.text
         result: dict[str, Any] = answer.json()["predictions"][0]
         return result
 
     def lines(self) -> list[dict[str, Any]]:
-        """What the log says, once it has said it."""
+        """Wait for a line of the log."""
         return [orjson.loads(line) for line in self.log.read_bytes().splitlines() if line.startswith(b"{")]
 
 

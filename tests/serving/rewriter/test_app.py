@@ -16,8 +16,7 @@ from qinglan.rewriter.model import Student
 from serving.kserve_app import shorten_client_errors
 from serving.rewriter.protocols import Instance
 from tests.models.tiny_rewriter import SYSTEM, TAUGHT, tiny_model
-from tests.servers.hostile_senders import assert_endless_header_is_cut
-from tests.serving.rewriter.conftest import ASKED, CHAT, V1, V2, Serve, Served, until
+from tests.serving.rewriter.conftest import CHAT, REQUEST, V1, V2, Serve, Served, until
 
 pytestmark = pytest.mark.slow
 SECRET = "密语"
@@ -47,7 +46,7 @@ def test_three_protocols_give_what_evaluation_would_have_measured(served: Served
     queries = list(TAUGHT)
     requests = [{"query": query, "tenant_id": "fivedoctors"} for query in queries]
     written = [
-        one.text for one in Student.load(served.folder).write([Instance.model_validate(one) for one in requests])
+        item.text for item in Student.load(served.folder).write([Instance.model_validate(item) for item in requests])
     ]
 
     first = served.http.post(V1, json={"instances": requests}).json()["predictions"]
@@ -57,17 +56,17 @@ def test_three_protocols_give_what_evaluation_would_have_measured(served: Served
         served.http.post(CHAT, json={"model": "rewriter", "messages": question(served, query)}) for query in queries
     ]
 
-    assert [one["rewritten_query"] for one in first] == written == list(TAUGHT.values())
+    assert [item["rewritten_query"] for item in first] == written == list(TAUGHT.values())
     assert second["outputs"][0]["data"] == written
     assert second["outputs"][1] == tensor("fallback", [""] * 4) | {"parameters": None}
-    assert [one.json()["choices"][0]["message"]["content"] for one in third] == written
+    assert [item.json()["choices"][0]["message"]["content"] for item in third] == written
     versions = {
         second["model_version"],
-        *(one["model_version"] for one in first),
-        *(one.json()["model"] for one in third),
+        *(item["model_version"] for item in first),
+        *(item.json()["model"] for item in third),
     }
     assert versions == {digest(served.folder)[:12]}
-    assert not any("fallback" in one for one in first)
+    assert not any("fallback" in item for item in first)
 
 
 def test_a_long_conversation_is_answered_without_its_oldest_turns(serve: Serve, folder: Path, tmp_path: Path) -> None:
@@ -75,18 +74,18 @@ def test_a_long_conversation_is_answered_without_its_oldest_turns(serve: Serve, 
     shutil.copytree(folder, model)
     write_card(model, read_card(folder).model_copy(update={"max_prompt_tokens": 120}))
     turns = "\n".join(f"用户：我们谈到了第{at}件事" for at in range(200))
-    asked = Question("fivedoctors", "一天吃几次", "", turns)
+    requested = Question("fivedoctors", "一天吃几次", "", turns)
     student = Student.load(model)
-    shown = student.prompt(asked)
+    shown = student.prompt(requested)
     assert shown.trimmed and shown.tokens <= 120 and "第199件事" in shown.text
 
     with serve(model=model) as served:
-        messages = [dict(one.items()) for one in student_messages(asked, SYSTEM)]
-        first = served.ask(query=asked.question, history_summary=turns)
+        messages = [dict(item.items()) for item in student_messages(requested, SYSTEM)]
+        first = served.ask(query=requested.question, history_summary=turns)
         second = served.http.post(CHAT, json={"model": "rewriter", "messages": messages}).json()
         refused = served.http.post(V1, json={"instances": [{"query": "几次" * 600, "tenant_id": "fivedoctors"}]})
 
-        [written] = student.write([asked])
+        [written] = student.write([requested])
         assert second["usage"]["prompt_tokens"] == written.prompt_tokens == shown.tokens
         assert first["rewritten_query"] == second["choices"][0]["message"]["content"]
         assert served.counted("qinglan_rewriter_trimmed_prompts_total") == 2
@@ -105,7 +104,7 @@ def test_openais_own_client_reads_the_answer_whole_and_as_a_stream(served: Serve
                 model="rewriter", messages=messages, stream=True, stream_options={"include_usage": True}
             )
         )
-        listed = [one.id for one in api.models.list()]
+        listed = [item.id for item in api.models.list()]
 
     assert whole.choices[0].message.content == written
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == written
@@ -129,19 +128,19 @@ def test_a_chat_that_is_not_the_training_prompt_is_refused_in_openais_envelope(s
 
 
 @pytest.mark.parametrize(
-    ("changes", "status", "said"),
+    ("changes", "status", "message"),
     [
         ({"temperature": 0.7}, 400, "temperature"), ({"n": 2}, 400, "n: "), ({"tools": []}, 400, "tools"),
         ({"model": SECRET}, 404, "No model of that name"), ({"messages": SECRET}, 400, "messages"),
     ],
 )  # fmt: skip
-def test_an_unsupported_chat_option_is_named(served: Served, changes: Any, status: int, said: str) -> None:
+def test_an_unsupported_chat_option_is_named(served: Served, changes: Any, status: int, message: str) -> None:
     body = {"model": "rewriter", "messages": question(served, "一天吃几次")} | changes
 
     answer = served.http.post(CHAT, json=body)
 
     assert (answer.status_code, answer.json()["error"]["type"]) == (status, "invalid_request_error")
-    assert said in answer.json()["error"]["message"]
+    assert message in answer.json()["error"]["message"]
     assert SECRET not in answer.text
 
 
@@ -157,15 +156,15 @@ def test_questions_asked_at_once_get_the_answers_they_get_alone(served: Served) 
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "said"),
+    ("path", "body", "message"),
     [
         (V1, {"instances": []}, "1 to 256"),
-        (V1, {"questions": [ASKED]}, "instances"),
-        (V1, {"instances": [ASKED | {"query": " "}]}, "instances[0]: query"),
-        (V1, {"instances": [ASKED | {"query": "长" * 4001}]}, "instances[0]: query"),
-        (V1, {"instances": [ASKED, ASKED | {"tenant_id": "chengla"}]}, "instances[1]: this model was trained"),
-        (V1, {"instances": [ASKED | {"query": "虾青素" * 600}]}, "tokens without any history; the model reads"),
-        (V1, {"instances": [ASKED | {"model": SECRET}]}, "instances[0]: model"),
+        (V1, {"questions": [REQUEST]}, "instances"),
+        (V1, {"instances": [REQUEST | {"query": " "}]}, "instances[0]: query"),
+        (V1, {"instances": [REQUEST | {"query": "长" * 4001}]}, "instances[0]: query"),
+        (V1, {"instances": [REQUEST, REQUEST | {"tenant_id": "chengla"}]}, "instances[1]: this model was trained"),
+        (V1, {"instances": [REQUEST | {"query": "虾青素" * 600}]}, "tokens without any history; the model reads"),
+        (V1, {"instances": [REQUEST | {"model": SECRET}]}, "instances[0]: model"),
         (V1, {"instances": [SECRET]}, "instances[0]"),
         (V2, {"inputs": [tensor("query", [SECRET])]}, "tenant_id is missing"),
         (V2, {"inputs": [tensor("query", [SECRET]), tensor(SECRET, [SECRET])]}, "named"),
@@ -175,11 +174,11 @@ def test_questions_asked_at_once_get_the_answers_they_get_alone(served: Served) 
         (V2, {"inputs": [tensor("query", [7]), tensor("tenant_id", ["fivedoctors"])]}, "row 0: query"),
     ],
 )  # fmt: skip
-def test_a_question_that_cannot_be_answered_says_why(served: Served, path: str, body: Any, said: str) -> None:
+def test_a_question_that_cannot_be_answered_says_why(served: Served, path: str, body: Any, message: str) -> None:
     answer = served.http.post(path, json=body)
 
     assert answer.status_code == 400
-    assert said in answer.json()["error"]
+    assert message in answer.json()["error"]
     assert SECRET not in answer.text
 
 
@@ -205,7 +204,7 @@ def test_a_body_that_is_no_question_is_refused(
 
 
 def test_a_refusal_names_no_tenant_that_the_caller_did_not_name(served: Served) -> None:
-    answer = served.http.post(V1, json={"instances": [ASKED | {"tenant_id": "chengla"}]})
+    answer = served.http.post(V1, json={"instances": [REQUEST | {"tenant_id": "chengla"}]})
 
     assert answer.status_code == 400
     assert "fivedoctors" not in answer.text
@@ -214,12 +213,12 @@ def test_a_refusal_names_no_tenant_that_the_caller_did_not_name(served: Served) 
 def test_health_and_metadata_are_kserves_own_and_nobody_unloads_the_model(served: Served) -> None:
     assert served.http.get("/v2/health/ready").json() == {"ready": True}
     assert served.http.get("/v1/models/rewriter").json() == {"name": "rewriter", "ready": True}
-    assert [one["name"] for one in served.http.get("/v2/models/rewriter").json()["inputs"]][:2] == [
+    assert [item["name"] for item in served.http.get("/v2/models/rewriter").json()["inputs"]][:2] == [
         "query",
         "tenant_id",
     ]
     assert served.http.post("/v2/repository/models/rewriter/unload").status_code == 501
-    assert served.http.post("/v1/models/other:predict", json={"instances": [ASKED]}).status_code == 404
+    assert served.http.post("/v1/models/other:predict", json={"instances": [REQUEST]}).status_code == 404
 
 
 def test_metrics_name_the_version_and_are_there_before_anybody_asked(serve: Serve) -> None:
@@ -232,7 +231,7 @@ def test_metrics_name_the_version_and_are_there_before_anybody_asked(serve: Serv
         assert f'qinglan_rewriter_fallbacks_total{{reason="invented_number",version="{version}"}} 0.0' in text
 
         path = "/v1/models/tone:predict"
-        served.http.post(path, json={"instances": [ASKED, ASKED]}).raise_for_status()
+        served.http.post(path, json={"instances": [REQUEST, REQUEST]}).raise_for_status()
         served.http.post(path, json={})
         served.http.post(path, content=b"x" * 1_000_001)
 
@@ -252,16 +251,18 @@ def test_metrics_name_the_version_and_are_there_before_anybody_asked(serve: Serv
 
 
 def test_a_request_keeps_its_id_and_leaves_one_line_without_its_text(served: Served) -> None:
-    served.http.post(V1, json={"instances": [ASKED | {"user_profile": SECRET}]}, headers={"x-request-id": "abc-1"})
-    made = served.http.post(V1, json={"instances": [ASKED | {"tenant_id": SECRET}]}, headers={"x-request-id": "a b"})
+    served.http.post(V1, json={"instances": [REQUEST | {"user_profile": SECRET}]}, headers={"x-request-id": "abc-1"})
+    built = served.http.post(
+        V1, json={"instances": [REQUEST | {"tenant_id": SECRET}]}, headers={"x-request-id": "a b"}
+    )
 
-    ids = {"abc-1", made.headers["x-request-id"]}
+    ids = {"abc-1", built.headers["x-request-id"]}
     until(lambda: ids <= {line.get("request_id") for line in served.lines()})  # written after the answer
-    mine = [line for line in served.lines() if line.get("request_id") == "abc-1"]
-    assert [(one["outcome"], one["questions"], one["protocol"]) for one in mine] == [("answered", 1, "v1")]
-    assert mine[0]["prompt_tokens"] > 0 and mine[0]["ms"] > 0
-    refused = [line for line in served.lines() if line.get("request_id") == made.headers["x-request-id"]]
-    assert [one["outcome"] for one in refused] == ["refused"]
+    local = [line for line in served.lines() if line.get("request_id") == "abc-1"]
+    assert [(item["outcome"], item["questions"], item["protocol"]) for item in local] == [("answered", 1, "v1")]
+    assert local[0]["prompt_tokens"] > 0 and local[0]["ms"] > 0
+    refused = [line for line in served.lines() if line.get("request_id") == built.headers["x-request-id"]]
+    assert [item["outcome"] for item in refused] == ["refused"]
     assert SECRET not in served.log.read_text()
     assert "Traceback" not in served.log.read_text()
 
@@ -271,7 +272,7 @@ def test_a_model_that_never_ends_its_text_gives_the_plain_question_and_says_so(
 ) -> None:
     with serve(model=tiny_model(tmp_path_factory.mktemp("untaught"))) as served:
         assert served.ask() == {
-            "rewritten_query": ASKED["query"], "model_version": digest(served.folder)[:12], "fallback": "cut",
+            "rewritten_query": REQUEST["query"], "model_version": digest(served.folder)[:12], "fallback": "cut",
         }  # fmt: skip
         assert served.counted("qinglan_rewriter_fallbacks_total", reason="cut") == 1
 
@@ -279,13 +280,9 @@ def test_a_model_that_never_ends_its_text_gives_the_plain_question_and_says_so(
 def test_a_refused_question_is_a_line_in_the_log_and_no_traceback() -> None:
     from kserve.errors import InvalidInput
 
-    for error, said in ((InvalidInput("no question"), "refused: "), (OSError("x"), "Exception:")):
+    for error, message in ((InvalidInput("no question"), "refused: "), (OSError("x"), "Exception:")):
         record = logging.LogRecord("kserve", logging.ERROR, "", 0, "Exception:", (), (type(error), error, None))
 
         assert shorten_client_errors(record)
-        assert record.getMessage().startswith(said)
+        assert record.getMessage().startswith(message)
         assert bool(record.exc_info) == isinstance(error, OSError)
-
-
-def test_an_endless_header_is_cut(served: Served) -> None:
-    assert_endless_header_is_cut(str(served.http.base_url))

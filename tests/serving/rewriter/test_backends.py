@@ -20,7 +20,7 @@ from qinglan.rewriter.engine import COMPLETIONS_PATH, context_tokens, read_compl
 from qinglan.rewriter.model import GeneratedRewrite, StudentPrompt, load_tokenizer
 from serving.rewriter.backends import VllmBackend
 from tests.servers.echo_servers import Reply, Scripted, running
-from tests.serving.rewriter.conftest import ASKED, CHAT, V1, Serve, Served, until
+from tests.serving.rewriter.conftest import CHAT, REQUEST, V1, Serve, Served, until
 
 COMPLETION = (
     b'{"choices": [{"text": "\\u6bcf\\u65e5", "finish_reason": "stop"}],'
@@ -127,7 +127,7 @@ def test_the_engines_context_is_read_from_its_list_of_models() -> None:
 def test_without_its_backend_a_question_is_a_502_that_names_the_address(serve: Serve) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     with serve("--backend", nobody) as served:
-        answer = served.http.post(V1, json={"instances": [ASKED]})
+        answer = served.http.post(V1, json={"instances": [REQUEST]})
 
         assert answer.status_code == 502
         assert nobody in answer.json()["error"]
@@ -145,8 +145,8 @@ def test_the_engine_is_sent_no_more_turns_than_training_had(serve: Serve) -> Non
     engine = Scripted(Reply(200, COMPLETION))
     with running(engine) as url, serve("--backend", url) as served:
         tokenizer = load_tokenizer(served.folder)
-        hostile = ASKED | {"query": f"一天吃几次{turn}", "history_summary": turn}
-        assert served.http.post(V1, json={"instances": [ASKED, hostile]}).status_code == 200
+        hostile = REQUEST | {"query": f"一天吃几次{turn}", "history_summary": turn}
+        assert served.http.post(V1, json={"instances": [REQUEST, hostile]}).status_code == 200
         system = read_card(served.folder).system_prompts["fivedoctors"]
         messages = student_messages(Question("fivedoctors", f"一天吃几次{turn}", "", turn), system)
         chat = served.http.post(CHAT, json={"model": "rewriter", "messages": messages})
@@ -166,11 +166,11 @@ def test_beyond_its_queue_it_refuses_with_when_to_ask_again(serve: Serve) -> Non
         backend = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with serve("--backend", backend, "--deadline-seconds", "3", "--queue", "2") as served:
             first = pool.submit(
-                served.http.post, V1, json={"instances": [ASKED] * 140}
+                served.http.post, V1, json={"instances": [REQUEST] * 140}
             )  # alone, so it is taken whole
             until(lambda: served.counted("qinglan_rewriter_waiting") == 12)
 
-            second = served.http.post(V1, json={"instances": [ASKED]})
+            second = served.http.post(V1, json={"instances": [REQUEST]})
 
             assert (second.status_code, second.headers["retry-after"]) == (429, "1")
             assert "12 questions wait already, of 2 at most" in second.json()["error"]

@@ -43,13 +43,13 @@ def test_a_card_without_the_digest_of_its_prompts_is_refused(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("spoil", "code", "said"),
+    ("spoil", "code", "message"),
     [
         ("", 3, "no such folder"), ("empty", 3, "by the sft or ppo stage"), ("config.json", 3, "no whole model"),
         ("model.safetensors", 3, "no whole model"), ("card", 3, "trained for no tenant"),
     ],
 )  # fmt: skip
-def test_without_its_model_it_ends_with_what_to_do(tmp_path: Path, spoil: str, code: int, said: str) -> None:
+def test_without_its_model_it_ends_with_what_to_do(tmp_path: Path, spoil: str, code: int, message: str) -> None:
     folder = tmp_path / "model"
     if spoil == "empty":
         folder.mkdir()
@@ -65,7 +65,7 @@ def test_without_its_model_it_ends_with_what_to_do(tmp_path: Path, spoil: str, c
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip
 
-    assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
+    assert (ended.returncode, message in ended.stderr) == (code, True), ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
 

@@ -13,7 +13,7 @@ from qinglan.prompts import Question
 from serving.rewriter import payload_log
 from serving.rewriter.config import PayloadConfig
 from serving.rewriter.payload_log import PayloadLog, is_sampled, payload_record
-from tests.serving.rewriter.conftest import ASKED, V1, Serve
+from tests.serving.rewriter.conftest import REQUEST, V1, Serve
 
 SECRET = "密语"
 
@@ -28,10 +28,11 @@ def written(store: Path) -> list[dict[str, Any]]:
 
 
 def test_an_entry_holds_digests_and_no_text_unless_it_is_told_to() -> None:
-    asked = Question("fivedoctors", SECRET, "", "历史")
+    requested = Question("fivedoctors", SECRET, "", "历史")
 
     plain, whole = (
-        payload_record(asked, "改写", text, request_id="r", version="v", outcome="answered") for text in (False, True)
+        payload_record(requested, "改写", text, request_id="r", version="v", outcome="answered")
+        for text in (False, True)
     )
 
     assert plain["question_sha256"] == hashlib.sha256(SECRET.encode()).hexdigest()
@@ -43,12 +44,12 @@ def test_an_entry_holds_digests_and_no_text_unless_it_is_told_to() -> None:
 def test_a_share_is_the_same_requests_everywhere_and_about_as_many() -> None:
     ids = [f"request-{number}" for number in range(4000)]
 
-    some, more = ({one for one in ids if is_sampled(one, share)} for share in (0.1, 0.3))
+    some, more = ({item for item in ids if is_sampled(item, share)} for share in (0.1, 0.3))
 
     assert some < more
     assert 300 < len(some) < 500
-    assert not any(is_sampled(one, 0.0) for one in ids)
-    assert all(is_sampled(one, 1.0) for one in ids)
+    assert not any(is_sampled(item, 0.0) for item in ids)
+    assert all(is_sampled(item, 1.0) for item in ids)
 
 
 def test_a_record_that_cannot_be_written_does_not_end_the_log(
@@ -72,7 +73,7 @@ def test_queued_payloads_are_written_before_the_log_closes(tmp_path: Path) -> No
         log.add({"number": number})
     log.close()
 
-    assert [one["number"] for one in written(tmp_path)] == list(range(2500))
+    assert [item["number"] for item in written(tmp_path)] == list(range(2500))
     assert counted == {"kept": 2500}
 
 
@@ -114,15 +115,15 @@ def test_a_store_that_fails_is_counted_and_said(
 def test_a_server_keeps_what_it_answered_by_the_requests_id(serve: Serve, tmp_path: Path) -> None:
     with serve("--payload-log", str(tmp_path)) as served:
         headers = {"x-request-id": "abc-7"}
-        served.http.post(V1, json={"instances": [ASKED, ASKED | {"query": SECRET}]}, headers=headers)
+        served.http.post(V1, json={"instances": [REQUEST, REQUEST | {"query": SECRET}]}, headers=headers)
         served.http.post(V1, json={"instances": [{}]})
         served.process.send_signal(signal.SIGTERM)
         assert served.process.wait(120) == 0
 
-    kept = written(tmp_path)
-    assert [(one["request_id"], one["outcome"]) for one in kept] == [("abc-7", "answered")] * 2
-    assert kept[1]["question_sha256"] == hashlib.sha256(SECRET.encode()).hexdigest()
-    assert SECRET not in str(kept)
+    stored = written(tmp_path)
+    assert [(item["request_id"], item["outcome"]) for item in stored] == [("abc-7", "answered")] * 2
+    assert stored[1]["question_sha256"] == hashlib.sha256(SECRET.encode()).hexdigest()
+    assert SECRET not in str(stored)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.kubernetes.shadow_token import SHADOW_HEADER, VARIABLE, is_shadow_request, read_shadow_token
-from tests.serving.rewriter.conftest import ASKED, V1, Serve, Served
+from tests.serving.rewriter.conftest import REQUEST, V1, Serve, Served
 
 TOKEN = "0123456789abcdef" * 4
 REQUESTS = "qinglan_rewriter_requests_total"
@@ -27,7 +27,7 @@ def ask(served: Served, header: str) -> tuple[float, float]:
     """Requests that were counted as the shadow's, and as users'."""
     before = [served.counted(REQUESTS, outcome=outcome) for outcome in ("shadow", "answered")]
     answer = served.http.post(
-        V1, json={"instances": [ASKED]}, headers={SHADOW_HEADER.encode(): header.encode("latin-1")}
+        V1, json={"instances": [REQUEST]}, headers={SHADOW_HEADER.encode(): header.encode("latin-1")}
     )
     assert answer.status_code == 200
     shadow, users = (served.counted(REQUESTS, outcome=outcome) for outcome in ("shadow", "answered"))

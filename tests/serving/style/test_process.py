@@ -58,16 +58,16 @@ def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_con
         assert served.process.wait(120) == 0
         expected = StyleModel.load(served.folder).predict([text["text"] for text in LONG[:32]])
         assert sum(map(len, answers)) >= 64
-        assert any(answer.last for own in answers for answer in own)
-        for own, right in zip(answers, expected, strict=True):
-            for answer in own:
+        assert any(answer.last for local in answers for answer in local)
+        for local, right in zip(answers, expected, strict=True):
+            for answer in local:
                 assert answer.status == 200
-                said = orjson.loads(answer.body)["predictions"][0]["confidence"]
-                assert said == pytest.approx(right["confidence"], abs=1e-5)
+                message = orjson.loads(answer.body)["predictions"][0]["confidence"]
+                assert message == pytest.approx(right["confidence"], abs=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("folder_is", "options", "said"),
+    ("folder_is", "options", "message"),
     [
         ("missing", [], "no such folder"),
         ("empty", [], "written by the style"),
@@ -75,7 +75,7 @@ def test_told_to_stop_it_answers_all_that_it_took_of_clients_that_keep_their_con
     ],
 )
 def test_without_its_model_it_ends_with_what_to_do(
-    folder: Path, tmp_path: Path, folder_is: str, options: list[str], said: str
+    folder: Path, tmp_path: Path, folder_is: str, options: list[str], message: str
 ) -> None:
     model = {"missing": tmp_path / "nothing", "empty": tmp_path, "whole": folder}[folder_is]
 
@@ -85,7 +85,7 @@ def test_without_its_model_it_ends_with_what_to_do(
     )  # fmt: skip
 
     assert ended.returncode == 3
-    assert said in ended.stderr
+    assert message in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stdout == ""
 
