@@ -108,8 +108,8 @@ def rank_correlation(worlds: list[World]) -> float:
 
 def write_page(path: Path, worlds: list[World], ranks: float) -> None:
     about = (
-        "Written by `make bench-headroom`; what was asked, and how, is in [science.md](science.md), and what each",
-        "world makes harder in [its README](../standins/samples/README.md#harder-worlds). Shares of locked questions",
+        "Written by `make bench-headroom` ([science.md](science.md)); what each world",
+        "makes harder is in [its README](../standins/samples/README.md#harder-worlds). Shares of locked questions",
         "with the gold passage first, gold in the sheet; differences are RL's minus the other's, intervals of 95 %",
         "over conversations.",
         f"Spearman's rank correlation of predicted gain and RL - SFT over these {len(worlds)} worlds: {ranks:+.2f}.",

@@ -25,7 +25,7 @@ from benchmarks.report import report
 from qinglan.files.files import atomic_write, sha256_file
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import GatewayConfig
-from qinglan.llm.paid.journal_reader import export_journal, read_report
+from qinglan.llm.paid.journal_reader import read_answers, read_report
 from qinglan.llm.providers.prices import Usage
 from qinglan.processes.services import free_port
 from serving.gateway import server
@@ -216,15 +216,14 @@ def check(teacher: str, folder: Path) -> dict[str, int]:
     right = {row["row"]: row["text"] for row in rows if row["text"] == f"回声 {question(row['row'])[-1]['content']}"}
     figures = read_report(folder / "journal.sqlite")
     calls = {str(row["call"]) for row in rows}
-    count = export_journal(folder / "journal.sqlite", folder / "export.jsonl")
-    exported = [orjson.loads(line)["key"] for line in (folder / "export.jsonl").read_bytes().splitlines()]
+    exported = [answer.call for answer in read_answers(folder / "journal.sqlite")]
     entries = sum(item["answers"] for item in figures["exports"])
     billed = httpx.get(f"{teacher}/stats", trust_env=False).json()["billed_by_prompt"]
     named = {item.removeprefix("stage/") for item in figures["possibly_billed"]}
     named_prompts = {prompt_digest("echo", question(row)) for row in named}
     return {
         "lost": ROWS - len(right) + len(calls - set(exported)),
-        "exported_twice": len(rows) - len(right) + count - len(calls) + entries - ROWS,
+        "exported_twice": len(rows) - len(right) + len(exported) - len(calls) + entries - ROWS,
         "unnamed": sum(times > 1 and prompt not in named_prompts for prompt, times in billed.items()),
         "named": len(named),
     }

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.report import report
-from qinglan.text.number_readings import numbers_without_source
+from qinglan.text.quantities import numbers_without_source
 
 PAIRS = Path(__file__).parents[1] / "tests/qinglan/text/number_pairs.tsv"
 LEAST_PRECISION = 0.95

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.memory import largest_memory
 from benchmarks.report import report
 from benchmarks.standin import started
-from commands.prepay import prepay
+from commands.prepay.prepay import prepay
 from qinglan.concurrency import map_in_order
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import GatewayClient

@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from commands.options import Json
 from pipelines.lines.overrides import SetOption, with_overrides
 from qinglan.terminal import say, say_json
 
 style = typer.Typer(help="The style model: train and judge it, and ask it for a file.", no_args_is_help=True)
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
 
 
 @style.command()

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,6 +34,7 @@ async def map_in_order(
     finally:
         for task in (alarm, *pending):
             task.cancel()
+        # Cancelled tasks are awaited: one that still ran would use clients that the caller closes next.
         await asyncio.gather(alarm, *pending, return_exceptions=True)
 
 
@@ -56,3 +57,16 @@ async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class AsyncClosing:
+    """A client that `async with` closes."""
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.aclose()

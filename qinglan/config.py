@@ -62,7 +62,7 @@ def explain_validation_error(error: ValidationError, show_input: bool = True) ->
 
 
 def _is_copy(item: ErrorDetails, other: ErrorDetails) -> bool:
-    """True of an error in settings that were copied from shared ones, where the shared ones have the same error."""
+    """True of an error in settings that were copied from shared ones, if the shared ones have the same error."""
     path, shared = item["loc"], other["loc"]
     same = item["msg"] == other["msg"] and item["input"] == other["input"]
     return same and len(shared) < len(path) and path[-len(shared) :] == shared
@@ -102,7 +102,7 @@ def _paths_below(model: type[BaseModel], name: str) -> Iterator[str]:
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
-    """The class of the settings at a path, through lists and mappings; None where there is none."""
+    """The class of the settings at a path, through lists and mappings; None if there are no settings."""
     at: Any = model
     for part in path:
         if isinstance(at, type) and issubclass(at, BaseModel):
@@ -119,31 +119,23 @@ def _inner_model(annotation: Any) -> type[BaseModel] | None:
 
 def _explain(item: ErrorDetails, show_input: bool) -> str:
     """One wrong field. Several settings that cannot be together are named by the check's own message."""
-    field, value = ".".join(str(part) for part in item["loc"]), item["input"]
-    if item["type"] == "value_error" and isinstance(value, (dict, BaseModel)):
-        message = _message(item, show_input)
-        return f"{field}: {message}" if field else message
-    shown = "" if item["type"] == "missing" or not show_input else _show(field, value)
-    return f"{field or '(the whole)'}: {_message(item, show_input)}{shown}"
-
-
-def _show(field: str, value: Any) -> str:
-    """The value as it was given, unless the field's name says that it is a key."""
-    if SECRET_FIELD.search(field) or (isinstance(value, (dict, list, BaseModel)) and SECRET_FIELD.search(str(value))):
-        return ""
-    return f" (given: {hide_secrets(str(value))[:80]!r})"
-
-
-def _message(item: ErrorDetails, show_input: bool) -> str:
-    """pydantic's message, in the words of a file of settings."""
+    field, value, message = ".".join(map(str, item["loc"])), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] == "tuple_type":
-        example = f", such as [{item['input']}]" if show_input and isinstance(item["input"], str) else ""
-        return f"Input should be a list{example}"
-    if item["type"] == "model_type":
-        return "Input should be a mapping of settings"
-    if item["type"] == "path_type":
-        return "Input should be a path"
-    return item["msg"].removeprefix("Value error, ")
+        example = f", such as [{value}]" if show_input and isinstance(value, str) else ""
+        message = f"Input should be a list{example}"
+    elif item["type"] == "model_type":
+        message = "Input should be a mapping of settings"
+    elif item["type"] == "path_type":
+        message = "Input should be a path"
+    is_check = item["type"] == "value_error" and isinstance(value, (dict, BaseModel))
+    holds_secret = SECRET_FIELD.search(field) or (
+        isinstance(value, (dict, list, BaseModel)) and SECRET_FIELD.search(str(value))
+    )
+    if show_input and not is_check and not holds_secret and item["type"] != "missing":
+        message += f" (given: {hide_secrets(str(value))[:80]!r})"
+    if field:
+        return f"{field}: {message}"
+    return message if is_check else f"(the whole): {message}"
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -160,7 +152,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def yaml_mapping(text: str, where: str) -> dict[str, Any]:
-    """The mapping in a text of YAML; an empty one where there is nothing."""
+    """The mapping in a text of YAML; empty if the text is."""
     values = parse_yaml(text, where)
     if values is None:
         return {}

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 import orjson
@@ -21,7 +21,6 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.terminal import visible
 
 Value = TypeVar("Value")
-END = object()
 MAX_YAML_NODES = 100_000
 """Keys and values of a YAML document, with every alias unfolded."""
 
@@ -29,8 +28,8 @@ MAX_YAML_NODES = 100_000
 def parse_json(content: bytes | str, where: str, line: int = 1, half_characters: bool = False) -> Any:
     """The document's value; a DataError with the line where programs could read it differently, or not at all.
 
-    `line` is that of the document's beginning in its file. With `half_characters` a text may hold what cannot be
-    written, for whoever sets such rows aside.
+    `line` is that of the document's beginning in its file. With `half_characters` a text may hold lone
+    surrogates, which cannot be written: the caller sets such rows aside.
     """
     try:
         if not half_characters:
@@ -48,7 +47,7 @@ def parse_json(content: bytes | str, where: str, line: int = 1, half_characters:
 
 
 def parse_json_mapping(content: bytes | str, where: str) -> dict[str, Any]:
-    """The document's object; a DataError where it is something else, or no JSON."""
+    """The document's object; a DataError if it is something else, or no JSON."""
     value = parse_json(content, where)
     if not isinstance(value, dict):
         raise DataError(f"{where}:1: a JSON object belongs here, and this is {type(value).__name__}.")
@@ -93,11 +92,7 @@ def _whole(text: str) -> int | float:
     return number if -(2**63) <= number < 2**64 else _finite(text)
 
 
-DECODER = json.JSONDecoder(
-    object_pairs_hook=_once, parse_float=_finite, parse_int=_whole, parse_constant=_finite
-)  # fmt: skip
-
-
+DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_int=_whole, parse_constant=_finite)
 TWICE_DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
@@ -111,6 +106,7 @@ def _line_of(text: str) -> int:
         begun.pop()
         return parsed
 
+    # Only the scanner in Python (json/scanner.py) calls parse_object. It is slow: it runs only after a fault.
     decoder: Any = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_int=_whole)
     decoder.parse_object = parse_object
     decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
@@ -120,17 +116,20 @@ def _line_of(text: str) -> int:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The one document's value; a ConfigError with the line where it has two meanings, or none."""
+    """The one document's value; a ConfigError with the line if it has two meanings, or is no YAML."""
     return _parse_yaml(text, where, lambda loader: loader.get_single_data())
 
 
 def parse_yaml_documents(text: str, where: str) -> list[Any]:
     """The values of all documents, such as a compiled graph's two."""
-    return _parse_yaml(text, where, lambda loader: list(iter(partial(_next_document, loader), END)))
 
+    def load(loader: Any) -> list[Any]:
+        documents = []
+        while loader.check_data():
+            documents.append(loader.get_data())
+        return documents
 
-def _next_document(loader: Any) -> Any:
-    return loader.get_data() if loader.check_data() else END
+    return _parse_yaml(text, where, load)
 
 
 def _parse_yaml(text: str, where: str, load: Callable[[Any], Value]) -> Value:
@@ -161,6 +160,8 @@ def _loader_class() -> Any:
     from yaml.constructor import SafeConstructor
     from yaml.resolver import Resolver
 
+    # CSafeLoader composes nodes by recursion in C (_compose_node in PyYAML's yaml/_yaml.pyx): thousands of opening
+    # brackets would overflow its stack, and the process would crash.
     class Loader(Composer, CParser, SafeConstructor, Resolver):
         """SafeLoader without its leniency: a key counts once, a number is one, and aliases cannot multiply.
 

@@ -10,7 +10,7 @@ QinglanError
 ├── GateHeldError  a verdict stops the run: a result, not a fault       exit 7
 ├── AlteredError   changed bytes, or a signature that does not count   exit 8
 ├── IncompleteAuditError   an audit found nothing altered, and not everything   exit 9
-└── RowError       one row's call failed for good: it is quarantined, the run goes on
+└── RowError       one row's call failed for good: it is quarantined, the run continues
 
 A message says where, what, and the next step. An outage is never a score and never a silent fallback.
 """

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
+from commands.options import Json
 from qinglan.terminal import say, say_json
 
 rollout = typer.Typer(help="Rollouts: begin, see, watch, and say a word to them.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The rollout, or its InferenceService: then whose turn it is.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="KUBECONFIG's by default.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+
 Store = Annotated[
     str, typer.Option(help="A folder or s3://bucket/prefix; QINGLAN_STORE, or runs/store.", show_default=False)
 ]

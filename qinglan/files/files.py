@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -28,7 +29,7 @@ Row = TypeVar("Row", bound=BaseModel)
 
 
 READABLE, PRIVATE = 0o644, 0o600
-"""Modes of a file: never writable by others, whatever the umask; or for its owner alone."""
+"""Modes of a file, independent of the umask: readable by all and writable by its owner, or for its owner only."""
 
 ABANDONED_SECONDS = 24 * 3600.0
 """Age from which what another host began to write, and has not changed since, is removed."""
@@ -51,9 +52,9 @@ def writer_name() -> str:
 def is_abandoned(path: Path, writer: str) -> bool:
     """True if the process that began to write here has ended.
 
-    A process of this host or pod is looked up by its pid. Of another's, as on a volume that pods share, nothing can
-    be looked up, and not every file system shows the locks of other machines: it counts as ended where nothing at
-    this path has changed for a day.
+    A process of this host or pod is looked up by its pid. A process of another host, as on a volume that pods share,
+    cannot be looked up, and not every file system shows the locks of other machines: it counts as ended if nothing
+    at this path has changed for a day.
     """
     space, _, pid = writer.rpartition("-")
     if space == pid_space():
@@ -69,12 +70,13 @@ def is_abandoned(path: Path, writer: str) -> bool:
 def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> Iterator[Path]:
     """A path to write to that becomes `target` only if the block ends well.
 
-    Without `durable` it does not wait for the disk: for a file that can be made anew.
+    Without `durable` it does not wait for the disk: for a file that can be written again.
     """
     partial = _beside(target, "partial")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            # O_EXCL follows no link that a stranger put at this name, and the mode holds from the first byte.
             partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that somebody laid there
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
             yield partial
@@ -123,6 +125,28 @@ def atomic_folder(target: Path) -> Iterator[Path]:
             _remove(partial)
 
 
+@contextmanager
+def first_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill that becomes `target`; if another process was first, with the same content, its folder stays.
+
+    What killed processes left beside it is removed.
+    """
+    with writing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_abandoned(target)
+        partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.{writer_name()}.partial")
+        partial.mkdir()
+        try:
+            yield partial
+            try:
+                partial.rename(target)
+            except OSError:
+                if not target.exists():
+                    raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+
 def replace_folder(new: Path, target: Path, aside: Path) -> None:
     """Rename `new` to `target`; a folder that is there already is moved aside first and then deleted.
 
@@ -159,7 +183,7 @@ def _remove(folder: Path) -> None:
 
 
 def make_private(path: Path) -> None:
-    """Make the file, or find it, and let its owner alone read it: questions, answers and addresses go into it.
+    """Create the file if it is missing, and let only its owner read it: it holds questions, answers and addresses.
 
     A file of another owner, as on a shared volume, is left as it is.
     """
@@ -174,7 +198,7 @@ def make_private(path: Path) -> None:
 
 
 def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
-    """Open a file, such as a log, that its owner alone reads."""
+    """Open a file, such as a log, that only its owner can read."""
     make_private(path)
     return path.open(mode)
 

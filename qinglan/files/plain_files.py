@@ -1,9 +1,9 @@
-"""The plain files of a folder that someone else may have filled: whatever is more than that is named.
+"""The plain files of a folder that a stranger may have filled; links, devices and odd names are named as faults.
 
 found = plain_files(folder)
 found.files["sub/config.json"], found.faults["Config.json"]
 
-content = read_plain(path)      # never waits: a pipe that nobody writes to would hang a reader for ever
+content = read_plain(path)      # never waits: a pipe without a writer would hang a reader for ever
 with open_lock(path) as lock: fcntl.flock(lock, fcntl.LOCK_EX)
 """
 
@@ -27,7 +27,7 @@ MAX_DOCUMENT = 1 << 30
 
 
 class UnreadableFileError(DataError, OSError):
-    """A path where no plain file can be read; both an error of data and one of the system, for their handlers."""
+    """A path at which no plain file can be read; a DataError and an OSError, for the handlers of both."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{visible(str(path))}: {why}. A plain file belongs there.")
@@ -35,7 +35,7 @@ class UnreadableFileError(DataError, OSError):
 
 
 class UnwritableFileError(ConfigError, OSError):
-    """A path where nothing can be written: a full disk, a quota, a folder of somebody else."""
+    """A path that cannot be written: a full disk, a quota, a folder of another owner."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{visible(path)}: {why}. Choose another place, or make room.")
@@ -123,7 +123,7 @@ def open_lock(path: Path) -> BinaryIO:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """An UnreadableFileError where a read fails, as of a broken disk or of a process's memory."""
+    """Raise an UnreadableFileError if a read fails, as of a broken disk or of a process's memory."""
     try:
         yield
     except OSError as error:
@@ -161,6 +161,7 @@ def _walk(folder: Path, prefix: str, listing: Listing) -> None:
     entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     if not entries:
         listing.faults[prefix.rstrip("/") or "."] = "an empty folder"
+    # Names that differ in case or Unicode form are one file on macOS and Windows, and two on Linux.
     alike = Counter(_alike(entry.name) for entry in entries)
     for entry in entries:
         name = prefix + visible(entry.name)

@@ -5,19 +5,18 @@ The key holds everything that decides the result, the code too, so that nothing 
 
 import os
 import shutil
-import tempfile
 from pathlib import Path
 
 import orjson
 
-from qinglan.files.files import cache_folder, remove_abandoned, sha256_file, sha256_text, writer_name
+from qinglan.files.files import cache_folder, first_folder, sha256_file, sha256_text
 
 SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
 """Set by `qinglan run` to the run's own folder, on a cluster to a mounted volume."""
 
 
 def scratch_folder(stage: str, *parts: str) -> Path:
-    """The folder of this training alone; it exists already where the training was begun before."""
+    """The folder of this training only; it exists already if the training was begun before."""
     folder = _root() / stage / sha256_text(*parts)[:24]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -26,40 +25,21 @@ def scratch_folder(stage: str, *parts: str) -> Path:
 def copy_to_scratch(path: Path, digest: str) -> Path:
     """Copy a file or folder, once, to where the pods of a job see it; the copy's path.
 
-    Steps of other runs may copy the same at the same time, from other machines: each fills a folder of its own, and
-    the first to have all of it gives it its name. What killed steps left beside it is removed.
+    Steps of other runs may copy the same at the same time, from other machines.
     """
     path, root = path.resolve(), _root()
     if path.is_relative_to(root):
         return path
     target = root / "inputs" / digest[:24]
-    remove_abandoned(target)
     if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(f".{writer_name()}.partial", f".{target.name}.", target.parent))
-        try:
-            _copy(path, partial / path.name)
-            partial.rename(target)
-        except OSError:
-            if not target.exists():
-                raise
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        with first_folder(target) as partial:
+            (shutil.copytree if path.is_dir() else shutil.copyfile)(path, partial / path.name)
     return target / path.name
-
-
-def _copy(path: Path, target: Path) -> None:
-    if path.is_dir():
-        shutil.copytree(path, target)
-    else:
-        shutil.copyfile(path, target)
 
 
 def _root() -> Path:
     """The absolute path of all scratch folders: a training runs in another working folder."""
-    return (
-        Path(os.environ[SCRATCH_VARIABLE]) if SCRATCH_VARIABLE in os.environ else cache_folder("scratch")
-    ).resolve()
+    return Path(os.environ.get(SCRATCH_VARIABLE) or cache_folder("scratch")).resolve()
 
 
 def source_digest(folder: Path) -> str:
@@ -75,7 +55,8 @@ def last_checkpoint(folder: Path) -> Path | None:
 
 
 def _is_whole(checkpoint: Path) -> bool:
-    """True if the trainer's state, which is written last, is there and whole: a kill leaves it missing or cut off."""
+    # The trainer writes its state last, so a kill leaves it missing or cut off (transformers/trainer.py,
+    # _save_checkpoint).
     try:
         orjson.loads((checkpoint / "trainer_state.json").read_bytes())
     except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError):

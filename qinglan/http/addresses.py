@@ -19,7 +19,7 @@ SECRET_FIELD = re.compile(r"api.?key|secret|passw|authorization|bearer|(?<!max_)
 
 
 def address_fault(url: str) -> str:
-    """The fault of an address; empty where it has none. It never repeats the address."""
+    """The fault of an address, empty if it is valid. The text never repeats the address."""
     try:
         parts = urlsplit(url)
         usable = url.startswith(SCHEMES) and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -51,31 +51,21 @@ def hide_secrets(text: str) -> str:
 
 def called_addresses(settings: Mapping[str, Any], where: str) -> dict[str, str]:
     """Each http address among a stage's settings, at any depth, by the name of its setting."""
-    return dict(_addresses(settings, where))
-
-
-def _addresses(value: Any, where: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str) and value.lower().startswith(SCHEMES):
-        yield where, value
-    elif isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _addresses(item, f"{where}.{name}".lstrip("."))
-    elif isinstance(value, (list, tuple)):
-        for number, item in enumerate(value):
-            yield from _addresses(item, f"{where}[{number}]")
+    values = _settings(settings, where)
+    return {path: value for path, value in values if isinstance(value, str) and value.lower().startswith(SCHEMES)}
 
 
 def secret_field(values: Any) -> str:
-    """The first field, at any depth, whose name says that it holds a secret; empty if there is none."""
-    return next(filter(SECRET_FIELD.search, _field_names(values)), "")
+    """The path of the first field, at any depth, whose name says that it holds a secret; empty if there is none."""
+    return next((path for path, _ in _settings(values, "") if SECRET_FIELD.search(path)), "")
 
 
-def _field_names(value: Any) -> Iterator[str]:
-    """Names of all fields, at any depth."""
-    if isinstance(value, dict):
+def _settings(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every value with its path, at any depth."""
+    yield path, value
+    if isinstance(value, Mapping):
         for name, item in value.items():
-            yield str(name)
-            yield from _field_names(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _field_names(item)
+            yield from _settings(item, f"{path}.{name}".lstrip("."))
+    elif isinstance(value, (list, tuple)):
+        for number, item in enumerate(value):
+            yield from _settings(item, f"{path}[{number}]")

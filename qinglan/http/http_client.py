@@ -9,24 +9,25 @@ byte of its body: a service that sends a byte now and then cannot prolong it.
     report = get_json("http://127.0.0.1:8300/v1/journal/report", "Is the gateway up?")
 """
 
+import asyncio
 import logging
 import os
 import socket
 import ssl
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import orjson
 
 from qinglan.errors import ConfigError, OutageError
 from qinglan.http.addresses import hide_secrets
-from qinglan.http.deadlines import Deadline, held
 
 CA_VARIABLE = "SSL_CERT_FILE"
 
@@ -42,14 +43,18 @@ KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"), 30),
 )
-"""A request may wait for an answer without a limit, and where the other machine is lost nothing would ever end that
-wait. With these probes it ends as a broken connection, after a minute."""
+"""Socket options for TCP keepalive: a request may wait for an answer without a limit, and if the other machine is
+lost, nothing else would end that wait. With these probes it ends as a broken connection, after a minute."""
+
+LONGEST_RETRY_AFTER = 30.0
+"""Seconds of the longest pause for a Retry-After; a longer one is cut."""
 
 REENCODED = {b"content-encoding", b"content-length"}
 """Headers that are wrong once a body is decompressed."""
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # its INFO is a line a call, with the address
 
+Result = TypeVar("Result")
 AsyncClient = httpx2.AsyncClient
 Client = httpx2.Client
 
@@ -65,13 +70,15 @@ def async_client(
 ) -> AsyncClient:
     """Create a client for coroutines; `whole_seconds` limits an answer in place of the request's read timeout, which
     then limits its head."""
-    inner = httpx2.AsyncHTTPTransport(
-        trust_env=False, verify=trusted_certificates(), limits=limits, socket_options=KEEPALIVE
-    )
+    transport = _LimitedTransport(limits, largest, whole_seconds)
     return AsyncClient(
-        base_url=base_url, timeout=timeout, headers=headers, trust_env=False, follow_redirects=False,
-        transport=_AsyncLimited(inner, largest, whole_seconds),
-    )  # fmt: skip
+        base_url=base_url,
+        timeout=timeout,
+        headers=headers,
+        trust_env=False,
+        follow_redirects=False,
+        transport=transport,
+    )
 
 
 def sync_client(
@@ -81,18 +88,13 @@ def sync_client(
     largest: int | None = MAX_ANSWER_BYTES,
     limits: httpx2.Limits = LIMITS,
 ) -> Client:
-    """Create a client for code without coroutines."""
-    from qinglan.http.sync_deadlines import DeadlineTransport
-
-    inner = DeadlineTransport(trusted_certificates(), limits, KEEPALIVE)
-    return Client(
-        base_url=base_url, timeout=timeout, trust_env=False, follow_redirects=False,
-        transport=_Limited(inner, largest),
-    )  # fmt: skip
+    """Create a client for code without coroutines; it reads every answer whole."""
+    transport = _BlockingTransport(_LimitedTransport(limits, largest))
+    return Client(base_url=base_url, timeout=timeout, trust_env=False, follow_redirects=False, transport=transport)
 
 
 def get_json(url: str, next_step: str, timeout: float = 30.0) -> Any:
-    """The JSON at an address; an OutageError, with its cause, if there is none."""
+    """The JSON at an address; an OutageError, with its cause, if there is no such answer."""
     with outages(hide_secrets(url), next_step), sync_client(timeout=timeout) as http:
         response = http.get(url).raise_for_status()
     try:
@@ -117,57 +119,51 @@ def failure_text(error: httpx2.HTTPError) -> str:
     return f"no answer ({str(error) or type(error).__name__})"
 
 
-class _AsyncLimited(httpx2.AsyncBaseTransport):
-    """Limits the size and the time of every answer."""
+class Deadline:
+    """The moment by which an answer must be whole, its head included; never, if `seconds` is None."""
 
-    def __init__(self, inner: httpx2.AsyncBaseTransport, largest: int | None, whole_seconds: float | None) -> None:
-        self._inner, self._largest, self._seconds = inner, largest, whole_seconds
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._ends = None if seconds is None else time.monotonic() + seconds
+
+    @asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        """End the block at the deadline, with an httpx2.ReadTimeout."""
+        try:
+            async with asyncio.timeout(None if self._ends is None else self._ends - time.monotonic()):
+                yield
+        except TimeoutError as error:
+            raise httpx2.ReadTimeout(f"the answer was not whole after {self._seconds:g} s") from error
+
+
+class _LimitedTransport(httpx2.AsyncBaseTransport):
+    """Limits the size and the time of every answer.
+
+    httpcore's read timeout begins anew with each byte: https://www.python-httpx.org/advanced/timeouts/
+    """
+
+    def __init__(self, limits: httpx2.Limits, largest: int | None, whole_seconds: float | None = None) -> None:
+        self._inner = httpx2.AsyncHTTPTransport(
+            trust_env=False, verify=trusted_certificates(), limits=limits, socket_options=KEEPALIVE
+        )
+        self._largest, self._seconds = largest, whole_seconds
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        head = Deadline(_read_timeout(request))
+        head = Deadline(request.extensions.get("timeout", {}).get("read"))
         whole = Deadline(self._seconds) if self._seconds else head
         async with head.hold():
             answer = await self._inner.handle_async_request(request)
-        return _decoded(answer, AnswerLimit(self._largest), whole)
+        # The same answer with a body that is decompressed as it is read: httpx2 does so in pieces of a megabyte.
+        headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in REENCODED]
+        body = _LimitedBody(answer, AnswerLimit(self._largest), whole)
+        return httpx2.Response(answer.status_code, headers=headers, stream=body, extensions=answer.extensions)
 
     async def aclose(self) -> None:
         await self._inner.aclose()
 
 
-class _Limited(httpx2.BaseTransport):
-    """The same for code without coroutines."""
-
-    def __init__(self, inner: httpx2.BaseTransport, largest: int | None) -> None:
-        self._inner, self._largest = inner, largest
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        deadline = Deadline(_read_timeout(request))
-        with held(deadline):
-            answer = self._inner.handle_request(request)
-        return _decoded(answer, AnswerLimit(self._largest), deadline)
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-def _read_timeout(request: httpx2.Request) -> float | None:
-    seconds: float | None = request.extensions.get("timeout", {}).get("read")
-    return seconds
-
-
-def _decoded(answer: httpx2.Response, limit: "AnswerLimit", deadline: Deadline) -> httpx2.Response:
-    """The same answer with a body that is decompressed as it is read: httpx2 does so in pieces of a megabyte."""
-    headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in REENCODED]
-    return httpx2.Response(
-        answer.status_code,
-        headers=headers,
-        stream=_LimitedBody(answer, limit, deadline),
-        extensions=answer.extensions,
-    )
-
-
-class _LimitedBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
-    """A decompressed body. Reading it fails at its limits of size and time, whatever its headers say."""
+class _LimitedBody(httpx2.AsyncByteStream):
+    """A decompressed body. Reading it fails at its limits of size and time; headers are not believed."""
 
     def __init__(self, answer: httpx2.Response, limit: "AnswerLimit", deadline: Deadline) -> None:
         self._answer, self._limit, self._deadline = answer, limit, deadline
@@ -183,22 +179,49 @@ class _LimitedBody(httpx2.AsyncByteStream, httpx2.SyncByteStream):
                 self._limit.count(chunk)
                 yield chunk
 
-    def __iter__(self) -> Iterator[bytes]:
-        chunks = self._answer.iter_bytes()
-        with _decoding_errors():
-            while True:
-                with held(self._deadline):
-                    chunk = next(chunks, None)
-                if chunk is None:
-                    return
-                self._limit.count(chunk)
-                yield chunk
-
     async def aclose(self) -> None:
         await self._answer.aclose()
 
+
+class _BlockingTransport(httpx2.BaseTransport):
+    """Waits for a transport of coroutines, which run in a thread: httpcore has no limit for a whole sync answer."""
+
+    def __init__(self, inner: _LimitedTransport) -> None:
+        self._inner = inner
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.read()
+        return _run_in_thread(self._exchange(request))
+
+    async def _exchange(self, request: httpx2.Request) -> httpx2.Response:
+        answer = await self._inner.handle_async_request(request)
+        try:
+            return httpx2.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+        finally:
+            await answer.aclose()
+
     def close(self) -> None:
-        self._answer.close()
+        _run_in_thread(self._inner.aclose())
+
+
+def _run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
+    future = asyncio.run_coroutine_threadsafe(work, _background_loop())
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C ends the request too
+        future.cancel()
+        raise
+
+
+@cache
+def _background_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all clients without coroutines, in a thread that ends with the process."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="http clients", daemon=True).start()
+    return loop
+
+
+os.register_at_fork(after_in_child=_background_loop.cache_clear)  # a forked process has no such thread
 
 
 @contextmanager
@@ -227,7 +250,7 @@ class AnswerLimit:
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Seconds that a Retry-After header asks for; None without one.
 
-    A date is compared with the service's own Date where it sends one, since this machine's clock may be set wrong,
+    A date is compared with the service's own Date if it sends one, since this machine's clock may be set wrong,
     and with `now`, or this machine's clock, otherwise.
     """
     header = headers.get("retry-after-ms") or headers.get("retry-after")
@@ -243,6 +266,21 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
         except ValueError:
             return None
     return max(0.0, seconds) if seconds < float("inf") else None
+
+
+class BusyError(Exception):
+    """A service said that it cannot answer now; `wait` is the pause in seconds that it asks for, None without one."""
+
+    def __init__(self, message: str, wait: float | None) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+def pause_before_retry(error: Exception) -> bool | float:
+    """Decide if a request is sent again; a number is the pause in seconds that the service asks for."""
+    if isinstance(error, BusyError):
+        return True if error.wait is None else min(error.wait, LONGEST_RETRY_AFTER)
+    return isinstance(error, httpx2.TransportError)
 
 
 @cache
@@ -261,7 +299,7 @@ def trusted_certificates() -> ssl.SSLContext:
 
 
 def certificate_advice(error: BaseException) -> str:
-    """The next step where a service's certificate is not trusted; empty for other errors."""
+    """The next step if a service's certificate is not trusted; empty for other errors."""
     if "CERTIFICATE_VERIFY_FAILED" not in str(error):
         return ""
     return f" If the certificate is of your company's own authority, name its PEM file in {CA_VARIABLE}."

@@ -1,21 +1,18 @@
 """Retries of requests to a service that may be away: the run's gateway, the RAG service behind it, the style service.
 
-On a machine somebody waits for the command, so a client gives up soon. On Kubeflow nobody does, and KFP's own
-settings run no failed step again (docs/pipelines.md): there the compiled graph sets the variable for each step that
-asks the gateway, and its clients send again for that long.
+On a laptop a person waits for the command, so a client gives up soon. On Kubeflow no person waits, and KFP's own
+settings run no failed step again (docs/pipelines.md): there the compiled graph sets OUTAGE_VARIABLE for each step
+that asks the gateway, and its clients send again for that long.
 
     retries = Retries("Gateway http://127.0.0.1:8300", is_away, attempts=3, seconds=outage_seconds())
-    async for attempt in retries.attempts():
-        with attempt:
-            answer = await send()
-    retries.answered()
+    answer = await retries.run(send)
 """
 
 import logging
 import os
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import stamina
 
@@ -23,12 +20,15 @@ from qinglan.errors import ConfigError
 
 OUTAGE_VARIABLE = "QINGLAN_OUTAGE_SECONDS"
 LONGEST_PAUSE = 3.0
+"""Seconds of the longest pause between two attempts, if the service asks for none."""
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
 
 def outage_seconds() -> float | None:
-    """Seconds that the environment gives a service to come back; None where it sets none."""
+    """Seconds that the environment gives a service to come back; None if the variable is not set."""
     text = os.environ.get(OUTAGE_VARIABLE, "")
     try:
         seconds = float(text or 0)
@@ -40,7 +40,7 @@ def outage_seconds() -> float | None:
 
 
 class Retries:
-    """Attempts limited by time where seconds are set, else by number. Waiting is logged once, and so is its end."""
+    """Attempts limited by time if `seconds` are set, else by number. Start and end of waiting are logged once."""
 
     def __init__(
         self,
@@ -48,8 +48,11 @@ class Retries:
         is_away: Callable[[Exception], bool | float],
         attempts: int | None = None,
         seconds: float | None = None,
+        pauses: tuple[float, float] | None = None,
     ) -> None:
+        """`pauses` are the shortest and the longest between two attempts, in seconds."""
         self._service, self._is_away = service, is_away
+        self._pauses = pauses or (0.2, LONGEST_PAUSE)
         self._attempts = None if seconds else attempts
         self._seconds = seconds or None
         self._away_since: float | None = None
@@ -61,10 +64,18 @@ class Retries:
             on=self._on_error,
             attempts=self._attempts,
             timeout=self._seconds,
-            wait_initial=0.2,
-            wait_max=LONGEST_PAUSE,
-            wait_jitter=0.3,
+            wait_initial=self._pauses[0],
+            wait_max=self._pauses[1],
+            wait_jitter=self._pauses[0],
         )
+
+    async def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Do the work, again while the service is away; the last error is raised."""
+        async for attempt in self.attempts():
+            with attempt:
+                result = await work()
+        self.answered()
+        return result
 
     def answered(self) -> None:
         """Note that the service answers."""

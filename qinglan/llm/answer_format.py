@@ -5,7 +5,7 @@
 | json_schema | response_format with the schema, which the provider enforces | the answer |
 | json_object | response_format json_object, and the schema in the prompt | the answer |
 | tool | one function with the schema, which must be called | the call's arguments |
-| text | the schema in the prompt alone | the answer, alone or in one code fence |
+| text | the schema in the prompt only | the answer, bare or in one code fence |
 
 DeepSeek refuses json_schema with 400 (api-docs.deepseek.com/guides/json_mode, November 2026); the other hosts below
 were not tried here: `qinglan doctor --paid` tries a model with one cheap call.
@@ -36,7 +36,7 @@ FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
 def default_format(base_url: str, model: str) -> AnswerFormat:
-    """The format that a host's models take, where the settings name none."""
+    """The format that a host's models take, used if the settings name none."""
     if DEEPSEEK.match(model):
         return "json_object"
     return HOST_FORMATS.get(urlsplit(base_url).hostname or "", "json_schema")
@@ -55,34 +55,24 @@ def request_fields(
         return {
             "messages": list(messages), "tools": [{"type": "function", "function": function}], "tool_choice": choice,
         }  # fmt: skip
-    explained = {"messages": with_schema(messages, schema.get("schema", {}))}
+    text = orjson.dumps(schema.get("schema", {})).decode()
+    rule = {"role": "system", "content": f"只返回一个JSON对象，不要其他内容。它符合这个JSON Schema：{text}"}
+    first_user = next((at for at, message in enumerate(messages) if message.get("role") == "user"), len(messages))
+    explained = {"messages": [*messages[:first_user], rule, *messages[first_user:]]}
     return explained if answer_format == "text" else explained | {"response_format": {"type": "json_object"}}
 
 
-def with_schema(messages: Sequence[Mapping[str, Any]], schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The messages with the schema as a rule before the first word of the user."""
-    text = orjson.dumps(schema).decode()
-    rule = {"role": "system", "content": f"只返回一个JSON对象，不要其他内容。它符合这个JSON Schema：{text}"}
-    first_user = next((at for at, message in enumerate(messages) if message.get("role") == "user"), len(messages))
-    return [*messages[:first_user], rule, *messages[first_user:]]
-
-
 def object_text(message: Mapping[str, Any], answer_format: AnswerFormat) -> str | None:
-    """The answer's object as text where it is not the answer itself; None leaves the answer as it is."""
+    """The answer's object as text, if it is not the answer itself; None leaves the answer as it is."""
     content = message.get("content")
     if answer_format == "tool":
-        return _only_arguments(message.get("tool_calls"))
+        try:
+            [call] = message["tool_calls"]
+            arguments = call["function"]["arguments"]
+        except (TypeError, ValueError, LookupError):  # none, several, or another shape
+            return None
+        return arguments if isinstance(arguments, str) else None
     if answer_format == "text" and isinstance(content, str) and (fenced := FENCED.fullmatch(content)):
         inner = fenced[1].strip()
         return inner if inner.startswith("{") and "```" not in inner else None
     return None
-
-
-def _only_arguments(calls: Any) -> str | None:
-    """The arguments of the one call there is."""
-    try:
-        [call] = calls
-        arguments = call["function"]["arguments"]
-    except (TypeError, ValueError, LookupError):
-        return None
-    return arguments if isinstance(arguments, str) else None

@@ -9,7 +9,7 @@ ROUNDING_ERROR = 1e-9
 
 
 def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:
-    """True if a call of at most `amount` cannot exceed the cap, whatever the calls under way cost."""
+    """True if a call of at most `amount` cannot exceed the cap even if all calls under way cost their worst."""
     return spent + reserved + amount <= cap
 
 
@@ -35,6 +35,7 @@ class Budget:
 
     async def settled(self) -> None:
         """Wait until a reservation is settled."""
+        # Cleared and awaited without a pause in between, so no settlement can be missed.
         self._settled.clear()
         await self._settled.wait()
 

@@ -61,6 +61,7 @@ def booked(model: PaidModel, usage: Usage | None, worst: float, factor: float = 
     """
     if usage is None:
         return Usage(), worst
+    # worst: UTF-8 bytes of the request and the limit of the answer, at the dearest prices (worst_cost).
     charged = factor * cost(model.price, usage.input, usage.output, usage.cached)
     return (usage, charged) if charged <= worst else (Usage(), worst)
 

@@ -6,13 +6,13 @@ async with GatewayClient("http://127.0.0.1:8200", step="generate") as gateway:
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import quote
 
 import httpx2
 import orjson
 
+from qinglan.concurrency import AsyncClosing
 from qinglan.errors import BudgetError, ConfigError, OutageError, QinglanError, RowError
 from qinglan.http.http_client import async_client
 from qinglan.http.outages import Retries, outage_seconds
@@ -40,8 +40,8 @@ MAX_CONCURRENT_REQUESTS = 64
 """Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""
 
 GATEWAY_RESTART_SECONDS = 30.0
-"""How long a gateway may take to restart, where the environment says nothing (qinglan/http/outages.py). Sending again
-is safe: the journal knows what was paid."""
+"""Seconds that a gateway may take to restart, unless the environment sets others (outage_seconds). Sending again is
+safe: the journal knows what was paid."""
 
 
 class Answer(NamedTuple):
@@ -66,28 +66,24 @@ class _GatewayStopping(Exception):
 
 JSON_HEADER = {"content-type": "application/json"}
 UNREACHABLE_ERRORS = (httpx2.TransportError, _GatewayStopping)
-Response = TypeVar("Response")
 
 
-class GatewayClient:
+class GatewayClient(AsyncClosing):
     """Client for all requests of a stage; keep it open, thousands of requests may wait in it."""
 
     def __init__(self, base_url: str, step: str, back_within: float | None = None) -> None:
         self._base_url = base_url.rstrip("/")
         self._step = step
         seconds = back_within or outage_seconds() or GATEWAY_RESTART_SECONDS
-        self._retries = Retries(f"Gateway {self._base_url}", _is_away, seconds=seconds)
+        self._retries = Retries(
+            f"Gateway {self._base_url}", lambda error: isinstance(error, UNREACHABLE_ERRORS), seconds=seconds
+        )
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
         self._http = async_client(timeout=httpx2.Timeout(None, connect=5.0), largest=None)
         self._bundles = BundleClient(base_url)
         self._waiting = WaitingCalls(step, self._hold_up)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def aclose(self) -> None:
         self._waiting.stop()
         await self._bundles.aclose()
         await self._http.aclose()
@@ -147,44 +143,41 @@ class GatewayClient:
         return str(orjson.loads(response.content)["reason"]) if response.status_code == 200 else ""
 
     async def _exchange_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        async def send() -> httpx2.Response:
+        async def send() -> BundledResponse:
             content = None if body is None else orjson.dumps(body)
             response = await self._http.request(
                 method, f"{self._base_url}{path}", content=content, headers=JSON_HEADER, timeout=60
             )
-            self._checked(BundledResponse(response.status_code, response.headers, response.content))
-            return response
+            return self._checked(BundledResponse(response.status_code, response.headers, response.content))
 
         return cast(dict[str, Any], orjson.loads((await self._send_with_retries(send)).content))
 
     def _checked(self, reply: BundledResponse) -> BundledResponse:
-        """The reply if it is an answer; else raise the error that it stands for."""
+        """The reply if it is an answer; else its error is raised."""
         if reply.status != 200:
             raise read_error(f"Gateway {self._base_url}", reply.status, reply.content)
         return reply
 
-    async def _send_with_retries(self, send: Callable[[], Awaitable[Response]]) -> Response:
+    async def _send_with_retries(self, send: Callable[[], Awaitable[BundledResponse]]) -> BundledResponse:
         """Send, and send again while the gateway restarts; an OutageError if that takes too long."""
         try:
-            async for attempt in self._retries.attempts():
-                with attempt:
-                    response = await send()
+            return await self._retries.run(send)
         except UNREACHABLE_ERRORS as error:
             raise OutageError(
                 f"Gateway {self._base_url}: no answer ({error.__cause__ or error}). {self._retries.limit()}. "
                 "Start it again on the same journal; then run again, what was paid for costs nothing."
             ) from error
-        self._retries.answered()
-        return response
-
-
-def _is_away(error: Exception) -> bool:
-    return isinstance(error, UNREACHABLE_ERRORS)
 
 
 def read_error(where: str, status: int, content: bytes) -> Exception:
     """The exception for an error answer of the gateway."""
-    fields = _error_fields(content)
+    try:
+        body = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        body = content[:200].decode("utf-8", "replace")
+    if not isinstance(body, dict):
+        body = {"message": str(body)}
+    fields = body["error"] if isinstance(body.get("error"), dict) else body
     message, kind = str(fields.get("message", "")), fields.get("type")
     if kind == ROW_FAILED:
         return RowError(str(fields.get("code") or "failed"), message, str(fields.get("param") or ""))
@@ -199,15 +192,3 @@ def read_error(where: str, status: int, content: bytes) -> Exception:
     if 400 <= status < 500:
         return ConfigError(f"{where}: {message}")
     return QinglanError(f"{where}: unexpected status {status}: {message}")
-
-
-def _error_fields(content: bytes) -> dict[str, Any]:
-    """Fields of an OpenAI-shaped error."""
-    try:
-        body = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        body = content[:200].decode("utf-8", "replace")
-    if not isinstance(body, dict):
-        return {"message": str(body)}
-    inside = body.get("error")
-    return inside if isinstance(inside, dict) else body

@@ -30,7 +30,7 @@ class Price(Config):
     """Price of answer tokens, reasoning included."""
 
     as_of: date
-    """The day someone read the price list. A plan shows it, so that a stale price is noticed."""
+    """Day on which the price list was read. A plan shows it, so that a stale price is noticed."""
 
     currency: str = "USD"
     """Currency, the same for all models of a run: a budget is in one currency."""
@@ -40,7 +40,8 @@ class PaidModel(Config):
     """One OpenAI-compatible model."""
 
     base_url: Address = "http://127.0.0.1:8100/v1"
-    """Its host must be on the operator's allowlist: QINGLAN_ALLOWED_HOSTS, by default loopback alone."""
+    """Address of the service. Its host must be on the operator's allowlist, QINGLAN_ALLOWED_HOSTS; by default only
+    loopback is."""
 
     model: str
     """Model name at the service."""
@@ -61,22 +62,22 @@ class PaidModel(Config):
     """Name of the limit in requests. Reasoning models refuse `max_tokens`; DeepSeek and others know nothing else."""
 
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    """How long a reasoning model thinks; None leaves it to the service. Each provider takes some of these words."""
+    """Length of a reasoning model's thoughts; None leaves it to the service. Providers take some of these words."""
 
     answer_format: AnswerFormat | None = None
     """Form in which judgements are asked for: `json_schema`, `json_object`, `tool` (a function call) or `text`. None
     takes the one that the host is known for: json_object at DeepSeek and a few more, else json_schema."""
 
     extra_body: dict[str, Any] = {}
-    """More fields of the request in the service's own format: `thinking: {type: disabled}` at DeepSeek,
+    """Further fields of the request in the service's own format: `thinking: {type: disabled}` at DeepSeek,
     `chat_template_kwargs: {enable_thinking: false}` for Qwen3 on vLLM."""
 
     strip_thinking: bool = False
-    """Remove `<think>...</think>` from answers: a vLLM without a reasoning parser leaves it in."""
+    """Removal of `<think>...</think>` from answers: a vLLM without a reasoning parser leaves it in."""
 
     refusal_patterns: tuple[str, ...] = REFUSALS
     """Regular expressions for the beginning of an answer that declines in words, such as 抱歉，我(不能|无法): its
-    row is refused, as where the service says so itself. By default those of qinglan/llm/provider_quirks.py."""
+    row is refused, as if the service had said so itself. By default those of qinglan/llm/provider_quirks.py."""
 
     typical_seconds: float = 2.0
     """Seconds of one answer, assumed by the plan; the report takes them only if the journal has no live call."""
@@ -87,7 +88,7 @@ class PaidModel(Config):
     @model_validator(mode="before")
     @classmethod
     def _without_batch_mode(cls, values: Any) -> Any:
-        """Read configurations from when a model had a batch mode; they hold `batch: null` where it was off."""
+        """Read configurations from when a model had a batch mode; they hold `batch: null` if it was off."""
         if not isinstance(values, dict) or "batch" not in values:
             return values
         if values["batch"] is not None:
@@ -131,7 +132,7 @@ class Limits(Config):
     """The provider's token limit, or less; prompts and the longest possible answers are counted."""
 
     timeout_seconds: float = 60.0
-    """A call without an answer by then counts as possibly billed, and is tried again."""
+    """Seconds after which a call without an answer counts as possibly billed, and is tried again."""
 
     attempts: Positive = 5
     """Tries of one call before its row is quarantined; without any connection, before the run stops."""
@@ -148,13 +149,13 @@ class RagUpstream(RagService):
     """The RAG service behind the gateway."""
 
     base_url: Address = "http://127.0.0.1:8000"
-    """Its host must be on the operator's allowlist too."""
+    """Address of the service. Its host must be on the operator's allowlist too."""
 
     concurrency: Positive = 20
     """Retrievals at once; the plan's 10-20."""
 
     timeout_seconds: float = 30.0
-    """A retrieval without an answer by then is tried again."""
+    """Seconds after which a retrieval without an answer is tried again."""
 
     attempts: Positive = 4
     """Tries of one retrieval before the run stops with an outage."""
@@ -167,24 +168,24 @@ class MlflowUpstream(Config):
     """Its address, such as https://mlflow.example.com; its host must be on the operator's allowlist too."""
 
     token_env: str = ""
-    """Name of the environment variable that holds the token; empty where the server asks for none."""
+    """Name of the environment variable that holds the token; empty if the server asks for none."""
 
     timeout_seconds: float = 30.0
-    """A request without an answer by then has failed."""
+    """Seconds after which a request without an answer has failed."""
 
 
 class GatewayConfig(Config):
     """Settings of a run's gateway."""
 
     teacher: PaidModel
-    """Writes the rewrites that the student learns from and competes with."""
+    """Model that writes the rewrites that the student learns from and competes with."""
 
     judge: PaidModel
-    """Writes the needs and scores rewrites; better of another family than the teacher."""
+    """Model that writes the needs and scores rewrites; better of another family than the teacher."""
 
     examiner: PaidModel | None = None
-    """Scores rewrites for the verdict; of another family than the judge, whose taste was trained for.
-    Without one the judge answers, and the report says so."""
+    """Model that scores rewrites for the verdict; of another family than the judge, whose taste was trained for.
+    Without an examiner the judge answers, and the report says so."""
 
     budget: float = Field(default=50.0, gt=0)
     """Budget in the currency of the prices. The next call that could exceed it is refused; the run can be resumed."""
@@ -196,7 +197,7 @@ class GatewayConfig(Config):
     """The RAG service, and its limits."""
 
     mlflow: MlflowUpstream | None = None
-    """MLflow, for trainings whose `trackers` name it; without it they need an address of their own."""
+    """MLflow server of trainings whose `trackers` name it; without it they need an address of their own."""
 
     def models(self) -> dict[Role, PaidModel]:
         """The model of each role."""

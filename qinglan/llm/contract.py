@@ -30,12 +30,12 @@ CALL_HEADER = "x-qinglan-call"
 """Header of an answer: the call's key in the journal."""
 
 CACHED_HEADER = "x-qinglan-cached"
-"""Header of an answer: "1" where it was paid for earlier."""
+"""Header of an answer: "1" if the answer was paid for earlier."""
 
 # error.type in the gateway's OpenAI-shaped error answers, with their status
 BUDGET_EXCEEDED = "budget_exceeded"  # 402: stop, raise the budget or finish with what there is
 OUTAGE = "outage"  # 503: stop, resume later
-ROW_FAILED = "row_failed"  # 422: this row alone; error.message says why, error.param holds what came back
+ROW_FAILED = "row_failed"  # 422: only this row; error.message says why, error.param holds what came back
 
 # error.code of an outage that passes by itself: the gateway is being restarted
 STOPPING = "stopping"

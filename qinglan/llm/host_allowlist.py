@@ -43,6 +43,7 @@ def is_local(url: str) -> bool:
 
 def is_loopback(host: str) -> bool:
     """True only for what cannot be another machine: the name localhost, and literal loopback addresses."""
+    # No name is resolved here: its answer may be another one when the request is sent (DNS rebinding).
     if host == "localhost":
         return True
     try:

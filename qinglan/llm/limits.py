@@ -61,6 +61,7 @@ class RateLimit:
     def answered(self, sent: float) -> None:
         """End the row of refusals. An answer to a request from before the pause does not shorten the pause."""
         self._start_over()
+        # Halving the gap reaches the configured rate again after about six answers (1 s to 0.02 s).
         if sent >= self._resume:
             self._gap = self._gap / 2 if self._gap > SHORTEST_GAP else 0.0
 
@@ -73,28 +74,25 @@ class RateLimit:
         pause = RATE_LIMIT_PAUSES[min(max(self._pauses, 1), len(RATE_LIMIT_PAUSES)) - 1]
         if retry_after is not None:
             pause = max(retry_after, SHORTEST_PAUSE)
-        if reason := self._too_long(retry_after, pause, now - self._since):
+        waited = now - self._since
+        if pause > self._longest_wait or waited + pause > self._longest_wait:
+            refusals = self._refusals
             self._start_over()
-            return reason
+            if pause > self._longest_wait:
+                return (
+                    f"It asks for a wait of {pause:,.0f} s (Retry-After); gateway.limits.longest_wait_seconds is "
+                    f"{self._longest_wait:g}. Run again after that time, or raise the setting."
+                )
+            named = (
+                "it names no Retry-After" if retry_after is None else f"its last Retry-After was {retry_after:g} s"
+            )
+            return (
+                f"It has refused all {refusals:,} requests of the last {waited:,.0f} s, and {named}. Run again "
+                "later, or lower gateway.limits.requests_per_minute or tokens_per_minute."
+            )
         self._gap, self._resume = FIRST_GAP, max(self._resume, now + pause)
         self._next = max(self._next, self._resume)
         return ""
-
-    def _too_long(self, retry_after: float | None, pause: float, waited: float) -> str:
-        if pause > self._longest_wait:
-            return (
-                f"It asks for a wait of {pause:,.0f} s (Retry-After); gateway.limits.longest_wait_seconds is "
-                f"{self._longest_wait:g}. Run again after that time, or raise the setting."
-            )
-        if waited + pause <= self._longest_wait:
-            return ""
-        advice = (
-            f"its last Retry-After was {retry_after:g} s" if retry_after is not None else "it names no Retry-After"
-        )
-        return (
-            f"It has refused all {self._refusals:,} requests of the last {waited:,.0f} s, and {advice}. Run again "
-            "later, or lower gateway.limits.requests_per_minute or tokens_per_minute."
-        )
 
 
 class RequestThrottle:

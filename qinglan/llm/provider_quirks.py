@@ -3,11 +3,11 @@
 Read in November 2026:
 - OpenAI, reasoning models (gpt-5 and o families): no `max_tokens`; no temperature but 1 while they think
   (developers.openai.com/api/docs/guides/reasoning).
-- DeepSeek: `max_tokens` alone; it thinks unless told `thinking: {type: disabled}`, and then a temperature has no
+- DeepSeek: only `max_tokens`; it thinks unless `thinking: {type: disabled}` is sent, and then a temperature has no
   effect (api-docs.deepseek.com/guides/thinking_mode); an answer may end with `insufficient_system_resource`.
   Its form of structured answers: answer_format.py.
-- vLLM: Qwen3 thinks unless told `chat_template_kwargs: {enable_thinking: false}`; without a reasoning parser the
-  thoughts stand in the answer, and newer templates leave out their opening tag (docs.vllm.ai, reasoning outputs).
+- vLLM: Qwen3 thinks unless `chat_template_kwargs: {enable_thinking: false}` is sent; without a reasoning parser the
+  answer holds the thoughts, and newer templates leave out their opening tag (docs.vllm.ai, reasoning outputs).
 """
 
 import re
@@ -114,6 +114,7 @@ def clean_completion(
 
 def strip_thoughts(text: str) -> str:
     """Text after the thoughts, or before thoughts that never ended."""
+    # Newer chat templates of Qwen3 put <think> into the prompt, so an answer may hold only the closing tag.
     _, ended, answer = text.rpartition(THOUGHT_ENDS)
     if ended:
         return answer.strip()

@@ -54,7 +54,11 @@ def usable_text(completion: dict[str, Any], structured: bool) -> str:
     if not isinstance(text, str) or is_blank(text):
         raise RowError("empty", "The model answered with nothing.", raw)
     if structured:
-        if not _is_json_object(text):
+        try:
+            is_object = isinstance(orjson.loads(text), dict)
+        except orjson.JSONDecodeError:
+            is_object = False
+        if not is_object:
             raise RowError("malformed", "The answer is not the JSON object that was asked for.", raw)
     elif len(as_line(text)) > MAX_LINE_CHARACTERS:
         raise RowError("too long", f"The answer has more than {MAX_LINE_CHARACTERS} characters.", text)
@@ -64,10 +68,3 @@ def usable_text(completion: dict[str, Any], structured: bool) -> str:
 def as_line(text: str) -> str:
     """The text on one line: models tend to break lines."""
     return " ".join(text.split())
-
-
-def _is_json_object(text: str) -> bool:
-    try:
-        return isinstance(orjson.loads(text), dict)
-    except orjson.JSONDecodeError:
-        return False

@@ -22,6 +22,7 @@ def curve_svg(title: str, series: Mapping[str, Points]) -> str:
     xs = [x for points in shown.values() for x, _ in points] or [0.0]
     ys = [y for points in shown.values() for _, y in points] or [0.0]
     low, high = min(ys), max(ys)
+    # A constant series has no height to scale by.
     high = high if high > low else low + 1
 
     def point(x: float, y: float) -> str:

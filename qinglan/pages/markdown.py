@@ -8,7 +8,7 @@ import re
 from qinglan.terminal import visible
 
 MARKUP = re.compile(r"\\(?=[\\<`(\[:|])|[<`|]|(?<=\])[(\[:]")
-"""Beginnings of HTML, code or a table's cell, and those that make brackets a link or an image; brackets alone, as
+"""Beginnings of HTML, code or a table's cell, and those that make brackets a link or an image; other brackets, as
 of an interval, are text. A backslash before one of these would undo its escape."""
 
 

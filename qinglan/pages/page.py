@@ -1,6 +1,6 @@
 """The one page that reports are written on: self-contained, no script, nothing fetched, every text escaped.
 
-What nobody would see in a text, such as a sign that turns the order of letters, stands there as its code.
+An invisible character of a text, such as a sign that turns the order of letters, is shown as its code.
 
 {% extends "page.html.j2" %}{% block body %}<h2>{{ "Steps"|t }}</h2><p>{{ report.lead|t }}</p>...{% endblock %}
 render_page(Path(__file__).parent / "report.html.j2", headline="Hold", ...)

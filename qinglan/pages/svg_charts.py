@@ -25,7 +25,7 @@ class ChartRow(NamedTuple):
 
 
 def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> str:
-    """Differences with their intervals; green where the whole interval is above zero, red where below."""
+    """Differences with their intervals; green if the whole interval is above zero, red if below."""
     shown = _complete_rows(lines)
     ends = [0.0, *(end for row in shown for end in (row.low, row.high))]
     low, high = _padded(min(ends), max(ends))

@@ -6,7 +6,9 @@ body = adapter.decode(received, request)             # the contract's body, scor
 """
 
 import os
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import orjson
@@ -38,11 +40,14 @@ class RagAdapter:
         self.path = service.path
         self.where = f"RAG service {base_url.rstrip('/')}{service.path}"
         self._secrets: list[bytes] = []
-        self.headers = {name: self._resolve(name, value) for name, value in service.headers.items()}
+        self.headers = {
+            name: ENVIRONMENT_VARIABLE.sub(partial(self._secret, name), value)
+            for name, value in service.headers.items()
+        }
 
     @property
     def lists_knowledge_bases(self) -> bool:
-        """False for a service with a path of its own, where nothing is known of other paths."""
+        """False for a service with a path of its own: its other paths are unknown."""
         return self.path == RAG_PATH
 
     def encode(self, body: bytes) -> bytes:
@@ -60,7 +65,7 @@ class RagAdapter:
         return orjson.dumps(out)
 
     def decode(self, answer: bytes, request: bytes, snapshot: str = "") -> bytes:
-        """The contract's body of an answer of status 200; `snapshot` stands in where the service names none."""
+        """The contract's body of an answer of status 200; `snapshot` is used if the service names none."""
         if self._unchanged:
             return answer
         tenant = str(orjson.loads(request).get("tenant_id", ""))
@@ -93,15 +98,11 @@ class RagAdapter:
             content = content.replace(secret, b"[secret]")
         return content
 
-    def _resolve(self, name: str, value: str) -> str:
-        """A header's value with its environment variables."""
-        return ENVIRONMENT_VARIABLE.sub(lambda match: self._secret(name, match[1]), value)
-
-    def _secret(self, name: str, variable: str) -> str:
-        secret = os.environ.get(variable, "").strip()
+    def _secret(self, name: str, match: re.Match[str]) -> str:
+        secret = os.environ.get(match[1], "").strip()
         if not secret:
             raise ConfigError(
-                f"rag.headers.{name}: the environment variable {variable} is not set. Set it, on a cluster in "
+                f"rag.headers.{name}: the environment variable {match[1]} is not set. Set it, on a cluster in "
                 "paid-api.env; nothing was sent."
             )
         if len(secret) >= 8:
@@ -169,7 +170,7 @@ SCORES = {"reranker_score": "score", "query_score": "query_score"}
 
 
 def get(value: Any, path: str) -> Any:
-    """The value at a dotted path; None where there is none, or where the path is empty."""
+    """The value at a dotted path; None if there is none, or if the path is empty."""
     if not path:
         return None
     for part in path.split("."):

@@ -1,7 +1,7 @@
 """Converts a reranker's raw score to a probability, by Platt scaling: a slope and an intercept in log-odds.
 
-Isotonic regression would need more labels: a tenant may have them in twenty conversations, where its steps would
-follow the noise. Platt's map is also strictly increasing, so it never changes the service's order.
+Isotonic regression would need more labels: with those of twenty conversations its steps would follow the noise.
+Platt's map is also strictly increasing, so it never changes the service's order.
 """
 
 import math
@@ -42,6 +42,7 @@ class Calibration(Config):
         """The raw score of a probability, for a threshold in the service's own scale; of 0, one that cuts nothing."""
         if probability <= 0:
             return NO_CUT[self.scale]
+        # Inverse of `probability`: odds = intercept + slope * log_odds(raw).
         odds = (log_odds(probability, "probability") - self.intercept) / self.slope
         return odds if self.scale == "logit" else _sigmoid(odds)
 

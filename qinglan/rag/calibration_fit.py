@@ -14,6 +14,7 @@ def fit_calibration(raw: Sequence[float], answers: Sequence[bool], scale: ScoreS
     odds = np.array([[log_odds(score, scale)] for score in raw])
     if len(set(answers)) < 2 or not odds.std():
         raise DataError(f"{where}: answers or scores are all the same. Look at the labels, then at the service.")
+    # Standardised for the solver, since logits may be in the hundreds; slope and intercept are scaled back below.
     mean, deviation = float(odds.mean()), float(odds.std())
     model = LogisticRegression(max_iter=1000).fit((odds - mean) / deviation, answers)
     slope = round(float(model.coef_[0][0]) / deviation, 6)

@@ -6,16 +6,16 @@ async with RagClient("http://127.0.0.1:8000") as rag:
 
 import asyncio
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import httpx2
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from qinglan.concurrency import AsyncClosing
 from qinglan.config import explain_validation_error
 from qinglan.errors import ConfigError, DataError, OutageError
-from qinglan.http.http_client import async_client, certificate_advice, retry_after
+from qinglan.http.http_client import BusyError, async_client, certificate_advice, pause_before_retry, retry_after
 from qinglan.http.outages import Retries, outage_seconds
 from qinglan.http.request_bundles import BundleClient, BundledResponse
 from qinglan.rag.adapter import RagAdapter
@@ -31,7 +31,6 @@ from qinglan.rag.service_shape import RagService
 Answer = TypeVar("Answer", bound=BaseModel)
 
 BUSY = {429, 502, 503, 504}
-LONGEST_PAUSE = 30.0
 GATEWAY_CONCURRENCY = 512
 """Most requests that wait in a run's gateway; the gateway sends the service twenty at once."""
 
@@ -53,7 +52,7 @@ RERANKER_RETRY_SECONDS = 3.0
 """Pause after a failed reranker: the service tries it again every two seconds."""
 
 
-class RagClient:
+class RagClient(AsyncClosing):
     """Retrieves with retries and a limit on concurrent requests; every answer is validated.
 
     For training and evaluation all scores must come from one reranker, so an answer whose reranker fell back to
@@ -70,7 +69,7 @@ class RagClient:
         service: RagService = PLAIN_SERVICE,
     ) -> None:
         self._base_url = base_url.rstrip("/")
-        self._retries = Retries(f"RAG service {self._base_url}", _pause, attempts, back_within)
+        self._retries = Retries(f"RAG service {self._base_url}", pause_before_retry, attempts, back_within)
         self._adapter = RagAdapter(service, base_url)
         self._slots = asyncio.Semaphore(concurrency)
         self._bundles: BundleClient | None = None
@@ -83,14 +82,6 @@ class RagClient:
         client = cls(gateway_url, concurrency=GATEWAY_CONCURRENCY, attempts=GATEWAY_ATTEMPTS, back_within=seconds)
         client._bundles = BundleClient(gateway_url)
         return client
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def aclose(self) -> None:
         if self._bundles:
@@ -119,7 +110,7 @@ class RagClient:
         return self._adapter.read(content, tenant)
 
     async def knowledge_bases(self) -> list[KnowledgeBase]:
-        """List the knowledge bases that the service serves; empty where an older service cannot list them."""
+        """List the knowledge bases that the service serves; empty if an older service cannot list them."""
         try:
             response = await self._send("GET", KNOWLEDGE_BASES_PATH)
         except UnknownToServiceError:
@@ -132,32 +123,33 @@ class RagClient:
         return [_read(KnowledgeBase, item, where) for item in listed]
 
     async def _send(self, method: str, path: str, content: bytes = b"") -> BundledResponse:
+        async def send() -> BundledResponse:
+            async with self._slots:
+                reply = await self._exchange(method, path, content)
+            if reply.status in BUSY:
+                message = f"status {reply.status}: {_message(reply.content)}"
+                raise BusyError(message, retry_after(reply.headers))
+            if reason := read_reranker_fallback(reply.content):
+                raise _RerankerFallbackError(f"its reranker gave no scores ({reason[:80]})", RERANKER_RETRY_SECONDS)
+            return reply
+
         try:
-            async for attempt in self._retries.attempts():
-                with attempt:
-                    async with self._slots:
-                        reply = await self._exchange(method, path, content)
-                    if reply.status in BUSY:
-                        raise _Busy(reply)
-                    if reason := read_reranker_fallback(reply.content):
-                        raise _RerankerFallbackError(reason)
-        except _Busy as busy:
-            raise OutageError(f"{self._where(path)}: {busy}. {self._next_step('service')}") from busy
-        except _RerankerFallbackError as fallen:
+            return self._accepted(await self._retries.run(send), path)
+        except _RerankerFallbackError as error:
             raise OutageError(
-                f"{self._where(path)}: {fallen}; the local score in its place is another scale. "
+                f"{self._where(path)}: {error}; the local score in its place is another scale. "
                 f"{self._next_step('reranker')}"
-            ) from fallen
+            ) from error
+        except BusyError as error:
+            raise OutageError(f"{self._where(path)}: {error}. {self._next_step('service')}") from error
         except httpx2.TransportError as error:
             cause, advice = str(error) or type(error).__name__, certificate_advice(error)
             raise OutageError(
                 f"{self._where(path)}: no answer ({cause}). {self._next_step('service')}{advice}"
             ) from error
-        self._retries.answered()
-        return self._accepted(reply, path)
 
     async def _exchange(self, method: str, path: str, content: bytes) -> BundledResponse:
-        """Send one request and read its answer, in a bundle where a gateway takes bundles."""
+        """Send one request and read its answer, in a bundle if a gateway takes bundles."""
         if self._bundles and method == "POST":
             return await self._bundles.post(path, content, {})
         headers = JSON_HEADER | self._adapter.headers
@@ -170,7 +162,8 @@ class RagClient:
             return reply
         if 300 <= status < 500:
             kind = {401: UnauthorizedError, 403: UnauthorizedError, 404: UnknownToServiceError}.get(status, DataError)
-            raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{_advice(status)}")
+            advice = REDIRECTED if status < 400 else ADVICE.get(status, "")
+            raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{advice}")
         raise OutageError(f"{where}: status {status}: {_shown(reply.content)}. {self._next_step('service')}")
 
     def _where(self, path: str) -> str:
@@ -180,19 +173,8 @@ class RagClient:
         return f"{self._retries.limit()}; see that the {part} is up, then run again."
 
 
-def _advice(status: int) -> str:
-    return REDIRECTED if status < 400 else ADVICE.get(status, "")
-
-
-class _Busy(Exception):
-    def __init__(self, reply: BundledResponse) -> None:
-        super().__init__(f"status {reply.status}: {_message(reply.content)}")
-        self.wait = retry_after(reply.headers)
-
-
-class _RerankerFallbackError(Exception):
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"its reranker gave no scores ({reason[:80]})")
+class _RerankerFallbackError(BusyError):
+    pass
 
 
 class UnauthorizedError(DataError):
@@ -205,18 +187,10 @@ class UnknownToServiceError(DataError):
     """Status 404: the service does not know the path, the tenant or the knowledge base."""
 
 
-def _pause(error: Exception) -> bool | float:
-    """Decide if the request is sent again; a number is the wait in seconds that the service asks for."""
-    if isinstance(error, _RerankerFallbackError):
-        return RERANKER_RETRY_SECONDS
-    if isinstance(error, _Busy):
-        return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
-    return isinstance(error, httpx2.TransportError)
-
-
 def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -> RagAnswer:
     """Parse a body of status 200. Fields that the service does not send get defaults."""
     data, where = adapter.read(content, request.tenant_id), adapter.where
+    # A service that ignores rewritten_query searches the question, and every rewrite would score the same.
     query = request.rewritten_query or request.query
     searched = str(data.get("rewritten_query") or query)
     if request.rewritten_query and searched.strip() != query.strip():
@@ -234,7 +208,7 @@ def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -
 
 
 def refuse_improbable(passage: Mapping[str, Any], tenant: str, where: str) -> None:
-    """Raise where a score is no probability: thresholds and rewards need one."""
+    """Raise a DataError if a score is no probability: thresholds and rewards need one."""
     for name in ("reranker_score", "query_score"):
         score = passage.get(name)
         if score is not None and not 0 <= score <= 1:

@@ -34,7 +34,7 @@ class KnowledgeBase(Config):
 
     passages: int
     reranker: str = ""
-    """Digest of the reranker that scores its passages; a cache keyed by the snapshot alone would mix scores."""
+    """Digest of the reranker that scores its passages; a cache keyed by the snapshot only would mix scores."""
 
 
 class RagRequest(Config):
@@ -52,7 +52,7 @@ class RagRequest(Config):
     nothing if the request leaves it out and the tenant's scores are not calibrated."""
 
     need: QueryText | None = None
-    """Text that passages are scored against. It changes reranker_score alone: never order, cut or threshold."""
+    """Text that passages are scored against. It changes only reranker_score, never order, cut or threshold."""
 
     user_profile: str = Field(default="", max_length=4000)
     history_summary: str = Field(default="", max_length=20000)
@@ -63,12 +63,12 @@ class RecalledPassage(Config):
     """A retrieved passage, with the plan's field names."""
 
     id: str
-    """Id in the knowledge base; empty where the service sends none, and then no gold passage is recognised."""
+    """Id in the knowledge base; empty if the service sends none, and then no gold passage is recognised."""
 
     content: str = ""
     reranker_score: Fraction
     query_score: Fraction | None = None
-    """Score against the query that retrieved it, which `score_threshold` cuts by; None where it is not sent."""
+    """Score against the query that retrieved the passage, by which `score_threshold` cuts; None if it is not sent."""
 
     metadata: dict[str, Any] = {}
 
@@ -97,7 +97,7 @@ class RagData(Config):
 
 
 SAMPLED_SNAPSHOT = "sampled:"
-"""Begins a digest of sampled answers, which stands in for the knowledge base's where the service sends none."""
+"""Prefix of a digest of sampled answers, used if the service sends no digest of its knowledge base."""
 
 
 def contradicts_snapshot(answered: str, expected: str) -> bool:

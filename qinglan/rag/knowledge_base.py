@@ -39,4 +39,5 @@ def searched_text(passage: Passage) -> str:
 
 
 def inverse_frequency(df: int, passages: int) -> float:
+    # BM25's idf as tantivy computes it; the 1 keeps it positive for terms of more than half of the passages.
     return math.log(1 + (passages - df + 0.5) / (df + 0.5))

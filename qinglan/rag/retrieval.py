@@ -41,7 +41,7 @@ class RetrievalConfig(Config):
 
 
 def known_query_score(query_score: float | None) -> float:
-    """A passage's score against the query; a ConfigError where the service does not send it."""
+    """A passage's score against the query; a ConfigError if the service does not send it."""
     if query_score is None:
         raise ConfigError(
             "The RAG service scores passages against the need and does not send their query_score, by which seed_v1 "

@@ -1,7 +1,5 @@
 """Says which measurements a RAG service does not allow, from its settings and one of its answers."""
 
-from collections.abc import Iterator
-
 from qinglan.rag.contract import RagData
 from qinglan.rag.service_shape import RagService
 
@@ -42,26 +40,21 @@ REWRITE_AS_QUERY = (
 
 def lost_measurements(service: RagService, data: RagData, score_threshold: float) -> list[str]:
     """All that a run with this service cannot measure, or measures otherwise, each with the next step."""
-    return [*_by_settings(service), *_by_answer(service, data, score_threshold)]
-
-
-def _by_settings(service: RagService) -> Iterator[str]:
-    if service.rewrite_as_query:
-        yield REWRITE_AS_QUERY
-
-
-def _by_answer(service: RagService, data: RagData, score_threshold: float) -> Iterator[str]:
+    lost: list[str] = []
     no_ids = bool(data.recall) and not any(hit.id for hit in data.recall)
+    if service.rewrite_as_query:
+        lost.append(REWRITE_AS_QUERY)
     if data.scored_against == "query":
-        yield NO_NEED_NO_IDS if no_ids else NO_NEED
+        lost.append(NO_NEED_NO_IDS if no_ids else NO_NEED)
     elif score_threshold and any(hit.query_score is None for hit in data.recall):
-        yield NO_QUERY_SCORE
+        lost.append(NO_QUERY_SCORE)
     if no_ids:
-        yield NO_IDS
+        lost.append(NO_IDS)
     if data.recall and not any(hit.content for hit in data.recall):
-        yield NO_CONTENT
+        lost.append(NO_CONTENT)
     if not data.snapshot:
-        yield sampled_snapshot(len(service.snapshot_queries)) if service.snapshot_queries else NO_SNAPSHOT
+        lost.append(sampled_snapshot(len(service.snapshot_queries)) if service.snapshot_queries else NO_SNAPSHOT)
+    return lost
 
 
 def sampled_snapshot(questions: int) -> str:

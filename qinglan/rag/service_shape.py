@@ -41,7 +41,7 @@ class RequestFields(Config):
     """The user's question."""
 
     rewritten_query: str = Field(default="rewritten_query", min_length=1)
-    """The text to search. Where the service has no field for it, the path of its query: it then replaces that."""
+    """The text to search. If the service has no field for it, the path of its query, which the text then replaces."""
 
     tenant_id: str = "tenant_id"
     """The tenant."""
@@ -56,7 +56,7 @@ class RequestFields(Config):
     """The cut, in the service's own scale of scores. A run asks for uncut answers."""
 
     need: str = "need"
-    """The text that passages are scored against; empty where the service knows only the query."""
+    """The text that passages are scored against; empty if the service knows only the query."""
 
 
 class AnswerFields(Config):
@@ -72,13 +72,13 @@ class AnswerFields(Config):
     """The list of passages, the best first."""
 
     rewritten_query: str = "data.rewritten_query"
-    """The text that was searched, where the service says it."""
+    """The text that was searched, if the service says it."""
 
     scored_against: str = "data.scored_against"
-    """`need` or `query`, where the service says it; without it scores count as scores against the query."""
+    """`need` or `query`, if the service says it; without it scores count as scores against the query."""
 
     snapshot: str = "data.snapshot"
-    """SHA-256 of the knowledge base, where the service says it."""
+    """SHA-256 of the knowledge base, if the service says it."""
 
     id: str = "id"
     """Id of a passage, as in the knowledge base; gold passages are recognised by it."""
@@ -90,7 +90,7 @@ class AnswerFields(Config):
     """Score of a passage."""
 
     query_score: str = "query_score"
-    """Score against the query, where `score` is against the need."""
+    """Score against the query, if `score` is against the need."""
 
     metadata: str = "metadata"
     """An object with more about a passage; its `title` is shown."""
@@ -116,11 +116,11 @@ class RagService(Config):
     """Names of an answer's fields."""
 
     calibration: dict[Name, Calibration] = {}
-    """By tenant, what its scores mean as probabilities. `qinglan check-rag` fits it where gold passages are known; a
-    service with logits needs it."""
+    """Map from the service's scores to probabilities, by tenant. `qinglan check-rag` fits it if gold passages are
+    known; a service with logits needs it."""
 
     snapshot_queries: tuple[QueryText, ...] = ()
-    """Questions whose answers stand for the knowledge base where the service sends no `snapshot`: their digest is
+    """Questions whose answers represent the knowledge base if the service sends no `snapshot`: their digest is
     sent in its place. `qinglan check-rag` names questions that are always answered alike."""
 
     @model_validator(mode="after")

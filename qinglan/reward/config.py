@@ -10,7 +10,7 @@ from qinglan.rag.retrieval import RetrievalConfig
 
 
 class Weights(Config):
-    """How much each of the plan's three comparisons with the teacher counts."""
+    """Weights of the plan's three comparisons with the teacher."""
 
     judge: Fraction = 0.35
     """The judge's score of the rewrite against its score of the teacher's."""
@@ -26,32 +26,33 @@ class Outcomes(Config):
     """Values of the win term before its weight."""
 
     win: float = 0.5
-    """Value where the rewrite retrieves better than the teacher's."""
+    """Value if the rewrite retrieves better than the teacher's."""
 
     lose: float = -0.3
-    """Value where it retrieves worse."""
+    """Value if the rewrite retrieves worse."""
 
     tie: float = 0.0
-    """Value where both retrieve equally well."""
+    """Value if both retrieve equally well."""
 
 
 class Penalties(Config):
-    """The most that each fault can cost under anchored_v2; the README says how each is measured."""
+    """Largest penalty of each fault under anchored_v2; the README says how each is measured."""
 
     needless: Fraction = 0.1
-    """Rewriting a question that retrieves as well by itself; up to twice that when the rewrite retrieves worse."""
+    """Penalty for rewriting a question that retrieves as well by itself; up to twice that if the rewrite retrieves
+    worse."""
 
     length: Fraction = 0.2
-    """More than 1.5 times the length of the row's need or the teacher's rewrite, whichever is longer."""
+    """Penalty for more than 1.5 times the length of the row's need or the teacher's rewrite, the longer of both."""
 
     repeats: Fraction = 0.2
-    """Repeating text that the rewrite holds already."""
+    """Penalty for repeating text within the rewrite."""
 
     names: Fraction = 0.2
-    """Words that neither the conversation nor a retrieved passage holds."""
+    """Penalty for words that neither the conversation nor a retrieved passage holds."""
 
     numbers: Fraction = 0.3
-    """Numbers that the conversation does not hold."""
+    """Penalty for numbers that the conversation does not hold."""
 
 
 class StyleRewardConfig(Config):
@@ -68,7 +69,7 @@ class StyleRewardConfig(Config):
 
 
 class RewardConfig(Config):
-    """How one rewrite is rewarded."""
+    """Settings of the reward of one rewrite."""
 
     mode: Literal["seed_v1", "anchored_v2"] = "anchored_v2"
     """Formula of the reward: seed_v1 is the plan's to the letter, which can be gamed; anchored_v2 prevents that."""

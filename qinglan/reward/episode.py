@@ -1,6 +1,5 @@
 """Plain data that a reward is computed from, gathered before anything is judged."""
 
-from collections.abc import Iterable
 from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -62,7 +61,7 @@ class TrainingPrompt(Prompt):
     scored_against: ScoredAgainst
     retrieved_with: RetrievalConfig
     reranker: str = ""
-    """Digest of the reranker that scored the passages; empty where the service does not name it."""
+    """Digest of the reranker that scored the passages; empty if the service does not name it."""
 
     @field_validator("teacher_retrieval", "plain_retrieval", mode="before")
     @classmethod
@@ -113,7 +112,7 @@ class JudgeScores(NamedTuple):
     student: float
     teacher: float
     judged: bool
-    """True where the judge gave the scores, false where they are imputed."""
+    """True if the judge gave the scores, false if they are imputed."""
 
     failed: bool = False
     """The judge was asked and gave no usable answer."""
@@ -127,7 +126,7 @@ class Episode(NamedTuple):
     student: RetrievalResult
     teacher: RetrievalResult
     plain: RetrievalResult
-    judged: JudgeScores
+    judged: JudgeScores = JudgeScores(0.0, 0.0, judged=False)
     style: float = 0.0
 
 
@@ -138,37 +137,30 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 def read_retrieval_result(data: RagData, by_query: bool) -> RetrievalResult:
     """Read an answer of the RAG service; `by_query` takes the scores against the query instead."""
-    return _read(data.recall, data.scored_against, by_query)
+    hits = tuple(
+        Hit(item.id, _score(item, by_query), str(item.metadata.get("title", "")), item.content)
+        for item in data.recall
+    )
+    return RetrievalResult(hits, "query" if by_query else data.scored_against)
 
 
-def validated_results(prompt: TrainingPrompt, by_query: bool) -> tuple[RetrievalResult, RetrievalResult]:
+def validated_results(prompt: TrainingPrompt, by_query: bool) -> list[RetrievalResult]:
     """Read what the teacher's rewrite and the plain question retrieved in validation, in this order."""
-    teacher, plain = (
-        _read(retrieval.hits, prompt.scored_against, by_query)
+    return [
+        RetrievalResult(
+            tuple(Hit(item.id, _score(item, by_query)) for item in retrieval.hits),
+            "query" if by_query else prompt.scored_against,
+        )
         for retrieval in (prompt.teacher_retrieval, prompt.plain_retrieval)
-    )
-    return teacher, plain
+    ]
 
 
-def _read(
-    passages: Iterable[RecalledPassage | rows.Hit], scored_against: ScoredAgainst, by_query: bool
-) -> RetrievalResult:
-    hits = (
-        Hit(item.id, known_query_score(item.query_score) if by_query else item.reranker_score, *_text(item))
-        for item in passages
-    )
-    return RetrievalResult(tuple(hits), "query" if by_query else scored_against)
-
-
-def _text(passage: RecalledPassage | rows.Hit) -> tuple[str, str]:
-    """Title and content; empty for hits of a row, which hold scores alone."""
-    if isinstance(passage, rows.Hit):
-        return "", ""
-    return str(passage.metadata.get("title", "")), passage.content
+def _score(item: RecalledPassage | rows.Hit, by_query: bool) -> float:
+    return known_query_score(item.query_score) if by_query else item.reranker_score
 
 
 def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> None:
-    """Raise where the row was validated with other retrieval settings: its retrievals would not compare."""
+    """Raise a DataError if the row was validated with other retrieval settings: its retrievals would not compare."""
     if prompt.retrieved_with != config:
         raise DataError(
             f"row {prompt.id}: was validated with retrieval ({prompt.retrieved_with}), and this training retrieves "
@@ -177,7 +169,7 @@ def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> N
 
 
 def refuse_other_service(prompt: TrainingPrompt, data: RagData) -> None:
-    """Raise where another knowledge base or reranker answers than the row was validated on."""
+    """Raise a DataError if another knowledge base or reranker answers than the row was validated on."""
     for kind, answered, validated in (
         ("knowledge base", data.snapshot, prompt.snapshot),
         ("reranker", data.reranker_digest, prompt.reranker),

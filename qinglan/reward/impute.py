@@ -87,6 +87,7 @@ class Imputer:
             return DEFAULT_SCORE
         if self.count < MIN_JUDGED_SCORES:
             return float(self._moment[0] / self.count)
+        # w = (X'X + P)^-1 X'y
         weights = np.linalg.solve(self._gram + self._penalty, self._moment)
         return float(np.clip(weights @ np.array([1.0, *features]), LEAST, MOST))
 

@@ -1,12 +1,13 @@
 """The plan's alarms: pure functions over the metrics of the steps so far.
 
-A step is a mapping with `step` and whichever of these it has: avg_reward, train_gold, gold_dev and gold_dev_rows
+A step is a mapping with `step` and some of these figures: avg_reward, train_gold, gold_dev and gold_dev_rows
 (some steps only), policy_loss, value_loss, clip_fraction, kl, entropy, judge_failures and judged_share,
-control_pairs_failed (steps with control pairs only). What is missing raises no alarm.
+control_pairs_failed (steps with control pairs only). A missing figure raises no alarm.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from qinglan.live.alarms import Alarm, not_finite
 
@@ -47,19 +48,16 @@ def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:
     return sorted(raised, key=lambda alarm: alarm.level != "stop")
 
 
-def not_a_number(steps: Sequence[StepMetrics]) -> Alarm | None:
-    return not_finite(steps, advice=DIVERGED)
-
-
 def constant_reward(steps: Sequence[StepMetrics]) -> Alarm | None:
     rewards = _series(steps, "avg_reward")[-SHORT_WINDOW:]
     if len(rewards) < SHORT_WINDOW or max(rewards) != min(rewards):
         return None
     return Alarm(
-        "constant-reward", "stop",
+        "constant-reward",
+        "stop",
         f"avg_reward has been {rewards[-1]:.4f} for {SHORT_WINDOW} steps, to the last digit: nothing to learn from. "
         "Look at the rollouts: are all at the floor, or all the same text? Raise the temperature, or mend SFT.",
-    )  # fmt: skip
+    )
 
 
 def reward_falling(steps: Sequence[StepMetrics]) -> Alarm | None:
@@ -68,13 +66,11 @@ def reward_falling(steps: Sequence[StepMetrics]) -> Alarm | None:
         return None
     best = max(_mean(rewards[start : start + WINDOW]) for start in range(len(rewards) - WINDOW + 1))
     now = _mean(rewards[-WINDOW:])
-    if best - now <= REWARD_FALL:
-        return None
-    return Alarm(
-        "reward-falling", "warn",
+    message = (
         f"avg_reward fell from {best:.3f} to {now:.3f} (means of {WINDOW} steps) by {_at(steps)}: "
-        "the learning rate may be too high. Lower the actor's, and go on from the best checkpoint.",
-    )  # fmt: skip
+        "the learning rate may be too high. Lower the actor's, and go on from the best checkpoint."
+    )
+    return _graded("reward-falling", best - now, REWARD_FALL, math.inf, message)
 
 
 def too_much_clipped(steps: Sequence[StepMetrics]) -> Alarm | None:
@@ -83,11 +79,11 @@ def too_much_clipped(steps: Sequence[StepMetrics]) -> Alarm | None:
         return None
     lasts = len(clipped) >= WINDOW and min(clipped[-WINDOW:]) > CLIPPED
     duration = f", above {CLIPPED} for {WINDOW} steps" if lasts else ""
-    return Alarm(
-        "clip-fraction", "stop" if lasts else "warn",
+    message = (
         f"clip_fraction is {clipped[-1]:.2f} at {_at(steps)}{duration}: "
-        "updates are too large. Lower the actor's learning rate, or the PPO epochs.",
-    )  # fmt: skip
+        "updates are too large. Lower the actor's learning rate, or the PPO epochs."
+    )
+    return Alarm("clip-fraction", "stop" if lasts else "warn", message)
 
 
 def value_loss_flat(steps: Sequence[StepMetrics]) -> Alarm | None:
@@ -97,22 +93,23 @@ def value_loss_flat(steps: Sequence[StepMetrics]) -> Alarm | None:
     first, last = _mean(losses[:WINDOW]), _mean(losses[-WINDOW:])
     if last < FLAT * first:
         return None
-    return Alarm(
-        "value-loss-flat", "warn",
+    message = (
         f"value_loss was {first:.4f} and is {last:.4f} after {len(losses)} steps: the critic does not learn. "
-        "Raise its learning rate, or warm it up before the actor moves.",
-    )  # fmt: skip
+        "Raise its learning rate, or warm it up before the actor moves."
+    )
+    return Alarm("value-loss-flat", "warn", message)
 
 
 def kl_runaway(steps: Sequence[StepMetrics]) -> Alarm | None:
     kls = _series(steps, "kl")
-    if len(kls) < SHORT_WINDOW or (now := _mean(kls[-SHORT_WINDOW:])) <= KL_WARN:
+    if len(kls) < SHORT_WINDOW:
         return None
-    return Alarm(
-        "kl-runaway", "stop" if now > KL_STOP else "warn",
+    now = _mean(kls[-SHORT_WINDOW:])
+    message = (
         f"kl is {now:.1f} at {_at(steps)} (it stays near 1 in trainings that learn well): the policy left the SFT "
-        "model. Raise the KL coefficient, or lower the actor's learning rate.",
-    )  # fmt: skip
+        "model. Raise the KL coefficient, or lower the actor's learning rate."
+    )
+    return _graded("kl-runaway", now, KL_WARN, KL_STOP, message)
 
 
 def entropy_collapse(steps: Sequence[StepMetrics]) -> Alarm | None:
@@ -120,13 +117,11 @@ def entropy_collapse(steps: Sequence[StepMetrics]) -> Alarm | None:
     if len(entropies) < 2 * SHORT_WINDOW or (first := _mean(entropies[:SHORT_WINDOW])) <= 0:
         return None
     left = _mean(entropies[-SHORT_WINDOW:]) / first
-    if left >= ENTROPY_WARN:
-        return None
-    return Alarm(
-        "entropy-collapse", "stop" if left < ENTROPY_STOP else "warn",
+    message = (
         f"entropy is at {left:.1%} of its beginning at {_at(steps)}: the policy says one thing only. "
-        "Raise the entropy coefficient or the temperature, or lower the actor's learning rate.",
-    )  # fmt: skip
+        "Raise the entropy coefficient or the temperature, or lower the actor's learning rate."
+    )
+    return _graded("entropy-collapse", -left, -ENTROPY_WARN, -ENTROPY_STOP, message)
 
 
 def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
@@ -137,22 +132,27 @@ def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
     tested = [index for index, step in enumerate(steps) if "gold_dev" in step]
     if len(tested) < 2:
         return None
-    golds = [steps[index]["gold_dev"] for index in tested]
     up_to_test = steps[: tested[-1] + 1]  # rewards after the last test have no held-out gold to compare with
     rewards = _series(up_to_test, "avg_reward")
-    if len(rewards) < 2 or (rise := _rise(rewards)) < REWARD_RISE:
+    width = max(1, min(WINDOW, len(rewards) // 2))
+    rise = _mean(rewards[-width:]) - _mean(rewards[:width])
+    if len(rewards) < 2 or rise < REWARD_RISE:
         return None
-    best, last = max(golds[:-1]), golds[-1]
-    fell = best - last > max(GOLD_FALL, _by_chance(up_to_test[-1], best))
-    if not fell and (len(golds) < GOLD_POINTS or last > golds[0]):
+    *earlier, last = [steps[index]["gold_dev"] for index in tested]
+    best = max(earlier)
+    # Two standard errors of the difference between two shares of n dev rows: 2 sqrt(2p(1-p)/n).
+    share = min(1.0, max(0.0, (last + best) / 2))
+    rows = max(1.0, steps[tested[-1]].get("gold_dev_rows", math.inf))
+    fell = best - last > max(GOLD_FALL, 2 * math.sqrt(2 * share * (1 - share) / rows))
+    if not fell and (len(tested) < GOLD_POINTS or last > earlier[0]):
         return None
-    return Alarm(
-        "gold-gap", "stop" if fell else "warn",
+    message = (
         f"avg_reward rose by {rise:.3f} while held-out gold went from {best:.3f} to "
         f"{last:.3f} at {_at(up_to_test)}: the policy may be gaming the reward. Read the newest "
         "rollouts, and keep the checkpoint with the best held-out gold. reward.mode seed_v1 is easier to game than "
-        "anchored_v2.",
-    )  # fmt: skip
+        "anchored_v2."
+    )
+    return Alarm("gold-gap", "stop" if fell else "warn", message)
 
 
 def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
@@ -160,54 +160,58 @@ def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
     judged = [step for step in steps[-WINDOW:] if "judge_failures" in step and "judged_share" in step]
     failed = _mean(_series(judged, "judge_failures"))
     calls = failed + _mean(_series(judged, "judged_share"))
-    if len(judged) < SHORT_WINDOW or calls <= 0 or not (share := failed / calls) > JUDGE_WARN:
+    if len(judged) < SHORT_WINDOW or calls <= 0:
         return None
-    return Alarm(
-        "judge-failing", "stop" if share > JUDGE_STOP else "warn",
+    share = failed / calls
+    message = (
         f"the judge gave no usable answer for {share:.0%} of the rewrites that it was asked about, in {len(judged)} "
         f"steps up to {_at(steps)}: their scores are estimates. The gateway's /v1/journal/report names the rows. "
-        "See that gateway.judge is the right model, and that max_output_tokens has room for its answer.",
-    )  # fmt: skip
+        "See that gateway.judge is the right model, and that max_output_tokens has room for its answer."
+    )
+    return _graded("judge-failing", share, JUDGE_WARN, JUDGE_STOP, message)
 
 
 def control_pairs_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
     """The judge prefers the text that is known to be worse: its scores would lead the training astray."""
     failed = _series(steps, "control_pairs_failed")[-MIN_TREND_STEPS:]
-    if len(failed) < WINDOW or (share := _mean(failed)) <= PAIRS_WARN:
+    if len(failed) < WINDOW:
         return None
-    return Alarm(
-        "control-pairs", "stop" if share > PAIRS_STOP else "warn",
+    share = _mean(failed)
+    message = (
         f"the judge failed {share:.0%} of its control pairs, texts whose order is known, in {len(failed)} steps up "
         f"to {_at(steps)}: its scores say little. Take another gateway.judge; with reward.judge_share 0 and "
-        "reward.weights.judge 0 it is left out.",
-    )  # fmt: skip
+        "reward.weights.judge 0 it is left out."
+    )
+    return _graded("control-pairs", share, PAIRS_WARN, PAIRS_STOP, message)
 
 
 MONITORS: tuple[Callable[[Sequence[StepMetrics]], Alarm | None], ...] = (
-    not_a_number, constant_reward, gold_gap, kl_runaway, entropy_collapse, too_much_clipped, reward_falling,
-    value_loss_flat, judge_failing, control_pairs_failing,
-)  # fmt: skip
+    partial(not_finite, advice=DIVERGED),
+    constant_reward,
+    gold_gap,
+    kl_runaway,
+    entropy_collapse,
+    too_much_clipped,
+    reward_falling,
+    value_loss_flat,
+    judge_failing,
+    control_pairs_failing,
+)
 
 
-def _by_chance(step: StepMetrics, before: float) -> float:
-    """Difference that chance explains: two standard errors between two shares of the dev rows, sqrt(2p(1-p)/n)."""
-    share = min(1.0, max(0.0, (step["gold_dev"] + before) / 2))
-    return 2 * math.sqrt(2 * share * (1 - share) / max(1.0, step.get("gold_dev_rows", math.inf)))
+def _graded(name: str, figure: float, warn: float, stop: float, message: str) -> Alarm | None:
+    if figure <= warn:
+        return None
+    return Alarm(name, "stop" if figure > stop else "warn", message)
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Mean of values as large as floats can be: they are divided before they are added, so no sum overflows."""
+    # Values may be as large as floats can be: they are divided before they are added, so no sum overflows.
     return sum(value / len(values) for value in values)
 
 
 def _series(steps: Sequence[StepMetrics], name: str) -> list[float]:
     return [step[name] for step in steps if name in step and math.isfinite(step[name])]
-
-
-def _rise(values: Sequence[float]) -> float:
-    """Mean at the end minus mean at the beginning, over as many steps on both sides."""
-    width = max(1, min(WINDOW, len(values) // 2))
-    return _mean(values[-width:]) - _mean(values[:width])
 
 
 def _at(steps: Sequence[StepMetrics]) -> str:

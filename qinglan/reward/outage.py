@@ -1,4 +1,4 @@
-"""The file by which a reward worker stops a training, where a trainer may swallow errors of single samples.
+"""The file by which a reward worker stops a training: a trainer may swallow errors of single samples.
 
 The stage deletes it before it starts, ends the training when it appears, and raises the error that it holds.
 """
@@ -23,7 +23,7 @@ def write_outage(folder: Path, error: QinglanError, row: str) -> None:
 
 
 def read_outage(folder: Path) -> QinglanError | None:
-    """Read the error that stopped the reward workers, ready to raise; None if there is none."""
+    """Read the error that stopped the reward workers, ready to raise; None without an outage."""
     try:
         outage = orjson.loads((folder / OUTAGE_FILE).read_bytes())
     except FileNotFoundError:

@@ -131,7 +131,7 @@ def _worker(settings: str) -> RewardWorker:
 
 
 def read_settings(path: str) -> RewardSettings:
-    """Read a settings file; a ConfigError says where it cannot be read."""
+    """Read a settings file; a ConfigError if it cannot be read."""
     try:
         values = orjson.loads(Path(path).read_bytes())
     except (OSError, orjson.JSONDecodeError) as error:

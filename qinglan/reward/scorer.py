@@ -4,11 +4,10 @@ async with Scorer("http://127.0.0.1:8200", RewardConfig()) as scorer:
     terms = await scorer.score(prompt, "虾青素软胶囊 每日服用频次")
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NamedTuple
 
-from qinglan.concurrency import gather_or_cancel
+from qinglan.concurrency import AsyncClosing, gather_or_cancel
 from qinglan.errors import RowError
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.usable_answer import MAX_LINE_CHARACTERS
@@ -32,20 +31,10 @@ from qinglan.reward.terms import floor_checks
 from qinglan.reward.terms.reward_terms import compute_reward_terms, retrieval_quality
 
 STEP = "reward"
-Key = TypeVar("Key")
-Answer = TypeVar("Answer")
-
-
-class ParsedRollout(NamedTuple):
-    """One rollout: its rewrite, and the query to search and judge, None where the rewrite is unusable."""
-
-    prompt: TrainingPrompt
-    rewrite: str
-    query: str | None
 
 
 class Judgement(NamedTuple):
-    """The judge's scores of student and teacher; None where it was not asked or gave nothing usable."""
+    """The judge's scores of student and teacher; None if it was not asked or gave nothing usable."""
 
     scores: tuple[float, float] | None
     failed: bool = False
@@ -55,19 +44,7 @@ class Judgement(NamedTuple):
     control_pair_failed: bool = False
 
 
-class Evidence(NamedTuple):
-    """All that was gathered about one rewrite."""
-
-    prompt: TrainingPrompt
-    rewrite: str
-    student: RetrievalResult
-    teacher: RetrievalResult
-    plain: RetrievalResult
-    judgement: Judgement
-    style: float
-
-
-class Scorer:
+class Scorer(AsyncClosing):
     """Scores many rollouts at once, with one set of clients and one imputer."""
 
     def __init__(self, gateway_url: str, config: RewardConfig) -> None:
@@ -78,16 +55,8 @@ class Scorer:
         self._imputer = Imputer(FEATURE_COUNT)
         self._by_query = config.mode == "seed_v1"
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
     async def aclose(self) -> None:
-        await self._gateway.__aexit__(None, None, None)
+        await self._gateway.aclose()
         await self._rag.aclose()
         if self._style:
             await self._style.aclose()
@@ -105,42 +74,50 @@ class Scorer:
         """
         for prompt, _ in rollouts:
             refuse_other_retrieval(prompt, self._config.retrieval)
-        gathered = await self._gather_evidence([self._parse(prompt, text) for prompt, text in rollouts])
-        for evidence in gathered:
-            self._learn(evidence)
-        return [self._compute_terms(evidence) for evidence in gathered]
+        stripped = [(prompt, floor_checks.strip_turn_end(text)) for prompt, text in rollouts]
+        gathered = await self._gather_evidence(stripped)
+        for episode, judgement in gathered:
+            if judgement.scores is not None:
+                for figures, score in zip(self._imputer_features(episode), judgement.scores, strict=True):
+                    self._imputer.add(figures, score)
+        return [self._compute_terms(episode, judgement) for episode, judgement in gathered]
 
-    async def _gather_evidence(self, parsed: Sequence[ParsedRollout]) -> list[Evidence]:
-        rewrites = {_key(*rollout): (rollout.prompt, rollout.query) for rollout in parsed}
-        work: list[Coroutine[Any, Any, Any]] = [
-            _gather_by_key(rewrites, self._ask_judge),  # first, as it takes longest
-            _gather_by_key(rewrites, self._style_probability),
-            _gather_by_key(rewrites, self._retrieve),
+    async def _gather_evidence(
+        self, rollouts: Sequence[tuple[TrainingPrompt, str]]
+    ) -> list[tuple[Episode, Judgement]]:
+        """An episode without judge scores for each rollout, and the judgement that its scores come from."""
+        parsed = [(prompt, rewrite, self._query(rewrite)) for prompt, rewrite in rollouts]
+        distinct = {_key(prompt, query): (prompt, query) for prompt, _, query in parsed}
+        asks: list[Callable[[TrainingPrompt, str | None], Coroutine[Any, Any, Any]]] = [
+            self._ask_judge,  # first, as it takes longest
+            self._style_probability,
+            self._retrieve,
         ]
-        judgements, styles, retrievals = await gather_or_cancel(*work)
-        return [
-            Evidence(
-                rollout.prompt, rollout.rewrite, retrievals[key], *validated_results(rollout.prompt, self._by_query),
-                judgements[key], styles[key],
-            )
-            for rollout in parsed
-            for key in [_key(*rollout)]
-        ]  # fmt: skip
+        # All requests of a step wait at once: the gateway limits how many are sent.
+        answers = await gather_or_cancel(
+            *(gather_or_cancel(*(ask(*rewrite) for rewrite in distinct.values())) for ask in asks)
+        )
+        evidence = dict(zip(distinct, zip(*answers, strict=True), strict=True))
+        gathered = []
+        for prompt, rewrite, query in parsed:
+            judgement, style, student = evidence[_key(prompt, query)]
+            teacher, plain = validated_results(prompt, self._by_query)
+            gathered.append((Episode(prompt, rewrite, student, teacher, plain, style=style), judgement))
+        return gathered
 
-    def _compute_terms(self, evidence: Evidence) -> dict[str, float]:
-        prompt, rewrite, student, teacher, plain, judgement, style = evidence
-        episode = Episode(prompt, rewrite, student, teacher, plain, self._judge_scores(evidence), style)
-        terms = compute_reward_terms(episode, self._config)
-        terms["control_pair"] = float(judgement.control_pair)
-        terms["control_pair_failed"] = float(judgement.control_pair_failed)
-        return terms
-
-    def _parse(self, prompt: TrainingPrompt, text: str) -> ParsedRollout:
-        rewrite = floor_checks.strip_turn_end(text)
-        return ParsedRollout(prompt, rewrite, self._query(rewrite))
+    def _compute_terms(self, episode: Episode, judgement: Judgement) -> dict[str, float]:
+        if judgement.scores is not None:
+            scores = JudgeScores(*judgement.scores, judged=True)
+        else:
+            student, teacher = map(self._imputer.predict, self._imputer_features(episode))
+            scores = JudgeScores(student, teacher, judged=False, failed=judgement.failed)
+        return compute_reward_terms(episode._replace(judged=scores), self._config) | {
+            "control_pair": float(judgement.control_pair),
+            "control_pair_failed": float(judgement.control_pair_failed),
+        }
 
     def _query(self, rewrite: str) -> str | None:
-        """The query that is searched and judged; None where the rewrite is unusable. seed_v1 accepts markup."""
+        """The query that is searched and judged; None if the rewrite is unusable. seed_v1 accepts markup."""
         if floor_checks.is_empty(rewrite) or len(rewrite) > MAX_LINE_CHARACTERS:
             return None
         if self._config.mode == "anchored_v2" and floor_checks.is_malformed(rewrite):
@@ -158,28 +135,24 @@ class Scorer:
 
     async def _ask_judge(self, prompt: TrainingPrompt, rewrite: str | None) -> Judgement:
         """Ask the judge, if the prompt is in the sample and there is a rewrite to judge."""
-        config = self._config
-        if rewrite is None or prompt.split != "train":  # checkpoints are chosen by retrieval alone
+        config, system = self._config, self._config.judge_prompt
+        if rewrite is None or prompt.split != "train":  # checkpoints are chosen by retrieval only
             return Judgement(None)
         if not in_sample(prompt.id, config.judge_share, config.seed, "judge"):
             return Judgement(None)
-        tests_judge = in_sample(prompt.id, config.control_pair_share, config.seed, "control-pair")
         try:
-            texts, system = (rewrite, prompt.teacher_rewrite), config.judge_prompt
             student, teacher = await gather_or_cancel(
-                *(score_rewrite(self._gateway, prompt, text, system) for text in texts)
+                *(score_rewrite(self._gateway, prompt, text, system) for text in (rewrite, prompt.teacher_rewrite))
             )
         except RowError:
             return Judgement(None, failed=True)
-        pair_failed = tests_judge and not await self._passes_control_pair(prompt)
-        return Judgement((student, teacher), control_pair=tests_judge, control_pair_failed=pair_failed)
-
-    async def _passes_control_pair(self, prompt: TrainingPrompt) -> bool:
-        """Test the judge on the control pair; an unusable answer counts as failed."""
+        if not in_sample(prompt.id, config.control_pair_share, config.seed, "control-pair"):
+            return Judgement((student, teacher))
         try:
-            return await passes_control_pair(self._gateway, prompt, self._config.judge_prompt)
+            passed = await passes_control_pair(self._gateway, prompt, system)
         except RowError:
-            return False
+            passed = False
+        return Judgement((student, teacher), control_pair=True, control_pair_failed=not passed)
 
     async def _style_probability(self, prompt: TrainingPrompt, rewrite: str | None) -> float:
         """Probability of the style; 0 without a style service, and for an unusable or a refused rewrite."""
@@ -190,37 +163,15 @@ class Scorer:
         except RowError:
             return 0.0
 
-    def _learn(self, evidence: Evidence) -> None:
-        """Teach the imputer the judge's scores of both rewrites."""
-        if evidence.judgement.scores is not None:
-            for figures, judged in zip(self._imputer_features(evidence), evidence.judgement.scores, strict=True):
-                self._imputer.add(figures, judged)
-
-    def _judge_scores(self, evidence: Evidence) -> JudgeScores:
-        """The judge's scores; else the imputer's estimates."""
-        if evidence.judgement.scores is not None:
-            return JudgeScores(*evidence.judgement.scores, judged=True)
-        student, teacher = (self._imputer.predict(figures) for figures in self._imputer_features(evidence))
-        return JudgeScores(student, teacher, judged=False, failed=evidence.judgement.failed)
-
-    def _imputer_features(self, evidence: Evidence) -> tuple[list[float], list[float]]:
-        return (
-            self._features(evidence.prompt, evidence.rewrite, evidence.student),
-            self._features(evidence.prompt, evidence.prompt.teacher_rewrite, evidence.teacher),
-        )
-
-    def _features(self, prompt: TrainingPrompt, text: str, side: RetrievalResult) -> list[float]:
-        return features(prompt, text, retrieval_quality(side, prompt, self._config), side.top1)
+    def _imputer_features(self, episode: Episode) -> list[list[float]]:
+        """Features of the student's rewrite, and of the teacher's."""
+        prompt = episode.prompt
+        sides = ((episode.rewrite, episode.student), (prompt.teacher_rewrite, episode.teacher))
+        return [
+            features(prompt, text, retrieval_quality(side, prompt, self._config), side.top1) for text, side in sides
+        ]
 
 
-def _key(prompt: TrainingPrompt, _: str, query: str | None) -> tuple[str, str, str | None]:
-    """What two rollouts share if their evidence is the same; ids are unique only within a tenant."""
+def _key(prompt: TrainingPrompt, query: str | None) -> tuple[str, str, str | None]:
+    """Rollouts with the same key share their evidence; ids are unique only within a tenant."""
     return prompt.tenant_id, prompt.id, query
-
-
-async def _gather_by_key(
-    rewrites: Mapping[Key, tuple[TrainingPrompt, str | None]],
-    ask: Callable[[TrainingPrompt, str | None], Coroutine[Any, Any, Answer]],
-) -> dict[Key, Answer]:
-    """Call `ask` for all rewrites at once; answers are by key."""
-    return dict(zip(rewrites, await gather_or_cancel(*(ask(*rewrite) for rewrite in rewrites.values())), strict=True))

@@ -3,7 +3,7 @@
 import httpx2
 
 from qinglan.errors import ConfigError, OutageError, RowError
-from qinglan.http.http_client import async_client, certificate_advice, retry_after
+from qinglan.http.http_client import BusyError, async_client, certificate_advice, pause_before_retry, retry_after
 from qinglan.http.outages import Retries, outage_seconds
 from qinglan.llm.host_allowlist import check_host
 from qinglan.reward.config import StyleRewardConfig
@@ -19,14 +19,7 @@ BUSY = {429, 500, 502, 503, 504}
 REFUSED_TEXT = {400, 413, 422}
 """Statuses that can be about the one text, such as one that is too long for the model."""
 
-LONGEST_PAUSE = 30.0
 SHORT_TEXT = format_training_text("一天吃几次", "")
-
-
-class _Busy(Exception):
-    def __init__(self, response: httpx2.Response) -> None:
-        super().__init__(f"status {response.status_code}")
-        self.wait = retry_after(response.headers)
 
 
 class StyleClient:
@@ -37,7 +30,7 @@ class StyleClient:
         self._config = config
         limits = httpx2.Limits(max_connections=AT_ONCE)
         self._http = async_client(config.url, timeout=SECONDS, limits=limits)
-        self._retries = Retries(self._where, _is_away, ATTEMPTS, outage_seconds())
+        self._retries = Retries(self._where, pause_before_retry, ATTEMPTS, outage_seconds())
 
     async def aclose(self) -> None:
         await self._http.aclose()
@@ -59,26 +52,19 @@ class StyleClient:
         return f"Style service {self._config.url.rstrip('/')}/predict"
 
     async def _send(self, text: str) -> httpx2.Response:
+        async def send() -> httpx2.Response:
+            response = await self._http.post("/predict", json={"text": text})
+            if response.status_code in BUSY:
+                raise BusyError(f"status {response.status_code}", retry_after(response.headers))
+            return response
+
         try:
-            async for attempt in self._retries.attempts():
-                with attempt:
-                    response = await self._http.post("/predict", json={"text": text})
-                    if response.status_code in BUSY:
-                        raise _Busy(response)
-        except (_Busy, httpx2.TransportError) as error:
+            return await self._retries.run(send)
+        except (BusyError, httpx2.TransportError) as error:
             raise OutageError(
                 f"{self._where}: no answer ({error or type(error).__name__}). {self._retries.limit()}; "
                 f"see that the service is up, then run again.{certificate_advice(error)}"
             ) from error
-        self._retries.answered()
-        return response
-
-
-def _is_away(error: Exception) -> bool | float:
-    """Decide if the text is sent again; a number is the wait in seconds that the service asks for."""
-    if isinstance(error, _Busy):
-        return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
-    return isinstance(error, httpx2.TransportError)
 
 
 def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) -> float:

@@ -10,7 +10,7 @@ text is.
 from collections.abc import Sequence
 
 from qinglan.prompts import PromptInput
-from qinglan.text.number_readings import numbers_without_source
+from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")

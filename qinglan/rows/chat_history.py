@@ -115,7 +115,7 @@ def chat_lines(turns: Sequence[Turn]) -> str:
 
 def later_parts(history: str) -> list[str]:
     """The history without its oldest turn, without the two oldest and so on, then without the oldest sentences of the
-    newest turn, which alone is left, and at last empty. A summary without turns is one turn.
+    newest turn, the only one left, and at last empty. A summary without turns is one turn.
 
     It does not matter whether each turn is a line of its own or all are one line: prompts show one line.
     """

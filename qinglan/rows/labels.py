@@ -1,6 +1,6 @@
-"""Labels: how far passages answer a row's need, as judges or people see it, where the sheet names no gold passage.
+"""Labels: how far passages answer a row's need, as judges or people see it, for rows without gold passages.
 
-A passage that nobody judged is unknown, which is not the same as irrelevant.
+A passage without a label is unknown, which is not the same as irrelevant.
 """
 
 import math
@@ -37,7 +37,7 @@ class Opinion(NamedTuple):
 
 
 def read_opinion(text: str) -> Opinion:
-    """A grade from 0 to 3 and its reason; a RowError where there is none."""
+    """A grade from 0 to 3 and its reason; a RowError if the answer has no such grade."""
     answer = orjson.loads(text)
     grade = answer.get("评分")
     if isinstance(grade, bool) or grade not in range(HIGHEST + 1):
@@ -64,11 +64,11 @@ class JudgedPassage(Label):
     """A sentence of the judge whose grade counts."""
 
     grades: tuple[int, ...] = ()
-    """The first judge's grade, and the second's where it was asked; the lower one counts."""
+    """The first judge's grade, and the second's if it was asked; the lower one counts."""
 
     source: Source = "judge"
     by: str = ""
-    """The query that brought it: rewrite, need, or choice, where the judge chose it from a list."""
+    """The query that retrieved the passage: rewrite, need, or choice if the judge chose it from a list."""
 
 
 class RowLabels(Config):
@@ -100,7 +100,7 @@ def passage_gains(labels: Iterable[Label]) -> dict[str, float]:
 
 
 def relevant_ids(gold: Sequence[str], labels: Iterable[Label]) -> tuple[str, ...]:
-    """Passages that are right for a row: gold where the sheet names it, else what is labelled relevant."""
+    """Passages that are right for a row: gold if the sheet names it, else what is labelled relevant."""
     return tuple(gold) or tuple(passage_gains(labels))
 
 

@@ -34,11 +34,9 @@ class ParquetRows:
             self._flush()
 
     def _flush(self) -> None:
-        import pandas
         import pyarrow
 
-        frame = pandas.DataFrame(self._rows, columns=self._schema.names)
-        self._writer.write_table(pyarrow.Table.from_pandas(frame, schema=self._schema, preserve_index=False))
+        self._writer.write_table(pyarrow.Table.from_pylist(self._rows, schema=self._schema))
         self._rows = []
 
     def __exit__(

@@ -51,33 +51,35 @@ class Columns(Config):
     """The sheet's column names; only the first must be there."""
 
     question: str = "问题"
-    """The column with the text that the user typed."""
+    """Name of the column with the text that the user typed."""
 
     user_profile: str = "用户画像"
-    """The column with a description of the user."""
+    """Name of the column with a description of the user."""
 
     history_summary: str = "历史摘要"
-    """The column with the conversation so far: it holds what the question leaves out. A list of
+    """Name of the column with the conversation so far, which holds what the question leaves out. A list of
     `{"role": "user", "content": "..."}` becomes lines of 用户： and 助手：,
-    or of User: and Assistant: where nothing Chinese was said."""
+    or of User: and Assistant: if it has no Chinese text."""
 
     id: str = "编号"
-    """Unique in the sheet; without it rows are named by their number."""
+    """Name of the column with a row's id, unique in the sheet; without it rows are named by their number."""
 
     conversation_id: str = "对话编号"
-    """Its turns are never split between training and test."""
+    """Name of the column with the conversation's id: its turns are never split between training and test."""
 
     need: str = "检索需求"
-    """The column with the user's need, standalone; an empty one is written by the judge model."""
+    """Name of the column with the user's need, standalone; the judge model writes an empty one."""
 
     gold: str = "标准段落"
-    """Ids of the passages that answer, separated by commas, semicolons or lines; a comma inside an id is `\\,`."""
+    """Name of the column with the ids of the passages that answer, separated by commas, semicolons or lines; a comma
+    inside an id is `\\,`."""
 
     split: str = "划分"
-    """train, dev or test (训练, 验证, 测试); where it is empty the convert stage chooses by conversation."""
+    """Name of the column with train, dev or test (训练, 验证, 测试); if a cell is empty the convert stage chooses by
+    conversation."""
 
     tenant_id: str = "租户"
-    """The column with the tenant, in a sheet of several; else the profile's tenant is taken."""
+    """Name of the column with the tenant, in a sheet of several; else the profile's tenant is taken."""
 
 
 class InvalidCellError(Exception):
@@ -110,33 +112,40 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
     if fault := path_fault(path, "Give the spreadsheet, CSV or JSONL of questions."):
         raise DataError(fault)
     kind = row_format(path)
+    names = {field: getattr(columns, field) for field in Columns.model_fields}
     if kind in ("json", "jsonl"):
-        yield from _jsonl_rows(path, columns) if kind == "jsonl" else _json_rows(path, columns)
+        for label, where, record in _records(path, kind):
+            if not isinstance(record, dict):
+                raise DataError(f"{where}: expected an object, found {type(record).__name__}.")
+            yield label, _cells(record, names, where)
+    else:
+        read = read_table if kind == "spreadsheet" else read_csv
+        for number, cells in read(path, [columns.question], set(names.values()).__contains__):
+            yield f"{path.name} row {number}", cells
+
+
+def _records(path: Path, kind: str) -> Iterator[tuple[str, str, Any]]:
+    """Each record of a JSON list, which is read whole, or of JSON lines, with its name and its place."""
+    if kind == "json":
+        for number, record in enumerate(parse_json(read_text(path), str(path), half_characters=True), 1):
+            yield f"{path.name} element {number}", f"{path}: element {number}", record
         return
-    read = read_table if kind == "spreadsheet" else read_csv
-    names = {getattr(columns, field) for field in Columns.model_fields}
-    for number, cells in read(path, [columns.question], names.__contains__):
-        yield f"{path.name} row {number}", cells
-
-
-def _json_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
-    """Elements of one JSON list, read whole."""
-    records = parse_json(read_text(path), str(path), half_characters=True)
-    names = {field: getattr(columns, field) for field in Columns.model_fields}
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, dict):
-            raise DataError(f"{path}: element {number}: expected an object, found {type(record).__name__}.")
-        yield f"{path.name} element {number}", _cells(record, names, f"{path}: element {number}")
-
-
-def _jsonl_rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
-    """Lines keyed by the sheet's column names, or by the typed field names."""
-    names = {field: getattr(columns, field) for field in Columns.model_fields}
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            if line.strip():
-                record = _parse_line(path, number, line)
-                yield f"{path.name} line {number}", _cells(record, names, f"{path}:{number}")
+            if not line.strip():
+                continue
+            try:
+                text = line.decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and "
+                    "try again."
+                ) from error
+            try:
+                record = parse_json(text, str(path), number, half_characters=True)
+            except DataError as error:
+                raise DataError(f"{error} A file of questions is .xlsx, CSV or JSONL.") from error
+            yield f"{path.name} line {number}", f"{path}:{number}", record
 
 
 def _cells(record: dict[str, Any], names: dict[str, str], where: str) -> Cells:
@@ -155,31 +164,14 @@ def _cells(record: dict[str, Any], names: dict[str, str], where: str) -> Cells:
                 f"{where}: {visible(key)!r} holds an object or a list of lists, and a text, a number "
                 "or a list of them is needed."
             )
-        cells[column] = chat_lines(turns) if turns is not None else _flat(value, column == names["gold"])
+        if turns is not None:
+            value = chat_lines(turns)
+        elif isinstance(value, list):
+            # A separator inside of an id is marked, so that the id stays whole when the cell is split again.
+            ids = column == names["gold"]
+            value = ";".join(ID_SEPARATOR.sub(r"\\\g<0>", str(item)) if ids else str(item) for item in value)
+        cells[column] = value
     return cells
-
-
-def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        text = line.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{number}: byte {error.start} is not UTF-8 (a GBK export?). Save the file as UTF-8 and try again."
-        ) from error
-    try:
-        record = parse_json(text, str(path), number, half_characters=True)
-    except DataError as error:
-        raise DataError(f"{error} A file of questions is .xlsx, CSV or JSONL.") from error
-    if not isinstance(record, dict):
-        raise DataError(f"{path}:{number}: expected an object per line, found {type(record).__name__}.")
-    return record
-
-
-def _flat(value: Any, ids: bool) -> Any:
-    """A list as the text of one cell; a separator inside of an id is marked, so that the id stays whole."""
-    if not isinstance(value, list):
-        return value
-    return ";".join(ID_SEPARATOR.sub(r"\\\g<0>", str(item)) if ids else str(item) for item in value)
 
 
 def _question(
@@ -210,7 +202,7 @@ def _question(
 
 
 def _question_text(cells: Cells, column: str) -> str:
-    """The question; a number is one too, such as an order's that a user typed alone."""
+    """The question; it may be a number, such as an order's, if the user typed nothing else."""
     if isinstance(value := cells.get(column), bool):
         raise InvalidCellError("not text", f"{column} holds {str(value).upper()}; a question is text.")
     text = _text(cells, column, QUESTION_LIMIT)

@@ -56,7 +56,8 @@ class Rewrite(Question):
 
 
 class QuarantinedRow(Config):
-    """A row that got no usable answer: where it stands, why, what came instead. None is dropped unseen."""
+    """A row that got no usable answer: its place in the input, the reason, and what came instead. No row is dropped
+    silently."""
 
     id: str
     tenant_id: str
@@ -102,7 +103,7 @@ class Retrieval(Config):
 
     @property
     def own_score(self) -> float | None:
-        """The first passage's score against the query itself; None where the service tells none, or found nothing."""
+        """The first passage's score against the query itself; None if the service sends none, or found nothing."""
         return self.hits[0].query_score if self.hits else None
 
 
@@ -126,14 +127,14 @@ class ValidatedRewrite(Rewrite):
 
     need: str = Field(min_length=1)
     need_source: Literal["sheet", "judge", "teacher"]
-    """The source of the need; the teacher where it wrote the question from a passage."""
+    """The source of the need; the teacher if it wrote the question from a passage."""
 
     scored_against: Literal["need", "query"]
     snapshot: str
     """Digest of the knowledge base that answered."""
 
     reranker: str = ""
-    """Digest of the reranker that scored the passages; empty where the service does not name it."""
+    """Digest of the reranker that scored the passages; empty if the service does not name it."""
 
     retrieved_with: RetrievalConfig
     """The settings of both retrievals; the reward uses them again under the same settings only."""
@@ -142,7 +143,7 @@ class ValidatedRewrite(Rewrite):
     rewritten: Retrieval
     accepted: bool
     reason: str
-    """Why the row was not accepted; empty where it was."""
+    """Reason why the row was not accepted; empty if it was."""
 
     labels: tuple[Label, ...] = ()
     """Judged passages of a row without gold; the convert stage adds them."""

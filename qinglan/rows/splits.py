@@ -22,7 +22,7 @@ class SplitConfig(Config):
     """Share of conversations to choose settings on; what train and dev leave is the locked test."""
 
     seed: Seed = 42
-    """Another seed, another split."""
+    """Seed of the draw; another seed gives another split."""
 
     @model_validator(mode="after")
     def _leave_a_test(self) -> Self:
@@ -41,5 +41,6 @@ def split_of(conversation: Conversation, config: SplitConfig) -> Split:
 
 def hash_fraction(conversation: Conversation, seed: int) -> float:
     """A conversation's own point in [0, 1)."""
+    # 0x1F is the unit separator: ("a", "bc") and ("ab", "c") need different texts.
     text = "\x1f".join((str(seed), *conversation))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

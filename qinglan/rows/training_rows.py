@@ -6,8 +6,8 @@ from qinglan.prompts import SystemPrompt, student_answer, student_messages
 from qinglan.rows.rows import Rewrite, Split, ValidatedRewrite
 
 WITHOUT_FURTHER = "without_further_rows"
-"""Folder beside SFT's rows where the teacher wrote further ones: the rows without these (train.jsonl, dev.jsonl) and
-the dev prompts that decide between both (dev.parquet). Where it is missing, there is nothing to compare."""
+"""Folder beside SFT's rows if the teacher wrote further ones: the rows without these (train.jsonl, dev.jsonl) and
+the dev prompts that decide between both (dev.parquet). If it is missing, there is nothing to compare."""
 
 RowKind = Literal["sheet", "hindsight", "pseudo"]
 """sheet: a question of the sheet, with the teacher's rewrite. hindsight: such a question, with a rewrite by a teacher

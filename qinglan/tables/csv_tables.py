@@ -4,7 +4,7 @@
 
 A cell is text, never a number; one that spreadsheet programs run is a Formula, as in an .xlsx. What programs could
 read in two ways (a quote without its end, a row of more cells than columns) is an error that names the row. A cell
-may be longer than a spreadsheet's: who reads the rows sets aside those that are too long.
+may be longer than a spreadsheet's: readers of the rows set aside those that are too long.
 """
 
 import csv
@@ -17,7 +17,7 @@ from pathlib import Path
 from qinglan.errors import DataError
 from qinglan.tables.file_formats import UNCOMPRESSED_LIMIT, UTF_16
 from qinglan.tables.header_rows import FIRST_ROWS, IsName, header_index, no_name
-from qinglan.tables.sheet_reader import Cell, Formula
+from qinglan.tables.sheet_reader import Formula
 from qinglan.tables.tables import CELL_LIMIT, Cells, check_header
 
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), *((mark, "utf-16") for mark in UTF_16))
@@ -30,7 +30,7 @@ JAPANESE_SHARE = 0.2
 """Share of kana among the characters beyond ASCII; Chinese bytes that are read as Shift-JIS give next to none."""
 
 SINGLE_RUNS = 0.8
-"""In Western text nearly every byte above 127 stands alone between letters; in Chinese text they come in runs."""
+"""Share of single bytes among the runs of bytes above 127: in Western text nearly all, in Chinese text few."""
 
 
 def read_csv(
@@ -43,6 +43,7 @@ def read_csv(
 
     Rows above the names of columns are left out; `on_header` gets the number of the row with the names.
     """
+    # csv.reader reads a quote without its end to the end of the file: strict=True makes that an error with its row.
     text = read_text(path)
     csv.field_size_limit(UNCOMPRESSED_LIMIT)  # a quote without its end is an error of strict=True
     number = rows_read = 0
@@ -57,7 +58,11 @@ def read_csv(
             return
         at = header_index([[*filter(None, map(str.strip, row))] for _, row in first], required, is_name)
         header_number, header = first[at][0], [cell.strip() for cell in first[at][1]]
-        _check_names(path, header, header_number)
+        if (length := max(map(len, header))) > CELL_LIMIT:
+            raise DataError(
+                f"{path}: row {header_number} holds no names of columns: a cell of it has {length:,} characters. Is "
+                "a quote without its end? Save the sheet as .xlsx, or export it again."
+            )
         check_header(path, [name for name in header if name], required, is_name)
         on_header(header_number)
         for number, row in chain(first[at + 1 :], filled):
@@ -73,7 +78,8 @@ def read_csv(
                     f"Put a cell that holds {delimiter!r} in double quotes."
                 )
             rows_read += 1
-            yield number, {name: _value(cell) for name, cell in zip(header, row, strict=False) if name}
+            values = (Formula(cell) if FORMULA.match(cell) else cell for cell in row)
+            yield number, {name: value for name, value in zip(header, values, strict=False) if name}
     except csv.Error as error:
         raise DataError(
             f"{path}: row {number + 1} is no row of a CSV file ({error}). Is a quote without its end? "
@@ -82,7 +88,7 @@ def read_csv(
 
 
 def _delimiter(text: str) -> str:
-    """The sign that divides the first row into most cells or, where that is a title, all rows from the third on."""
+    """The sign that divides the first row into most cells or, if that is a title, all rows from the third on."""
 
     def cells(sign: str) -> tuple[int, int]:
         rows = filter(any, csv.reader(io.StringIO(text, newline=""), delimiter=sign))
@@ -93,20 +99,8 @@ def _delimiter(text: str) -> str:
     return max(DELIMITERS, key=cells)
 
 
-def _check_names(path: Path, header: Sequence[str], number: int) -> None:
-    if (length := max(map(len, header))) > CELL_LIMIT:
-        raise DataError(
-            f"{path}: row {number} holds no names of columns: a cell of it has {length:,} characters. Is a "
-            "quote without its end? Save the sheet as .xlsx, or export it again."
-        )
-
-
-def _value(cell: str) -> Cell:
-    return Formula(cell) if FORMULA.match(cell) else cell
-
-
 def read_text(path: Path) -> str:
-    """The text of a file of a usual size, whatever program wrote it."""
+    """The text of a file of a usual size, in any of the encodings below."""
     if (size := path.stat().st_size) > UNCOMPRESSED_LIMIT:
         raise DataError(f"{path}: {size / 2**20:.0f} MB is more than {UNCOMPRESSED_LIMIT / 2**20:.0f} MB. Split it.")
     return decode_text(path.read_bytes(), str(path))
@@ -115,7 +109,7 @@ def read_text(path: Path) -> str:
 def decode_text(content: bytes, where: str) -> str:
     """The text of bytes in UTF-8, UTF-16, GB18030 (and so GBK), Shift-JIS or Windows' Western encoding."""
     marked = [name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)]
-    for encoding in marked or _encodings(content):
+    for encoding in marked or ("utf-8", _legacy_encoding(content)):
         try:
             text = content.decode(encoding)
         except UnicodeDecodeError:
@@ -125,26 +119,14 @@ def decode_text(content: bytes, where: str) -> str:
     raise DataError(f"{where}: is no text in UTF-8, UTF-16 or GB18030 (GBK). Save it as UTF-8 and try again.")
 
 
-def _encodings(content: bytes) -> Iterator[str]:
-    """Encodings to try in turn, the likelier ones first."""
-    yield "utf-8"
-    if _is_western(content):
-        yield "cp1252"
-    elif _is_japanese(content):
-        yield "cp932"
-    else:
-        yield "gb18030"
-
-
-def _is_japanese(content: bytes) -> bool:
-    """True for Shift-JIS: kana has bytes there that are rare characters in GB18030."""
-    try:
-        text = content.decode("cp932")
-    except UnicodeDecodeError:
-        return False
-    return len(KANA.findall(text)) > JAPANESE_SHARE * sum(letter > "\x7f" for letter in text)
-
-
-def _is_western(content: bytes) -> bool:
+def _legacy_encoding(content: bytes) -> str:
+    """The likeliest encoding of a text that is not UTF-8."""
     runs = re.findall(rb"[\x80-\xff]+", content)
-    return bool(runs) and sum(len(run) == 1 for run in runs) >= SINGLE_RUNS * len(runs)
+    if runs and sum(len(run) == 1 for run in runs) >= SINGLE_RUNS * len(runs):
+        return "cp1252"
+    try:
+        text = content.decode("cp932")  # kana has bytes in Shift-JIS that are rare characters in GB18030
+    except UnicodeDecodeError:
+        return "gb18030"
+    foreign = sum(letter > "\x7f" for letter in text)
+    return "cp932" if len(KANA.findall(text)) > JAPANESE_SHARE * foreign else "gb18030"

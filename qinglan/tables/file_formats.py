@@ -19,7 +19,7 @@ UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
 ZIP_ERRORS = (
     OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, EOFError, ValueError,
 )  # fmt: skip
-"""All that Python's reader of archives raises where a broken one's directory or a member cannot be read."""
+"""All errors that zipfile raises for a broken directory or member of an archive."""
 
 SAVE_AS_XLSX = "open it in a spreadsheet program and save it as .xlsx"
 NAME_THE_ROWS = "name the file with the rows"
@@ -57,13 +57,14 @@ def is_old_spreadsheet(path: Path) -> bool:
 
 
 def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
-    """The format of a file of rows, by its first bytes; a DataError with the way to save it where it has none."""
+    """The format of a file of rows, by its first bytes; a DataError with advice how to save it if it is another."""
     head = _head(path)
     if head.startswith(ZIP):
         return "spreadsheet"
     if (kind_and_advice := _foreign_format(head)) is not None:
         kind, advice = kind_and_advice
         raise DataError(f"{path}: this is {kind}, and an .xlsx, CSV or JSONL is needed: {advice}.")
+    # A format is guessed from the first sign; the ending of the name decides only between JSON and JSONL.
     first, ending = _first_line(head)[:1], path.suffix.lower()
     if ending in WORKBOOKS and len(head.strip().splitlines()) < 2 and first not in ("[", "{"):
         raise DataError(
@@ -76,7 +77,7 @@ def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
 
 
 def _foreign_format(head: bytes) -> tuple[str, str] | None:
-    """The kind of a file that begins so, and the way to get rows of it; None where it may be text with rows."""
+    """The kind of a file that begins so, and how to get rows of it; None if it may be text with rows."""
     if not head.strip():
         return "an empty file", NAME_THE_ROWS
     for beginning, kind_and_advice in FOREIGN.items():
@@ -90,7 +91,7 @@ def _foreign_format(head: bytes) -> tuple[str, str] | None:
 
 
 def refuse_bomb(path: Path) -> None:
-    """A DataError where a document unpacks to more than a person's text."""
+    """Raise a DataError if a document unpacks to more than a person writes."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
@@ -102,7 +103,7 @@ def refuse_bomb(path: Path) -> None:
 
 
 def zipped_kind(path: Path) -> str:
-    """The kind of an archive that is another document than .xlsx; empty where none is recognised."""
+    """The kind of an archive that is another document than .xlsx; empty if none is recognised."""
     with suppress(*ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         return next((kind for part, kind in ZIPPED.items() if part in names), "")

@@ -53,6 +53,7 @@ class PartScan:
 def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
     """Every part of the file that is XML; a DataError where reading them would take too much, or has two meanings."""
     members = archive.infolist()
+    # zipfile reads the last of two entries with one name, other programs the first.
     twice = [name for name, count in Counter(member.filename for member in members).items() if count > 1]
     if twice:
         raise DataError(f"{where}: holds {twice[0]!r} twice, and programs differ in which one counts. Save it again.")
@@ -69,7 +70,7 @@ def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
 
 
 def _scan(part: Any, scan: PartScan, where: str, elements_left: int) -> None:
-    """Parse as far as the part is XML: a library's parser stops where this one does."""
+    """Parse as far as the part is XML: openpyxl's parser stops at the same place."""
 
     def start(name: str, attributes: dict[str, str]) -> None:
         scan.elements += 1
@@ -94,6 +95,8 @@ def _scan(part: Any, scan: PartScan, where: str, elements_left: int) -> None:
     def doctype(*declaration: object) -> NoReturn:
         raise DataError(f"{where}: its XML declares entities, as no spreadsheet program does. Save it again.")
 
+    # "Billion laughs" needs a DOCTYPE that declares entities, so any DOCTYPE is refused:
+    # https://docs.python.org/3/library/xml.html#xml-vulnerabilities
     parser = expat.ParserCreate(namespace_separator=" ")
     parser.StartElementHandler, parser.EndElementHandler = start, end
     parser.StartDoctypeDeclHandler = doctype

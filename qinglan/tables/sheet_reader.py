@@ -48,6 +48,7 @@ class Sheet(NamedTuple):
 
         Cells may be merged down to row `merged_to`: above the names of columns is a title, which is not read.
         """
+        # For a sheet in another namespace, such as Strict Open XML's, openpyxl yields neither rows nor an error.
         if self.scan.namespace != SHEET_NAMESPACE:
             raise DataError(
                 f"{self.where}: not in the usual form of .xlsx (Strict Open XML?). Save it as plain .xlsx."
@@ -69,11 +70,13 @@ class Sheet(NamedTuple):
     def _parsed(self) -> Iterator[tuple[int, list[dict[str, Any]]]]:
         number = 0
         try:
+            # _get_source and WorkSheetParser are private in openpyxl 3.1 (worksheet/_read_only.py). iter_rows
+            # pads every row to the widest, so one cell in the last column would cost 16,384 cells a row.
             with warnings.catch_warnings(), self.source._get_source() as part:
                 warnings.simplefilter("ignore")  # of dates that no calendar has: the cell is an error then
                 for number, cells in _parser(self.source, part).rows():
                     yield number, cells
-        except Exception as error:  # openpyxl raises whatever its parsers meet
+        except Exception as error:  # openpyxl lets any error of its parsers through
             raise DataError(f"{self.where}: cannot be read after row {number} ({error}). Save it again.") from error
 
     def _row(self, number: int, cells: list[dict[str, Any]]) -> Row:
@@ -87,7 +90,7 @@ class Sheet(NamedTuple):
 
 @contextmanager
 def visible_sheets(path: Path) -> Iterator[list[Sheet]]:
-    """The visible sheets, in order; a DataError if there is none."""
+    """The visible sheets, in order; a DataError if no sheet is visible."""
     from openpyxl import load_workbook
 
     if kind := zipped_kind(path):
@@ -102,7 +105,7 @@ def visible_sheets(path: Path) -> Iterator[list[Sheet]]:
             ) from error
         try:
             book = load_workbook(file, read_only=True, keep_links=False)
-        except Exception as error:  # openpyxl raises whatever its parsers meet
+        except Exception as error:  # openpyxl lets any error of its parsers through
             raise DataError(f"{path}: not a readable .xlsx file ({error}). Save it again and retry.") from error
         visible: list[Any] = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
         sheets = [

@@ -5,17 +5,21 @@ with write_table(path, ["问题", "改写"]) as add: add([question, rewrite])
 """
 
 import re
+import shutil
 import tempfile
 import unicodedata
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from itertools import islice, zip_longest
 from pathlib import Path
+from typing import Any
 
 from qinglan.errors import DataError
+from qinglan.files.files import atomic_write
 from qinglan.files.plain_files import writing
 from qinglan.tables.header_rows import FIRST_ROWS, IsName, header_index, no_name
-from qinglan.tables.reproducible_workbook import reproducible_workbook
 from qinglan.tables.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_sheets
 from qinglan.terminal import visible
 
@@ -33,6 +37,8 @@ WIDTH_ROWS = 100
 """The first rows decide how wide the columns are shown."""
 
 WIDEST = 60
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest time that an archive can hold."""
 
 
 Cells = dict[str, Cell]
@@ -106,8 +112,8 @@ def _refuse_second_table(more: Sequence[Sheet], required: Sequence[str]) -> None
 
 
 def check_header(path: Path, header: Sequence[str], required: Sequence[str], is_name: IsName) -> None:
-    """Refuse a header without a required name, and one with a name twice, unless it is of a column that is not used:
-    who gives no `is_name` may use all."""
+    """Refuse a header without a required name, and one with a name twice, unless its column is not used. Without
+    `is_name` all columns may be used."""
     if missing := [name for name in required if name not in header]:
         raise DataError(
             f"{path}: no column {', '.join(map(repr, missing))} in the first row; it has "
@@ -128,6 +134,7 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
     """
     from openpyxl import Workbook
     from openpyxl.utils import get_column_letter
+    from openpyxl.writer.excel import ExcelWriter
 
     book = Workbook(write_only=True)
     sheet = book.create_sheet("数据")
@@ -160,20 +167,38 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
         with suppress(OSError):  # of a full disk, which the first error says already
             sheet.close()
         raise
-    with reproducible_workbook(path) as written:
-        book.save(written)
+    book.properties.created = book.properties.modified = datetime(*ZIP_EPOCH)
+    with atomic_write(path) as partial, _UndatedZip(partial, "w") as archive:
+        ExcelWriter(book, archive).save()
+
+
+class _UndatedZip(zipfile.ZipFile):
+    """An archive without the moment that it was written, so that a workbook has the same bytes on any day."""
+
+    def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
+        with self.open(_undated(zinfo_or_arcname), "w") as entry:
+            entry.write(data.encode() if isinstance(data, str) else data)
+
+    def write(self, filename: Any, arcname: Any = None, *_: Any, **__: Any) -> None:
+        with Path(filename).open("rb") as source, self.open(_undated(arcname), "w") as entry:
+            shutil.copyfileobj(source, entry)
+
+
+def _undated(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, ZIP_EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    return entry
 
 
 def column_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
     """Characters that each column takes to show its longest cell, within limits that keep a sheet on a screen."""
+
+    def width(value: Cell) -> int:
+        text = "" if value is None else str(value)
+        return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+
     columns = zip_longest(*rows, fillvalue=None)
-    return [min(max(map(_width, column)) + 2, WIDEST) for column in columns]
-
-
-def _width(value: Cell) -> int:
-    """A Chinese character is as wide as two letters."""
-    text = "" if value is None else str(value)
-    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
+    return [min(max(map(width, column)) + 2, WIDEST) for column in columns]
 
 
 def safe_cell(value: Cell) -> Cell:
@@ -187,7 +212,7 @@ def safe_cell(value: Cell) -> Cell:
 
 def cell_label(value: Cell) -> str:
     """An id or a name that was written by `write_table` and read again: without the apostrophe of `safe_cell`, on one
-    line as XML's readers leave it, and 1001 where a spreadsheet program made 1001.0 of it."""
+    line as XML's readers leave it, and 1001 if a spreadsheet program made 1001.0 of it."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = NOT_XML.sub(" ", str(value))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 LONGEST_RUN = 60
-"""Numerals in a row that are read, of digits, of characters and of English words alike: nobody means a longer number,
-and to look for what may follow each of thousands takes seconds."""
+"""Longest run of numerals that is read as one number: digits, characters or English words. Longer runs are no number
+that a person means, and matching what may follow each of thousands takes seconds."""
 
 SMALL = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -82,7 +82,7 @@ def _run_numbers(words: Sequence[str]) -> Iterator[str]:
 
 
 def _joined(word: str, total: int, part: int, begun: bool) -> tuple[int, int] | None:
-    """The sum of the whole thousands and the rest with this word; None if a number cannot go on with it."""
+    """The sum of the whole thousands and the rest with this word; None if the word cannot continue a number."""
     if word in SINGLE:
         return None if begun else (0, SINGLE[word])
     if word in SCALES:

@@ -8,7 +8,15 @@ import re
 import unicodedata
 from decimal import Decimal
 
-from qinglan.text.english_numerals import HALF_A_DOZEN, LONGEST_RUN, SMALL, english_numbers, plain_words
+from qinglan.text import english_numerals
+from qinglan.text.english_numerals import (
+    HALF_A_DOZEN,
+    LONGEST_RUN,
+    ORDINALS,
+    SMALL,
+    english_numbers,
+    plain_words,
+)
 
 NUMBER = re.compile(r"(?<![A-Za-z\d.])(?<![A-Za-z]-)\d+(?:\.\d+)?")
 """A number in digits; one that follows a letter (Q10, B12, omega-3) is part of a name."""
@@ -35,8 +43,12 @@ COUNTED = re.compile(
 STATED = re.compile(r"(?<![A-Za-z\d.])(?<![A-Za-z]-)(\d+(?:\.\d+)?|\.\d+)([十百千万亿]*)")
 MULTIPLIED = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([十百千万亿]+)")
 BEFORE_UNIT = re.compile(rf"(?<=[A-Za-z])(\d+(?:\.\d+)?)\s?(?:{LATIN_UNITS})(?![A-Za-z])", re.IGNORECASE)
-HALF = re.compile(f"半[{MEASURE_WORDS}]")
-DOZEN = re.compile(r"(半|\d+|[一二两三四五六七八九十]+)打(?!\w)")
+COUNTED_HALF = re.compile(f"半[{MEASURE_WORDS}]")
+HALF = re.compile(r"半|\bhalf\b", re.IGNORECASE)
+LOOSE_DOZEN = re.compile(r"(半|\d+|[一二两三四五六七八九十]+)打")
+"""一打多少钱 speaks of twelve; that 一打电话 does not can stay unknown."""
+
+DOZEN = re.compile(rf"{LOOSE_DOZEN.pattern}(?!\w)")
 FORMAL_NUMERALS = dict(
     zip("壹贰貳叁參肆伍陆陸柒捌玖拾佰仟萬億兩", "一二二三三四五六六七八九十百千万亿两", strict=True)
 ) | {"廿": "二十", "卅": "三十", "俩": "两个", "仨": "三个"}
@@ -62,20 +74,24 @@ LOOSE_UNIT_INSIDE = re.compile(
 UNIT_INSIDE = re.compile(rf"{LOOSE_UNIT_INSIDE.pattern}(?=$|[\s,，。;；、?？!！)）的高长宽深左右吗呢吧以了])")
 """1米75, 三块五, 38度5: digits after the unit are its tenths and hundredths, surely so before these characters."""
 
-SCALES = {
-    "k": 1000,
-    "m": 10**6,
-    "bn": 10**9,
-    "hundred": 100,
-    "thousand": 1000,
-    "million": 10**6,
-    "billion": 10**9,
-    "grand": 1000,
-}
+SCALES = english_numerals.SCALES | {"hundred": 100, "k": 1000, "m": 10**6, "bn": 10**9}
 SCALED = re.compile(r"(\d+(?:\.\d+)?)\s?(hundred|thousand|grand|million|billion|(?<=\d)(?:k|K|M|bn))\b")
 FULL_HOUR = re.compile(r"(?<=\d):00(?!\d)")
 A_NUMBER = rf"\d+|[一二两三四五六七八九十百]+|{'|'.join(SMALL[1:])}"
 AND_A_HALF = re.compile(rf"({A_NUMBER})(?:[{MEASURE_WORDS}]半|\sand\sa\shalf\b)", re.IGNORECASE)
+YEAR = re.compile(r"(?<!\d)(?:1[89]|20)(\d\d)(?!\d)")
+SHORT_YEAR = re.compile(r"(?<!\d)(\d\d)(?:年|'?s\b)|(?<!\d)'(\d\d)\b|([零〇一二三四五六七八九]{2})年")
+FRACTION = re.compile(r"(?<![\d./])(?:(\d{1,4}) )?(\d{1,4})[/⁄](\d{1,4})(?![\d/])")
+SPOKEN_POINT = re.compile(r"(?<!\d)(\d{1,4})点(\d)(?!\d)")
+TEN_THOUSANDS = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)w(?![a-z])", re.IGNORECASE)
+"""2w is 20,000 among fans and 2 watts among lamps."""
+
+CLOCK_DIGITS = re.compile(r"(?<!\d)(\d{1,2}):(\d\d)(?!\d)")
+ORDINAL_VALUES = {word: str(value) for value, word in enumerate(ORDINALS, 1)}
+ORDINAL = re.compile(rf"\b(?:{'|'.join(ORDINAL_VALUES)})\b", re.IGNORECASE)
+ROMAN_UNITS = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
+ROMAN = re.compile(r"\b(X{0,2})(IX|IV|V?I{0,3})\b")
+
 VAGUE_COUNTS = {"1", "2"}
 """Counts that are ignored, since 一天 or 两种 is mostly a manner of speaking."""
 
@@ -84,18 +100,21 @@ def written_numbers(text: str) -> set[str]:
     """Numbers that the text states: in digits, or spelled out before what is counted, without 一 and 两.
 
     A number that follows a letter (Q10, B12) is part of a name, unless a unit follows it: x300mg. Half a dozen is not
-    counted: who asks about half of a dozen says so.
+    counted: it rarely is meant as a number.
     """
     plain = normalise_numerals(HALF_A_DOZEN.sub(" ", text))
     numbers = {multiplied(match[1], match[2]) for match in STATED.finditer(plain)}
     numbers |= {canonical_number(match[1]) for match in BEFORE_UNIT.finditer(plain)}
-    spelled = (match for match in SPELLED.finditer(plain) if _is_counted(plain, match))
-    numbers |= {_claimed_value(plain, match) for match in spelled} - VAGUE_COUNTS
+    for match in SPELLED.finditer(plain):
+        is_part = plain.endswith(("分之", "第"), 0, match.start())
+        if is_part or COUNTED.match(plain, match.end()):
+            numbers |= {_claimed_value(plain, match)} - VAGUE_COUNTS
     return numbers | _halves_and_dozens(plain) | ({*english_numbers(plain)} - VAGUE_COUNTS)
 
 
 def all_numbers(text: str) -> set[str]:
-    """Every number that a reader could find in this text, as plain digits."""
+    """Every number that a reader could find in this text, or that a faithful rewrite of it may hold, as plain digits:
+    the 90s may be 1990, 3 1/2 is 3.5, and the third is 3."""
     plain = normalise_numerals(text)
     numbers = {canonical_number(match.group()) for match in re.finditer(r"\d+(?:\.\d+)?|\.\d+", plain)}
     numbers |= {multiplied(match[1], match[2]) for match in MULTIPLIED.finditer(plain)}
@@ -105,8 +124,24 @@ def all_numbers(text: str) -> set[str]:
             numbers.add(str(spelled_value(word)))
         if set(word) <= set(DIGITS):
             numbers |= {str(DIGITS[char]) for char in word}
-    halves = {"0.5"} if "半" in plain else set()
-    return numbers | halves | _halves_and_dozens(plain) | {*english_numbers(plain)}
+    numbers |= {*english_numbers(plain)} | _halves_and_dozens(plain)
+    if HALF.search(plain):
+        numbers.add("0.5")
+    numbers |= {canonical_number(decimal_inside(match)) for match in LOOSE_UNIT_INSIDE.finditer(plain)}
+    numbers |= {canonical_number(match[1]) for match in YEAR.finditer(plain)}
+    for match in SHORT_YEAR.finditer(plain):
+        year = int(match[1] or match[2] or spelled_value(match[3]))
+        numbers |= {str(1900 + year), str(2000 + year)}
+    for match in FRACTION.finditer(plain):
+        if int(match[3]):
+            share = round(Decimal(match[2]) / Decimal(match[3]), 4)
+            numbers.add(canonical_number(str(int(match[1] or 0) + share)))
+    numbers |= {f"{match[1]}.{match[2]}" for match in SPOKEN_POINT.finditer(plain)}
+    numbers |= {canonical_number(str(Decimal(match[1]) * 10000)) for match in TEN_THOUSANDS.finditer(plain)}
+    numbers |= {canonical_number(match[1] + match[2]) for match in CLOCK_DIGITS.finditer(plain)}
+    numbers |= {ORDINAL_VALUES[match.group().lower()] for match in ORDINAL.finditer(plain)}
+    numbers |= {str(10 * len(match[1]) + ROMAN_UNITS.index(match[2])) for match in ROMAN.finditer(plain)}
+    return numbers | {dozens(match[1]) for match in LOOSE_DOZEN.finditer(plain)}
 
 
 def is_span(word: str) -> bool:
@@ -121,12 +156,8 @@ def _claimed_value(plain: str, match: re.Match[str]) -> str:
     return str(spelled_value(word[-1] if is_two_digits else word))
 
 
-def _is_counted(plain: str, match: re.Match[str]) -> bool:
-    return bool(COUNTED.match(plain, match.end())) or plain.endswith(("分之", "第"), 0, match.start())
-
-
 def _halves_and_dozens(plain: str) -> set[str]:
-    numbers = {"0.5"} if HALF.search(plain) else set()
+    numbers = {"0.5"} if COUNTED_HALF.search(plain) else set()
     numbers |= {canonical_number(str(count_value(match[1]) + Decimal("0.5"))) for match in AND_A_HALF.finditer(plain)}
     return numbers | {dozens(match[1]) for match in DOZEN.finditer(plain)}
 
@@ -152,8 +183,8 @@ def multiplied(number: str, units: str) -> str:
 
 
 def normalise_numerals(text: str) -> str:
-    """The text in half-width characters, with the writings of a number in one form, and the beginning alone of a
-    number that nobody means.
+    """The text in half-width characters, with the writings of a number in one form. Of a number of more than
+    LONGEST_RUN numerals only the beginning is left.
 
     Roman, formal and colloquial numerals, 1,000, 2 million, 三点五毫克, 1米75 and 200千卡 are changed.
     """

@@ -1,5 +1,7 @@
 """Amounts with their units, so that 半年 is 6个月, 0.5 g is 500 mg, and half of them is 50 %.
 
+numbers_without_source("一次吃8片", ["一次吃两片"])        {"8"}
+numbers_without_source("at 15:00", ["at 3 pm"])           set()
 quantities("一个半小时")      [Quantity(("1.5",), "time", 5400.0)]
 quantities("at 7:30 pm")      [Quantity(("7", "30"), "clock", 450.0), Quantity(("7", "30"), "clock", 1170.0)]
 
@@ -7,22 +9,26 @@ A conversion counts with its unit only: a week is 7 days, and not 7 tablets.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from qinglan.text.english_numerals import ORDINALS, in_digits
 from qinglan.text.numerals import (
     DIGITS,
+    HALF,
     MEASURE_WORDS,
     MULTIPLIED,
     SPELLED,
     TOO_MANY_DIGITS,
+    all_numbers,
     canonical_number,
     is_span,
     multiplied,
     normalise_numerals,
     spelled_value,
+    written_numbers,
 )
 
 
@@ -60,6 +66,7 @@ UNITS_BY_DIMENSION: dict[str, dict[float, str]] = {
 }  # fmt: skip
 """Patterns of units by their size."""
 
+CACHED_SOURCES = 1 << 10
 DAYS_OF_A_MONTH = 30
 NUMBER = r"\d+(?:\.\d+)?"
 UNIT = {
@@ -89,7 +96,6 @@ DAYTIME = re.compile(
 )
 SPOKEN_TIME = re.compile(r"\b(half|quarter|(\d+)(?: minutes?)?) (past|to) (\d{1,2})\b")
 NOON = re.compile(r"\b(noon|midday)\b|(?<!下)(中午)(?!\d)")
-HALF = re.compile(r"半|\bhalf\b", re.IGNORECASE)
 LIANG = re.compile(rf"([一二三四五六七八九半])两(?![百千万一二三四五六七八九十{MEASURE_WORDS}])")
 HALF_OF_UNIT = re.compile(
     r"(?<![\d个])(?<!\d[年周天斤里])半(?=个?(?:[年月天斤两]|小时|公斤))|\bhalf\san?\s(?=[a-z])", re.IGNORECASE
@@ -98,6 +104,28 @@ UNIT_AND_A_HALF = re.compile(r"\b(?:an?|1)\s([a-z]+)\sand\sa\shalf\b", re.IGNORE
 AND_A_HALF = re.compile(r"(\d+)\sand\sa\shalf\s(?=[a-z])", re.IGNORECASE)
 A_UNIT = re.compile(r"\b(?:an?|every|per|each)\s(?=[a-z])", re.IGNORECASE)
 QUARTERS_OF_AN_HOUR = re.compile(r"\b(\d+)\squarters?\sof\s1\shour\b", re.IGNORECASE)
+
+
+def numbers_without_source(text: str, sources: Iterable[str]) -> set[str]:
+    """Numbers of the text that no source holds, in digits, spelled out, with another unit or written otherwise."""
+    sources = tuple(sources)
+    unknown = written_numbers(text).difference(*map(_source_numbers, sources))
+    if unknown:
+        amounts = frozenset[tuple[str, float]]().union(*map(_source_amounts, sources))
+        for quantity in quantities(text):
+            if quantity[1:] in amounts:
+                unknown.difference_update(quantity.numbers)
+    return unknown
+
+
+@lru_cache(CACHED_SOURCES)
+def _source_numbers(text: str) -> frozenset[str]:
+    return frozenset(all_numbers(text))
+
+
+@lru_cache(CACHED_SOURCES)
+def _source_amounts(text: str) -> frozenset[tuple[str, float]]:
+    return frozenset((quantity.dimension, quantity.value) for quantity in quantities(text))
 
 
 def quantities(text: str) -> Iterator[Quantity]:

@@ -1,4 +1,4 @@
-"""Finds rows that are one task: near-duplicates, and the same question however its history is told.
+"""Finds rows that are one task: near-duplicates, and the same question after another wording of its history.
 
 index = TaskIndex(["question|history", …], threshold=0.8, complete={"question|history", …})
 index.alike("question|history")     # the known tasks that this row gives away
@@ -14,25 +14,16 @@ A question in pieces (那它一天吃几次) after another history stays another
 short table below knows them.
 """
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 
-import numpy as np
-from numpy.typing import NDArray
-
-from qinglan.text.near_duplicates import ROUNDING, NearDuplicateIndex, rank_by_rarity, shingles
-
-Ids = NDArray[np.intp]
+from qinglan.text.near_duplicates import ROUNDING, ContainmentIndex, NearDuplicateIndex, shingles, similarity
 
 HELD = 0.9
 """Share of the smaller question or history that the larger one must hold, at least: templates with another product's
 name share less."""
-
-COMPARED_PIECES = 6
-"""Rarest pieces that two texts must share before they are compared whole. It changes the time, never the result."""
 
 SMALLEST_HELD = 8
 """Pieces of a question that another one may merely hold: a shorter one is held by too many."""
@@ -62,59 +53,6 @@ def plain_question(question: str) -> str:
     return _WORD.sub(lambda match: _WORDS[match[0]], question) or question
 
 
-class ContainmentIndex:
-    """Distinct texts, of which those are found that hold a text, or that it holds, up to a share of the smaller."""
-
-    def __init__(self, texts: Iterable[str], threshold: float) -> None:
-        self.threshold, self.texts = threshold, list(dict.fromkeys(texts))
-        self._rank = rank_by_rarity(self.texts)
-        self._pieces = [frozenset(self._rank[piece] for piece in shingles(text)) for text in self.texts]
-        held, rare = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
-        for at, pieces in enumerate(self._pieces):
-            ordered = sorted(pieces)
-            for number, piece in enumerate(ordered):
-                held[piece].append(at)
-                if number < self._wide(len(ordered)):
-                    rare[piece].append(at)
-        self._held = {piece: np.array(texts, dtype=np.intp) for piece, texts in held.items()}
-        self._rare = {piece: np.array(texts, dtype=np.intp) for piece, texts in rare.items()}
-        self._shared = np.array([self._least_shared(len(pieces)) for pieces in self._pieces], dtype=np.intp)
-
-    def related(self, text: str) -> list[int]:
-        """Numbers of the known texts that share enough of the smaller one's pieces.
-
-        The smaller text shares all but few of its pieces, so its rarest ones are shared: by the query, whose own
-        unknown pieces are the rarest of all, or by a known text that is smaller than the query.
-        """
-        pieces = shingles(text)
-        ranks = sorted(self._rank[piece] for piece in pieces if piece in self._rank)
-        rarest = ranks[: max(0, self._wide(len(pieces)) - (len(pieces) - len(ranks)))]
-        larger = self._count(self._held, rarest) >= self._least_shared(len(pieces))
-        smaller = self._count(self._rare, ranks) >= self._shared
-        query = frozenset(ranks)
-        return [at for at in np.flatnonzero(larger | smaller).tolist() if self._is_related(query, len(pieces), at)]
-
-    def _count(self, texts: Mapping[int, Ids], pieces: Iterable[int]) -> Ids:
-        """For each known text how many of these pieces lead to it."""
-        listed = [texts[piece] for piece in pieces if piece in texts]
-        return np.bincount(np.concatenate(listed) if listed else [], minlength=len(self.texts))
-
-    def _is_related(self, ranks: frozenset[int], size: int, at: int) -> bool:
-        smaller = min(size, len(self._pieces[at]))
-        return len(ranks & self._pieces[at]) >= self.threshold * smaller - ROUNDING
-
-    def _wide(self, size: int) -> int:
-        """Rarest pieces of a text of this size to compare: all but `_least_shared` may be missing in one that holds
-        enough of it."""
-        return size - self._least(size) + self._least_shared(size)
-
-    def _least_shared(self, size: int) -> int:
-        return min(COMPARED_PIECES, self._least(size))
-
-    def _least(self, size: int) -> int:
-        return max(1, math.ceil(self.threshold * size - ROUNDING))
-
-
 class TaskIndex(NearDuplicateIndex):
     """Tasks by question and history; finds those that a row gives away."""
 
@@ -124,17 +62,13 @@ class TaskIndex(NearDuplicateIndex):
         held = max(threshold, HELD)
         self._questions = ContainmentIndex((question for question, _ in parts), held)
         self._histories = ContainmentIndex((history for _, history in parts if history), held)
-        number = {question: at for at, question in enumerate(self._questions.texts)}
-        histories = {history: at for at, history in enumerate(self._histories.texts)}
-        tasks_by_question = defaultdict[int, list[int]](list)
-        for at, (question, _) in enumerate(parts):
-            tasks_by_question[number[question]].append(at)
-        self._tasks_by_question = {
-            question: np.array(tasks, dtype=np.intp) for question, tasks in tasks_by_question.items()
-        }
-        self._history = np.array([histories.get(history, -1) for _, history in parts], dtype=np.intp)
-        without = np.array([not history for _, history in parts], dtype=bool)
-        self._open = np.array([text in complete for text in self.texts], dtype=bool) | without
+        self._history = [history for _, history in parts]
+        self._open = [
+            text in complete or not history for text, history in zip(self.texts, self._history, strict=True)
+        ]
+        self._tasks_by_question = defaultdict[str, list[int]](list)
+        for task, (question, _) in enumerate(parts):
+            self._tasks_by_question[question].append(task)
         self._alike_questions = lru_cache(1 << 14)(self._tasks_with_alike_question)
 
     def alike(self, text: str) -> list[str]:
@@ -142,27 +76,21 @@ class TaskIndex(NearDuplicateIndex):
         near = super().alike(text)
         question, history = _parts(text)
         tasks = self._alike_questions(question)
-        if not len(tasks):
-            return near
-        same = self._open[tasks] if history else np.ones(len(tasks), dtype=bool)
-        if not same.all() and (related := self._histories.related(history)):
-            same |= np.isin(self._history[tasks], related)
-        return list(dict.fromkeys([*near, *(self.texts[at] for at in tasks[same].tolist())]))
+        if history and not all(self._open[task] for task in tasks):
+            related = {self._histories.texts[number] for number in self._histories.related(history)}
+            tasks = [task for task in tasks if self._open[task] or self._history[task] in related]
+        return list(dict.fromkeys([*near, *(self.texts[task] for task in tasks)]))
 
-    def _tasks_with_alike_question(self, question: str) -> Ids:
-        pieces = shingles(question)
-        tasks = [
-            self._tasks_by_question[at]
-            for at in self._questions.related(question)
-            if self._is_alike_question(pieces, shingles(self._questions.texts[at]))
-        ]
-        return np.concatenate(tasks) if tasks else np.empty(0, dtype=np.intp)
-
-    def _is_alike_question(self, pieces: set[str], other: set[str]) -> bool:
-        """Related by containment; a short one is alike by Jaccard alone."""
-        shared = len(pieces & other)
-        jaccard = shared / (len(pieces) + len(other) - shared)
-        return min(len(pieces), len(other)) >= SMALLEST_HELD or jaccard >= self._questions.threshold - ROUNDING
+    def _tasks_with_alike_question(self, question: str) -> list[int]:
+        """Tasks whose question holds this one, or is held by it; a short one must be alike by Jaccard."""
+        pieces, tasks = shingles(question), list[int]()
+        for number in self._questions.related(question):
+            known = self._questions.texts[number]
+            other = shingles(known)
+            is_long = min(len(pieces), len(other)) >= SMALLEST_HELD
+            if is_long or similarity(pieces, other) >= self._questions.threshold - ROUNDING:
+                tasks += self._tasks_by_question[known]
+        return tasks
 
 
 def _parts(text: str) -> tuple[str, str]:

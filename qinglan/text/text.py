@@ -57,7 +57,7 @@ def search_terms(text: str) -> list[str]:
     """Terms of a text in any language, as the index holds them: character pairs, and whole words in letters.
 
     "维生素B12 胶囊" is 维生, 生素, 素b, 胶囊, b12; "Vitamin B12 capsules" is vitamin, b12, capsule.
-    Letters of one word make no pairs, and a run of one character stands for itself.
+    Letters of one word make no pairs, and a run of one character is a term.
     """
     lower = text.lower()
     terms: list[str] = []

@@ -16,10 +16,10 @@ import stamina
 
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError, OutageError
-from qinglan.http.deadlines import Deadline
 from qinglan.http.http_client import (
     MAX_ANSWER_BYTES,
     AnswerLimit,
+    Deadline,
     certificate_advice,
     retry_after,
     trusted_certificates,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.cli import SERVERS
+from commands.serve import SERVERS
 from tests.commands.conftest import Here
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]

@@ -262,7 +262,7 @@ def help_texts() -> dict[str, str]:
 
 def server_help_texts() -> dict[str, str]:
     """The help of the servers that `qinglan serve` starts, each with its file."""
-    from commands.cli import SERVERS
+    from commands.serve import SERVERS
 
     words: dict[str, str] = {}
     for package, _ in SERVERS.values():

@@ -14,13 +14,13 @@ from qinglan.store import open_store
 from tests.rehearsal.__main__ import PROFILES
 from tests.rehearsal.rehearse import Rehearsal
 from tests.rehearsal.release import MANIFESTS, READY_PATH, deploy_to_file, runtime_commands, wait_until_ready
-from tests.releases.registered_release import Made, tiny_weights, use_keys
+from tests.releases.registered_release import SignedRelease, tiny_weights, use_keys
 from tests.releases.whole_release import make_whole_release
 from tests.servers.echo_servers import running
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     """A release with merged weights and an adapter, as LoRA leaves both."""
     import torch
 
@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_release_is_deployed_to_the_runtime_of_its_training_file(
-    profile: str, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str, made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_keys(made.keys, monkeypatch)
     rehearsal = Rehearsal(profile, tmp_path, 60)

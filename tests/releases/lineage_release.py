@@ -10,7 +10,7 @@ from qinglan.files.digests import digest
 from qinglan.lineage.signing.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.lineage.trace.release_folder import verdict_file_name
 from tests.qinglan.evaluation.gates.test_rewriter_gate import good
-from tests.releases.lineage_world import TENANT, Keys, given, made, paid_paper, part_of, sealed, sha
+from tests.releases.lineage_world import TENANT, Keys, output, paid_paper, part_of, sealed, sha, source
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
 """What a test does to the stages before they are signed."""
@@ -22,34 +22,34 @@ def code(dirty: bool = False) -> ArtifactRef:
 
 def stages(model: ArtifactRef, evaluation: ArtifactRef, verdict: ArtifactRef) -> dict[str, dict[str, Any]]:
     """Everything that the stages of the rewriter's line say, in order."""
-    paid = {name: given("journal", f"journal-{name}", answers=10, cost=0.5) for name in PAID}
+    paid = {name: source("journal", f"journal-{name}", answers=10, cost=0.5) for name in PAID}
     return {
         "generate": {
-            "made": [made("rewrites", rows=100)],
-            "used": [given("questions"), paid["generate"], given("prices"), given("prompt teacher"), KB, code()],
+            "made": [output("rewrites", rows=100)],
+            "used": [source("questions"), paid["generate"], source("prices"), source("prompt teacher"), KB, code()],
             "config": {"tenant_id": TENANT, "teacher": {"temperature": 0.3}},
         },
         "validate": {
-            "made": [made("validated", rows=90)],
-            "used": [made("rewrites"), given("knowledge_base"), paid["validate"], given("prices"), KB,
-                     given("prompt need")],
+            "made": [output("validated", rows=90)],
+            "used": [output("rewrites"), source("knowledge_base"), paid["validate"], source("prices"), KB,
+                     source("prompt need")],
         },
         "convert": {
-            "made": [made("chats", rows=60), made("prompts", rows=80), made("locked_test", rows=20)],
-            "used": [made("validated")],
+            "made": [output("chats", rows=60), output("prompts", rows=80), output("locked_test", rows=20)],
+            "used": [output("validated")],
         },
-        "base": {"made": [made("base_model")], "used": [given("knowledge_base"), made("prompts")]},
-        "sft": {"made": [made("sft_model"), made("sft_log")], "used": [made("base_model"), made("chats")]},
+        "base": {"made": [output("base_model")], "used": [source("knowledge_base"), output("prompts")]},
+        "sft": {"made": [output("sft_model"), output("sft_log")], "used": [output("base_model"), output("chats")]},
         "ppo": {
-            "made": [model, made("ppo_log")],
-            "used": [made("sft_model"), made("prompts"), paid["ppo"], given("prices"), given("reward"), KB,
-                     given("prompt judge")],
+            "made": [model, output("ppo_log")],
+            "used": [output("sft_model"), output("prompts"), paid["ppo"], source("prices"), source("reward"), KB,
+                     source("prompt judge")],
             "config": {"seed": 1, "steps": 48},
         },
         "evaluate": {
-            "made": [evaluation, made("report")],
-            "used": [made("locked_test"), made("sft_model"), model, paid["evaluate"], given("prices"), KB,
-                     given("prompt judge"), made("chats"), made("prompts")],
+            "made": [evaluation, output("report")],
+            "used": [output("locked_test"), output("sft_model"), model, paid["evaluate"], source("prices"), KB,
+                     source("prompt judge"), output("chats"), output("prompts")],
         },
         "gate": {
             "made": [verdict], "used": [evaluation],
@@ -61,14 +61,15 @@ def stages(model: ArtifactRef, evaluation: ArtifactRef, verdict: ArtifactRef) ->
 def add_sibling(line: dict[str, dict[str, Any]], **sft: Any) -> None:
     """Let the evaluation be of a fold's SFT model, too, which is younger than the released model."""
     line["sft-fold-1"] = {
-        "stage": "sft", "made": [made("sft_model", "fold-1")], "used": [made("base_model"), made("chats"), code()],
+        "stage": "sft", "made": [output("sft_model", "fold-1")],
+        "used": [output("base_model"), output("chats"), code()],
         "hours": (12.2, 12.8), **sft,
     }  # fmt: skip
-    line["evaluate"]["used"].append(made("sft_model", "fold-1"))
+    line["evaluate"]["used"].append(output("sft_model", "fold-1"))
 
 
 PAID = ("generate", "validate", "ppo", "evaluate")
-KB = given("knowledge base fivedoctors/default")
+KB = source("knowledge base fivedoctors/default")
 
 
 def write_release(
@@ -105,7 +106,7 @@ def write_release(
             (folder / "lineage" / f"paid-{stage}.jsonl").write_bytes(paid_paper(dict.fromkeys(calls, b"answer")))
     (folder / "model.sig").write_text("signature")
     (folder / "mlbom.cdx.json").write_text("{}")
-    (folder / "lineage" / "prompt-judge.txt").write_text("prompt judge")  # what given() takes for its bytes
+    (folder / "lineage" / "prompt-judge.txt").write_text("prompt judge")  # what source() takes for its bytes
     files = ["model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage"]
     files.append("lineage/prompt-judge.txt")
     own = sealed(
@@ -123,5 +124,5 @@ def evaluation_of(model: str, top1: float = 0.82) -> dict[str, Any]:
     figures["paired"]["rl_vs_teacher"].update(won)
     figures["agreement"] = {"judge": "small", "examiner": "large"}
     models = {**figures["digests"]["models"], "rl": model}
-    figures["digests"] = {**figures["digests"], "models": models, "test": made("locked_test").digest}
+    figures["digests"] = {**figures["digests"], "models": models, "test": output("locked_test").digest}
     return figures

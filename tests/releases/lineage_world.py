@@ -30,11 +30,11 @@ def sha(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def given(name: str, text: str = "", **about: Any) -> ArtifactRef:
+def source(name: str, text: str = "", **about: Any) -> ArtifactRef:
     return ArtifactRef(name, sha(text or name), "", {EXTERNAL_INPUT: True, **about})
 
 
-def made(name: str, text: str = "", **about: Any) -> ArtifactRef:
+def output(name: str, text: str = "", **about: Any) -> ArtifactRef:
     return ArtifactRef(name, sha(text or name), "", about)
 
 
@@ -89,13 +89,13 @@ def sealed(
 
 
 class Statements(Evidence):
-    """Evidence of statements alone."""
+    """Evidence that consists only of statements."""
 
-    def __init__(self, *found: bytes) -> None:
-        self.found = found
+    def __init__(self, *envelopes: bytes) -> None:
+        self.envelopes = envelopes
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
-        return ((f"statement-{number}.dsse.json", one) for number, one in enumerate(self.found))
+        return ((f"statement-{number}.dsse.json", envelope) for number, envelope in enumerate(self.envelopes))
 
 
 def write_run(root: Path, keys: Keys, hours: float = 0.0, release: bool = False) -> Path:

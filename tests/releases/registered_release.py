@@ -34,7 +34,7 @@ class Thing:
         self.uri = f"s3://qinglan/{path.name}"
 
 
-class Made(NamedTuple):
+class SignedRelease(NamedTuple):
     """A release, and everything around it."""
 
     folder: Path
@@ -133,9 +133,9 @@ def use_keys(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def make_release(folder: Path, keys: Path, name: str = NAME, first: float = 0.5, lead: float = 0.06) -> Made:
+def make_release(folder: Path, keys: Path, name: str = NAME, first: float = 0.5, lead: float = 0.06) -> SignedRelease:
     """The keys must be in use already."""
     folder.mkdir(parents=True, exist_ok=True)
     inputs = make_inputs(folder, tiny_weights(folder / "rl_model", (first, -1.0, 2.0, 0.25)), lead)
     done = register(inputs, folder / "release", RegisterConfig(name=name, base="Qwen/Qwen3-32B"))
-    return Made(folder / "release", inputs, keys, done)
+    return SignedRelease(folder / "release", inputs, keys, done)

@@ -11,7 +11,7 @@ from qinglan.evaluation.gates.rewriter_gate import GateConfig, decide
 from qinglan.lineage.signing.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.lineage.steps.record import recorded
 from qinglan.lineage.steps.step_inputs import add_verdict
-from tests.releases.registered_release import NAME, Made, Thing, judged, tiny_weights, write_judged
+from tests.releases.registered_release import NAME, SignedRelease, Thing, judged, tiny_weights, write_judged
 
 STAGES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...] = (
     ("generate", ("questions",), ("rewrites",), ("journal", "prices", "prompt teacher")),
@@ -28,7 +28,7 @@ STAGES: tuple[tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...
 
 def make_whole_release(
     folder: Path, keys: Path, name: str = NAME, first: float = 0.5, without: str = "", model: Path | None = None
-) -> Made:
+) -> SignedRelease:
     """The keys must be in use already; `without` a stage's statement nobody can deploy it. `model`: a real one."""
     folder.mkdir(parents=True, exist_ok=True)
     if model is not None:
@@ -40,7 +40,7 @@ def make_whole_release(
     lineage = _write_lineage(folder, evaluation, without)
     inputs = Inputs(evaluation, model, folder / "report", lineage)
     done = register(inputs, folder / "release", RegisterConfig(name=name, base="Qwen/Qwen3-32B"))
-    return Made(folder / "release", inputs, keys, done)
+    return SignedRelease(folder / "release", inputs, keys, done)
 
 
 def _write_lineage(folder: Path, evaluation: Path, without: str) -> Path:

@@ -17,7 +17,7 @@ class PodLogs:
         self.breaks_after: int | None = None
         """So many lines into a stream it breaks, once."""
 
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
         self.url = ""
         self.changed = threading.Condition()
 
@@ -33,7 +33,7 @@ class PodLogs:
 
     def stream(self, query: dict[str, str]) -> Iterator[bytes]:
         """As the kubelet does it: `sinceTime` is in whole seconds, and what is of that second comes again."""
-        self.asked.append(query)
+        self.requests.append(query)
         since, sent = query.get("sinceTime", "")[:19], 0
         while True:
             with self.changed:

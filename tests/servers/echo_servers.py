@@ -83,7 +83,7 @@ class Scripted:
 
     def __init__(self, *replies: Reply) -> None:
         self.replies = replies
-        self.seen: list[tuple[str, bytes, dict[str, str]]] = []
+        self.requests: list[tuple[str, bytes, dict[str, str]]] = []
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         body, more = b"", True
@@ -100,8 +100,8 @@ class Scripted:
         await send({"type": "http.response.body", "body": reply.body})
 
     def _next(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
-        reply = self.replies[min(len(self.seen), len(self.replies) - 1)]
-        self.seen.append((path, body, headers))
+        reply = self.replies[min(len(self.requests), len(self.replies) - 1)]
+        self.requests.append((path, body, headers))
         return reply
 
     def _framed(self, head: FrameHeader, content: bytes) -> bytes:

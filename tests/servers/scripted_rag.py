@@ -11,9 +11,9 @@ from qinglan.rag.contract import RAG_PATH
 class Rag:
     """A RAG service that answers each query as told."""
 
-    def __init__(self, found: Callable[[dict[str, Any]], list[dict[str, Any]]], snapshot: str) -> None:
-        self.found, self.snapshot = found, snapshot
-        self.asked: list[dict[str, Any]] = []
+    def __init__(self, search: Callable[[dict[str, Any]], list[dict[str, Any]]], snapshot: str) -> None:
+        self.search, self.snapshot = search, snapshot
+        self.requests: list[dict[str, Any]] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -25,9 +25,9 @@ class Rag:
         await send({"type": "http.response.body", "body": orjson.dumps(answer)})
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(request)
+        self.requests.append(request)
         data = {
-            "rewritten_query": request["rewritten_query"], "recall": self.found(request), "scored_against": "need",
+            "rewritten_query": request["rewritten_query"], "recall": self.search(request), "scored_against": "need",
             "rewriter": "request", "snapshot": self.snapshot,
         }  # fmt: skip
         return {"code": 200, "msg": "success", "data": data}

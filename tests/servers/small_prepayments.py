@@ -12,7 +12,7 @@ import httpx
 import orjson
 import pytest
 
-from commands.prepay import MOST_ROWS, Prepayment, Quote, prepay
+from commands.prepay.prepay import MOST_ROWS, Prepayment, Quote, prepay
 from qinglan.llm.batch import runner as batch_runner
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.client import Answer, GatewayClient

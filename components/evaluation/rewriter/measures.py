@@ -8,7 +8,7 @@ from qinglan.evaluation.gates.rewriter_gate import By
 from qinglan.evaluation.metrics import Metric
 from qinglan.rows.labels import Label, graded_ndcg, passage_gains
 from qinglan.rows.rows import Question
-from qinglan.text.number_readings import numbers_without_source
+from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import is_copied, normalise
 
 TOP_K = 10

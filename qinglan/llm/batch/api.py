@@ -56,7 +56,7 @@ class BatchProblem(NamedTuple):
     code: str
     message: str
     line: int | None
-    """The faulty line of the file, from 1; None where it is no single line."""
+    """The faulty line of the file, from 1; None if the problem is not in a single line."""
 
 
 class BatchStatus(NamedTuple):
@@ -148,7 +148,7 @@ class BatchService:
         async with aclosing(self._bytes(file)) as chunks:
             rest = b""
             async for chunk in chunks:
-                # splitlines would also split at U+2028, which may stand in a text of a JSON line.
+                # splitlines would also split at U+2028, which a text of a JSON line may hold.
                 *whole, rest = (rest + chunk).split(b"\n")
                 if len(rest) > MAX_ANSWER_BYTES:
                     raise TransientError(
@@ -294,7 +294,7 @@ def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _status_code(value: object) -> int:
-    """An HTTP status code; 0 where there is none."""
+    """An HTTP status code; 0 if the value is none."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else _number(value)
 
 

@@ -161,13 +161,10 @@ class BatchJournal:
         rows = self._journal.read(query, (batch.id,))
         return [BatchCall(Call(*row[:4]), Entry(*row[4:7]), row[7]) for row in rows]
 
-    def answered(self, batch: Batch) -> int:
-        query = "SELECT count(*) FROM attempts WHERE batch = ? AND outcome = 'answered'"
-        return int(self._journal.read(query, (batch.id,))[0][0])
-
-    def cost(self, batch: Batch) -> float:
-        query = "SELECT coalesce(sum(cost), 0) FROM attempts WHERE batch = ?"
-        return float(self._journal.read(query, (batch.id,))[0][0])
+    def totals(self, batch: Batch) -> tuple[int, float]:
+        """Number of answered rows, and the cost of all."""
+        query = "SELECT coalesce(sum(outcome = 'answered'), 0), coalesce(sum(cost), 0) FROM attempts WHERE batch = ?"
+        return tuple(self._journal.read(query, (batch.id,))[0])
 
     def first(self, batch: Batch) -> int:
         """Number of the attempt in the file's first line; the lines after it have the next numbers."""

@@ -6,27 +6,23 @@ retried for a while; after that the batch stays open, and the next process fetch
 
 import asyncio
 import logging
-import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from itertools import islice
 from typing import NamedTuple, TypeVar
 
-import stamina
-
 from qinglan.errors import OutageError
+from qinglan.http.outages import Retries
 from qinglan.llm.batch.api import (
     ENDED_STATUSES,
     RUNNING_STATUSES,
     BatchProblem,
-    BatchResultLine,
     BatchService,
     BatchStatus,
     NoBatchApiError,
 )
 from qinglan.llm.batch.journal import Batch, BatchJournal, BatchRow
 from qinglan.llm.call_plan import booked
-from qinglan.llm.paid.group_commit import SqlStatement
 from qinglan.llm.paid.journal import Journal, end_attempt_statement, fail_call_statement, record_answer_statements
 from qinglan.llm.providers.upstream import (
     Completion,
@@ -37,12 +33,11 @@ from qinglan.llm.providers.upstream import (
     Upstream,
     UpstreamError,
 )
-from qinglan.terminal import say
 
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 1800.0
-"""How long an unreachable service is tried before the command ends; its batch goes on there meanwhile."""
+"""Seconds for which an unreachable service is tried before the command ends; its batch runs on there meanwhile."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Shortest and longest pause between two requests, in seconds."""
@@ -79,11 +74,11 @@ class BatchEnd(NamedTuple):
     cost: float
     unpaid: tuple[UnpaidRow, ...]
     problem: str
-    """Reason why the batch as a whole failed, and the next step; empty where it did not."""
+    """Reason why the batch as a whole failed, and the next step; empty if it did not."""
 
     resend_rows: int
-    """Most rows of the next batch where unanswered rows can be sent again at once: a line of the file was faulty, or
-    there were too many. 0 where they cannot."""
+    """Most rows of the next batch if unanswered rows can be sent again at once, because a line of the file was faulty
+    or there were too many; else 0."""
 
 
 class BatchRunner:
@@ -95,11 +90,14 @@ class BatchRunner:
         self._batch, self._journal, self._show = batch, journal, show
         self._model, self._service = upstream.model, BatchService(upstream)
         self._batches = BatchJournal(journal)
+        self._retries = Retries(
+            f"Batch service {self._model.base_url}", _wait_before_retry, seconds=PATIENCE_SECONDS,
+            pauses=(FIRST_PAUSE, LONGEST_PAUSE),
+        )  # fmt: skip
+        self._file = journal.path.with_name(f"{journal.path.name}.{batch.name}.jsonl")
         self._unpaid: list[UnpaidRow] = []
         self._line_keys: set[str] = set()
         self._written: list[asyncio.Future[int]] = []
-        self._next_report = 0.0
-        logging.getLogger("stamina").setLevel(logging.ERROR)  # else it logs each retry, without the reason
 
     async def run(self) -> BatchEnd:
         try:
@@ -113,14 +111,16 @@ class BatchRunner:
         except UpstreamError as error:
             raise OutageError(f"{error} {RESUME}") from error
         await self._settle_rest(status)
-        answered = self._batches.answered(self._batch)
         resend = rows_to_resend(status, self._batch.rows)
+        answered, _ = self._batches.totals(self._batch)
         return await self._end("" if resend else batch_problem(status, answered, self._batch.rows), resend)
 
     async def _create(self) -> None:
         """Upload and create the batch unless that is done; before a second creation, look for the first."""
         if self._batch.batch:
             return
+        # A kill or a broken connection between the creation and its note leaves a batch that only the service knows.
+        # A second creation would pay twice, so the batch is looked for by name and file first.
         may_exist = bool(self._batch.file)
         if not self._batch.file:
             await self._note(file=await self._retry(self._upload), status="uploaded")
@@ -136,19 +136,15 @@ class BatchRunner:
         await self._note(batch=status.id, status=status.status)
 
     async def _upload(self) -> str:
-        path = self._upload_path()
         try:
-            await asyncio.to_thread(self._batches.write_file, self._batch, path)
-            return await self._service.upload(path, self._batch.name)
+            await asyncio.to_thread(self._batches.write_file, self._batch, self._file)
+            return await self._service.upload(self._file, self._batch.name)
         finally:
-            path.unlink(missing_ok=True)
-
-    def _upload_path(self) -> Path:
-        return self._journal.path.with_name(f"{self._journal.path.name}.{self._batch.name}.jsonl")
+            self._file.unlink(missing_ok=True)
 
     async def _find(self) -> BatchStatus | None:
         """Find the batch if it was created and the answer was lost; the service's list may be late."""
-        for pause in lookup_pauses():
+        for pause in islice(pauses(), LOOKUPS):
             try:
                 if existing := await self._service.find(self._batch.name, self._batch.file):
                     return existing
@@ -174,32 +170,28 @@ class BatchRunner:
 
     async def _read(self, status: BatchStatus) -> None:
         """Read all lines that the service counts; read again a few times while some are missing."""
-        for pause in lookup_pauses():
+        for pause in islice(pauses(), LOOKUPS):
             await self._retry(lambda: self._read_files(status))
             if len(self._line_keys) >= status.done:
                 return
             await asyncio.sleep(pause)
 
     async def _read_files(self, status: BatchStatus) -> None:
-        """Read every line of the batch's files; a row that has an outcome already keeps it."""
+        """Settle the row of every line of the batch's files, once; any other line is logged and skipped."""
         self._line_keys.clear()
         try:
             for file in status.files:
                 async for line in self._service.lines(file):
-                    await self._settle_line(line)
+                    match = self._batches.row(self._batch, line.key)
+                    if match is None or line.key in self._line_keys:
+                        log.warning(f"batch {self._batch.batch}: a line of no row, or its second: {line.key[:80]!r}")
+                        continue
+                    row, settled = match
+                    self._line_keys.add(line.key)
+                    if not settled:
+                        await self._settle(row, line.outcome)
         finally:
             await self._commit()
-
-    async def _settle_line(self, line: BatchResultLine) -> None:
-        """Settle the row that a line names, once; log and skip any other line."""
-        match = self._batches.row(self._batch, line.key)
-        if match is None or line.key in self._line_keys:
-            log.warning("batch %s: a second line, or none of its rows: %r", self._batch.batch, line.key[:80])
-            return
-        row, settled = match
-        self._line_keys.add(line.key)
-        if not settled:
-            await self._settle(row, line.outcome)
 
     async def _settle_rest(self, status: BatchStatus) -> None:
         """Settle rows that no line answered, by how the batch ended."""
@@ -212,21 +204,19 @@ class BatchRunner:
     async def _settle(self, row: BatchRow, outcome: Completion | UpstreamError) -> None:
         if isinstance(outcome, Completion):
             usage, charged = booked(self._model, outcome.usage, row.reserved, self._batch.factor)
-            self._write(*record_answer_statements(row.attempt, row.call, outcome.raw, usage, charged))
+            statements = record_answer_statements(row.attempt, row.call, outcome.raw, usage, charged)
         else:
             charged = row.reserved if outcome.maybe_billed else 0.0
             ended = "lost" if outcome.maybe_billed else "rejected"
-            detail = f"{outcome} {outcome.raw}".strip()
             self._unpaid.append(UnpaidRow(row.step, row.row, outcome.reason, str(outcome)))
-            self._write(
-                end_attempt_statement(row.attempt, ended, detail, charged),
+            statements = (
+                end_attempt_statement(row.attempt, ended, f"{outcome} {outcome.raw}".strip(), charged),
                 fail_call_statement(row.call, outcome.reason, outcome.raw),
             )
+        self._written.append(self._journal.write(*statements))
+        # Writes are awaited in groups: one fsync for 500 rows instead of one for each.
         if len(self._written) >= GROUP:
             await self._commit()
-
-    def _write(self, *statements: SqlStatement) -> None:
-        self._written.append(self._journal.write(*statements))
 
     async def _commit(self) -> None:
         for written in self._written:
@@ -238,7 +228,7 @@ class BatchRunner:
         for row in self._batches.unsettled(self._batch):
             await self._settle(row, TransientError("not run", str(error)))
         await self._commit()
-        self._unpaid.clear()  # the reason is the batch's, and would be said again for each row
+        self._unpaid.clear()  # the reason is the batch's, and would be repeated for each row
         await self._note(status="refused")
         if isinstance(error, NoBatchApiError):
             return await self._end(str(error))
@@ -246,37 +236,19 @@ class BatchRunner:
 
     async def _end(self, problem: str, resend_rows: int = 0) -> BatchEnd:
         await self._batches.end(self._batch)
-        self._upload_path().unlink(missing_ok=True)  # a process that was killed while it uploaded has left a file
-        answered, cost = self._batches.answered(self._batch), self._batches.cost(self._batch)
+        self._file.unlink(missing_ok=True)  # a process that was killed while it uploaded has left a file
+        answered, cost = self._batches.totals(self._batch)
         return BatchEnd(self._batch, answered, cost, tuple(self._unpaid), problem, resend_rows)
 
     async def _note(self, **changes: str) -> None:
         self._batch = await self._batches.note(self._batch._replace(**changes))  # type: ignore[arg-type]
 
-    async def _reported(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do the work; a failure that will be retried is printed, at most every half minute."""
-        try:
-            return await work()
-        except (RateLimitError, TransientError) as error:
-            if time.monotonic() >= self._next_report:
-                self._next_report = time.monotonic() + LONGEST_PAUSE
-                minutes = PATIENCE_SECONDS / 60
-                line = f"{self._model.base_url} does not answer: {error} Trying for up to {minutes:.0f} minutes."
-                say(line, to=sys.stderr)  # stdout may be the JSON of a command
-            raise
-
     async def _retry(self, work: Callable[[], Awaitable[Result]]) -> Result:
         """Retry passing failures. Only the creation of a batch may be refused for good; all else is an outage."""
         try:
-            async for attempt in stamina.retry_context(
-                on=_wait_before_retry, attempts=None, timeout=PATIENCE_SECONDS, wait_initial=FIRST_PAUSE,
-                wait_max=LONGEST_PAUSE, wait_jitter=FIRST_PAUSE,
-            ):  # fmt: skip
-                with attempt:
-                    return await self._reported(work)
+            return await self._retries.run(work)
         except (RateLimitError, TransientError) as error:
             raise OutageError(f"{error} {RESUME}") from error
-        raise AssertionError("a retry loop ends with an answer or an error")
 
 
 def _wait_before_retry(error: Exception) -> bool | float:
@@ -292,11 +264,6 @@ def pauses() -> Iterator[float]:
     while True:
         yield pause
         pause = min(2 * pause, LONGEST_PAUSE)
-
-
-def lookup_pauses() -> Iterator[float]:
-    """Pauses between the lookups of something that should exist."""
-    return (pause for _, pause in zip(range(LOOKUPS), pauses(), strict=False))
 
 
 def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamError:
@@ -320,7 +287,7 @@ def rows_to_resend(status: BatchStatus, rows: int) -> int:
 
 
 def batch_problem(status: BatchStatus, answered: int, rows: int) -> str:
-    """Reason why the batch as a whole failed, and the next step; empty where it did not."""
+    """Reason why the batch as a whole failed, and the next step; empty if it did not."""
     name = f"Batch {status.id}"
     if status.status in ("expired", "cancelled"):
         return (

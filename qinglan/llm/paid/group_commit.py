@@ -22,11 +22,13 @@ class _Write(NamedTuple):
 
 
 def open_database(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3.Connection:
-    """Open a connection for writing, in WAL mode; transactions are begun by hand. The owner alone reads the file."""
+    """Open a connection for writing, in WAL mode; transactions are begun by hand. Only its owner can read it."""
     try:
         make_private(path)  # SQLite gives the files beside it the same mode
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         database.execute("PRAGMA busy_timeout=10000")
+        # WAL lets readers see a consistent view while one connection writes: https://www.sqlite.org/wal.html
+        # With synchronous=NORMAL a commit may be lost after a power cut, with FULL it is on the disk.
         database.execute("PRAGMA journal_mode=WAL")
         database.execute(f"PRAGMA synchronous={synchronous}")
     except (sqlite3.DatabaseError, OSError) as error:
@@ -63,6 +65,7 @@ class GroupWriter:
 
     def close(self) -> None:
         """Commit all queued writes, then close the connection."""
+        # The thread commits what is queued before the end mark; only then may the connection be closed.
         self._queue.put(None)
         self._thread.join()
         self._database.close()
@@ -81,6 +84,7 @@ class GroupWriter:
                     ),
                 )
                 self.failure = failure
+            # Futures belong to the loop of the callers: only its thread may resolve them.
             self._loop.call_soon_threadsafe(_resolve, group, changed, failure)
             if last:
                 return
@@ -102,16 +106,16 @@ class GroupWriter:
         """Write the whole group in one transaction, or nothing of it."""
         self._database.execute("BEGIN IMMEDIATE")
         try:
-            changed = [self._execute(write) for write in group]
+            changed = [
+                [self._database.execute(*statement).rowcount for statement in write.statements][-1] for write in group
+            ]
             self._database.execute("COMMIT")
         except BaseException:
+            # After an error such as a full disk SQLite may have rolled back by itself.
             if self._database.in_transaction:
                 self._database.execute("ROLLBACK")
             raise
         return changed
-
-    def _execute(self, write: _Write) -> int:
-        return [self._database.execute(*statement).rowcount for statement in write.statements][-1]
 
 
 def _resolve(group: list[_Write], changed: list[int], failure: OutageError | None) -> None:
@@ -125,6 +129,6 @@ def _resolve(group: list[_Write], changed: list[int], failure: OutageError | Non
 
 
 def _retrieved(done: "asyncio.Future[int]") -> None:
-    """Read the exception of a write that nobody awaits, such as a hit's: else asyncio logs it as never retrieved."""
+    """Read the exception of a write that is not awaited, such as a hit's: else asyncio logs it as never retrieved."""
     if not done.cancelled():
         done.exception()

@@ -36,7 +36,7 @@ from qinglan.llm.providers.prices import Usage
 
 SCHEMA_VERSION = 3
 READABLE_VERSIONS = frozenset({2, SCHEMA_VERSION})
-APPLICATION_ID = 0x51494E47  # "QING": tells a journal from any other SQLite file
+APPLICATION_ID = 0x51494E47  # "QING": marks a journal among SQLite files
 
 SCHEMA = """
 CREATE TABLE calls (
@@ -83,7 +83,7 @@ RECOVER = """
 UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
 WHERE outcome = 'sent' AND batch IS NULL
 """
-"""Attempts in a batch are not lost: the service goes on with them, and `qinglan prepay` fetches them."""
+"""Attempts in a batch are not lost: the service still runs them, and `qinglan prepay` fetches them."""
 
 UPSERT_CALL = """
 INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')
@@ -154,7 +154,7 @@ def prompt_key(request: bytes, sample: int) -> str:
 
 
 def length_limit(request: bytes) -> int:
-    """Limit of the answer's length in a request, in tokens; 0 if it has none."""
+    """Limit of the answer's length in a request, in tokens; 0 without a limit."""
     try:
         fields = orjson.loads(request)
         return max((int(fields[name]) for name in LIMIT_FIELDS if name in fields), default=0)
@@ -173,7 +173,7 @@ class JournalledAnswer(NamedTuple):
     call: str
     response: bytes
     limit: int
-    """Limit of its length in tokens; 0 if its request has none."""
+    """Limit of its length in tokens; 0 if its request names no limit."""
 
 
 class Journal:
@@ -189,6 +189,7 @@ class Journal:
             self._lock.close()
             raise
         self.path = path
+        # Numbers are given here and not by SQLite: the number of an attempt is needed before its write is committed.
         self._next_attempt: int = database.execute("SELECT coalesce(max(id), 0) + 1 FROM attempts").fetchone()[0]
         self._reader = sqlite3.connect(path, isolation_level=None)
         self._writer = GroupWriter(database, str(path))
@@ -221,7 +222,7 @@ class Journal:
         return float(self.read("SELECT coalesce(sum(cost), 0) FROM attempts")[0][0])
 
     def answer(self, key: str) -> bytes | None:
-        """The answer as it was received; None if there is none."""
+        """The answer as it was received; None for an unanswered call."""
         cursor = self._reader.execute("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
         row = cursor.fetchone()
         return bytes(row[0]) if row else None
@@ -334,6 +335,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         )
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         raise DataError(f"{path}: a database, but no journal. Give another path.")
+    # One transaction: a process killed here leaves an empty file, and never a journal without its tables.
     database.executescript(
         f"BEGIN IMMEDIATE; {SCHEMA} {PROMPTS}; PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = "
         f"{SCHEMA_VERSION}; COMMIT;"

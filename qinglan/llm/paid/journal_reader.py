@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files.files import atomic_write
 from qinglan.llm.paid.journal import APPLICATION_ID, READABLE_VERSIONS, call_key
 from qinglan.terminal import visible
 
@@ -47,12 +46,6 @@ SELECT DISTINCT step, row FROM attempts WHERE outcome = 'lost' ORDER BY step, ro
 OPEN_BATCHES = """
 SELECT role, name, batch, status, rows, made_at FROM batches WHERE NOT ended ORDER BY id
 """
-ANSWERED = """
-SELECT key, model, sample, request, response, input, cached, output, reasoning,
-  (SELECT sum(cost) FROM attempts WHERE call = key) cost
-FROM calls WHERE state = 'answered' ORDER BY key
-"""
-
 PAID = """
 SELECT DISTINCT key, role, calls.model, response, (SELECT sum(cost) FROM attempts WHERE attempts.call = key) cost
 FROM entries JOIN calls ON entries.call = calls.key WHERE step = ? AND state = 'answered' ORDER BY key, role
@@ -78,7 +71,7 @@ class JournalAnswer(NamedTuple):
     """The key: the digest of the request."""
 
     digest: str
-    """The digest of the answer; "" where there is a fault."""
+    """Digest of the answer; "" if there is a fault."""
 
     model: str
     cost: float | None
@@ -113,8 +106,9 @@ def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:
 def read_report(path: Path) -> dict[str, Any]:
     """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
     with _reading(path) as database:
-        report: dict[str, Any] = {**_single_row(database, CALLS), **_single_row(database, ATTEMPTS)}
-        report |= _single_row(database, LOST_ATTEMPTS)
+        report: dict[str, Any] = {}
+        for query in (CALLS, ATTEMPTS, LOST_ATTEMPTS):
+            report |= dict(database.execute(query).fetchone())
         by_step = [dict(row) for row in database.execute(BY_STEP)]
         hits = sum(row["hits"] for row in by_step)
         lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
@@ -191,20 +185,6 @@ def _row_fault(row: sqlite3.Row) -> str:
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return "the journal's request names no model"
     return "" if named == row["model"] else f"its request is to {visible(str(named)[:80])}, the journal names another"
-
-
-def export_journal(path: Path, target: Path) -> int:
-    """Write each answered call once, in the order of the keys, as JSONL; the result is their number."""
-    count = 0
-    with _reading(path) as database, atomic_write(target) as partial, partial.open("wb") as file:
-        for count, row in enumerate(database.execute(ANSWERED), 1):  # noqa: B007
-            request, response = orjson.Fragment(row["request"]), orjson.Fragment(row["response"])
-            file.write(orjson.dumps({**dict(row), "request": request, "response": response}) + b"\n")
-    return count
-
-
-def _single_row(database: sqlite3.Connection, query: str) -> dict[str, Any]:
-    return dict(database.execute(query).fetchone())
 
 
 @contextmanager

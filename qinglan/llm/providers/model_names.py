@@ -28,7 +28,7 @@ SUFFIX = re.compile(
 
 
 def same_model(name: Any, other: Any) -> bool:
-    """Tell if two names mean one model, whatever their case, width, vendor, date or alias."""
+    """True if two names mean one model; case, width, vendor, date and alias do not matter."""
     return plain_model_name(name) == plain_model_name(other)
 
 

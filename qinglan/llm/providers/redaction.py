@@ -1,4 +1,4 @@
-"""Removes a key from a text, also where its characters are escaped."""
+"""Removes a key from a text, also if its characters are escaped."""
 
 import re
 from collections.abc import Callable
@@ -17,6 +17,7 @@ def key_remover(key: str) -> Callable[[str], str]:
 
 def _any_spelling(letter: str) -> str:
     """A pattern of one character: itself, escaped once or several times in JSON, in a URL or in HTML."""
+    # The number of backslashes has a limit: without it the work on an answer of backslashes grows with their square.
     code = ord(letter)
     digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
     spellings = (

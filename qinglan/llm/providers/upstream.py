@@ -117,20 +117,16 @@ class Upstream:
             body = self.clean(error.response.text)
             raise error_from_status(error.status_code, error.response.headers, body, self.where) from error
         except (openai.APIConnectionError, httpx2.TransportError) as error:
-            raise self._lost(error, seconds) from error
-
-    def _lost(self, error: Exception, seconds: float) -> TransientError:
-        cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
-        never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
-        timed_out = isinstance(cause, httpx2.TimeoutException)
-        problem = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
-        kind = UnreachableError if never_sent else TransientError
-        return kind(
-            "timeout" if timed_out else "connection",
-            f"{self.where}: {problem}.{certificate_advice(cause)}",
-            "",
-            not never_sent,
-        )
+            cause = error if isinstance(error, httpx2.TransportError) else error.__cause__ or error
+            never_sent = isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout)
+            timed_out = isinstance(cause, httpx2.TimeoutException)
+            problem = f"no answer in {seconds:g} s" if timed_out else self.clean(f"{type(cause).__name__}: {cause}")
+            kind = UnreachableError if never_sent else TransientError
+            raise kind(
+                "timeout" if timed_out else "connection",
+                f"{self.where}: {problem}.{certificate_advice(cause)}",
+                maybe_billed=not never_sent,
+            ) from error
 
     def clean(self, text: str) -> str:
         """Remove the key from a text, so that a service that repeats it cannot bring it into files."""
@@ -160,7 +156,7 @@ def read_completion(body: str, where: str) -> Completion:
 
 
 def error_from_status(status: int, headers: Mapping[str, str], body: str, where: str) -> UpstreamError:
-    """The error that a status stands for: of this row alone, passing, or of every row."""
+    """The error that a status means: of this row only, passing, or of every row."""
     code, message = _error_of(body)
     text = as_sentence(f"{where}: status {status}: {message}" if message.strip() else f"{where}: status {status}")
     raw = body[:MAX_RAW_CHARACTERS]
@@ -184,7 +180,7 @@ def error_from_status(status: int, headers: Mapping[str, str], body: str, where:
 
 
 def _error_of(body: str) -> tuple[str, str]:
-    """Code and message of an error body, whatever its shape."""
+    """Code and message of an error body of any shape."""
     try:
         error = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -7,7 +7,6 @@ for number, score in index.search("虾青素 每日服用频次", 5):
 """
 
 import mmap
-import tempfile
 from array import array
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,8 +16,7 @@ from typing import Any, NamedTuple, Self
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files.files import sha256_file
-from qinglan.files.plain_files import writing
+from qinglan.files.files import first_folder, sha256_file
 from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import inverse_frequency, searched_text
 from qinglan.rag.lexical.index_files import (
@@ -28,7 +26,6 @@ from qinglan.rag.lexical.index_files import (
     SEARCH,
     WEIGHTS,
     Manifest,
-    publish_index,
     seal_index,
     verify_index,
 )
@@ -68,16 +65,14 @@ def build_index(
         return folder
     from qinglan.rag.lexical.index_writer import write_index  # it imports numpy, which only a build needs
 
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
-            built = Path(scratch) / snapshot
-            passages = write_index(kb, built, observe)
-            if sha256_file(kb) != snapshot:
-                raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
-            seal_index(built, Manifest(format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot,
-                                  passages=passages, files={}))  # fmt: skip
-            publish_index(built, folder)
+    with first_folder(folder) as built:
+        passages = write_index(kb, built, observe)
+        if sha256_file(kb) != snapshot:
+            raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
+        manifest = Manifest(
+            format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot, passages=passages, files={}
+        )
+        seal_index(built, manifest)
     return folder
 
 
@@ -128,7 +123,7 @@ class Index:
         return hits[:k]
 
     def query_terms(self, query: str) -> list[str]:
-        """The query's terms that the knowledge base holds, each once, only the rarest where there are too many."""
+        """The query's terms that the knowledge base holds, each once, only the rarest if there are too many."""
         terms = [term for term in dict.fromkeys(search_terms(query)) if self.df(term)]
         return sorted(terms, key=self.df)[:QUERY_TERMS] if len(terms) > QUERY_TERMS else terms
 

@@ -63,19 +63,9 @@ def seal_index(folder: Path, manifest: Manifest) -> None:
     _sync(folder / MANIFEST)
 
 
-def publish_index(built: Path, folder: Path) -> None:
-    """Move a finished index to its folder; if another builder was first, keep that one."""
-    try:
-        built.rename(folder)
-    except OSError:
-        if not (folder / MANIFEST).is_file():  # else another builder was first, with the same bytes
-            raise
-
-
 def _read_manifest(folder: Path) -> Manifest:
-    path = folder / MANIFEST
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
         raise damaged_index(folder, f"{MANIFEST} is missing") from error
     except ValidationError as error:
@@ -93,6 +83,7 @@ def damaged_index(folder: Path, what: str) -> DataError:
 
 
 def _sync(path: Path) -> None:
+    # Without fsync the rename could be on the disk before the bytes are, after a power cut.
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

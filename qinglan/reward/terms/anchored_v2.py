@@ -13,7 +13,7 @@ DEPTH = 10
 """Passages below this rank earn nothing."""
 
 SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
-"""Rank rewards of ranks 2 and 10. Rank 1 earns 1; the ranks between 2 and 10 lie on a straight line."""
+"""Rank rewards of ranks 2 and 10. Rank 1 earns 1; the ranks between 2 and 10 are on a straight line."""
 
 
 def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels: Sequence[Label] = ()) -> float:
@@ -52,17 +52,19 @@ def rank_reward(ranks: Sequence[int]) -> float:
 
 def ndcg(ranks: Sequence[int], relevant: int) -> float:
     """nDCG@10 with every gold passage worth the same."""
+    # DCG of the found gold passages over the DCG of all of them at the top: 1 / log2(rank + 1) each.
     gained = sum(_discount(rank) for rank in ranks if rank <= DEPTH)
     return gained / sum(_discount(rank) for rank in range(1, min(relevant, DEPTH) + 1))
 
 
 def needless_rewrite_penalty(quality: float, quality_plain: float, unchanged: bool, scale: float) -> float:
-    """Cost in [0, 2] of rewriting a question that retrieves as well by itself; 0 where it was left unchanged.
+    """Cost in [0, 2] of rewriting a question that retrieves as well by itself; 0 if it was left unchanged.
 
     The better the plain question retrieves, the higher the cost; a rewrite that retrieves worse costs more still.
     """
     if unchanged or quality > quality_plain:
         return 0.0
+    # In [0, 2]: what the plain question earns, and up to 1 more for what the rewrite loses.
     return quality_plain + math.tanh(scale * (quality_plain - quality))
 
 

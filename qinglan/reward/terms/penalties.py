@@ -6,8 +6,8 @@ from functools import lru_cache
 from itertools import groupby
 
 from qinglan.reward.episode import Prompt, RetrievalResult
-from qinglan.text.number_readings import numbers_without_source
 from qinglan.text.numerals import NUMBER
+from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import RUN, WORD, normalise, search_terms, stem
 
 SHORTEST_REFERENCE = 8
@@ -50,7 +50,7 @@ def repetition_share(rewrite: str) -> float:
 def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> float:
     """Share of the rewrite's characters in words that neither the conversation nor any retrieved passage holds.
 
-    A word in letters is supported if they hold a form of it, another character if it stands in a pair that they hold.
+    A word in letters is supported if they hold a form of it, another character if it is in a pair that they hold.
     A single unsupported character only joins two known words; two in a row are an invented word. Terms of the
     knowledge base thus count as known.
     """

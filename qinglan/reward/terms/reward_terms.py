@@ -38,6 +38,7 @@ def compute_reward_terms(episode: Episode, config: RewardConfig) -> dict[str, fl
         for name, retrieval in (("", episode.student), ("_teacher", episode.teacher), ("_plain", episode.plain))
     }
     parts = _parts(episode, measures, qualities, config)
+    # The plan's formula has no floor: seed_v1 stays as it was written.
     floor = config.mode == "anchored_v2" and measures.floor
     total = floor_checks.FLOOR if floor else seed_v1.clip(sum(parts.values()))
     values = {
@@ -98,8 +99,8 @@ def _parts(
 def _compare_with_teacher(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
     """Comparison with the teacher, judge scores, and whether a relevant passage came first.
 
-    `gold` counts only where gold_known is 1: by gold, or by labels where labelled is 1. `unjudged` is 1 where nobody
-    labelled the first passage of such a row, so that its 0 may be wrong.
+    `gold` counts only if gold_known is 1: by gold, or by labels if labelled is 1. `unjudged` is 1 if the first
+    passage of a labelled row has no label, so that its 0 may be wrong.
     """
     prompt, judged = episode.prompt, episode.judged
     relevant = prompt.relevant

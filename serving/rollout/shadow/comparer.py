@@ -84,7 +84,7 @@ class JudgeComparer:
         self._gateway = GatewayClient(url, STEP, back_within=5.0)
 
     async def aclose(self) -> None:
-        await self._gateway.__aexit__(None, None, None)
+        await self._gateway.aclose()
 
     async def compare(self, question: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
         from qinglan.reward.episode import Prompt

@@ -37,7 +37,7 @@ from tests.cluster.rollout.prometheus import Pod, Server
 from tests.cluster.servers import Minio, stop
 from tests.cluster.waiting import until
 from tests.manifests.manifest_objects import Object
-from tests.releases.registered_release import NAME, Made, use_keys
+from tests.releases.registered_release import NAME, SignedRelease, use_keys
 from tests.releases.whole_release import make_whole_release
 
 NS = "qinglan"
@@ -56,7 +56,7 @@ PREDICTOR = {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "m
 class Model(NamedTuple):
     """A release that is in the store."""
 
-    made: Made
+    made: SignedRelease
     uri: str
     model: str
 

@@ -29,7 +29,7 @@ from tests.cluster.rollout.test_kserve import NS, ROLLOUT, ready, served
 from tests.cluster.servers import Minio
 from tests.cluster.waiting import until
 from tests.manifests.manifest_objects import Object
-from tests.releases.registered_release import NAME, Made, use_keys
+from tests.releases.registered_release import NAME, SignedRelease, use_keys
 from tests.releases.whole_release import make_whole_release
 
 QINGLAN = "from commands.cli import main; main()"
@@ -40,10 +40,10 @@ class World(NamedTuple):
     cluster: Any
     s3: Minio
     store: str
-    old: Made
-    new: Made
+    old: SignedRelease
+    new: SignedRelease
 
-    def deploy(self, made: Made, account: str = "pipeline-runner", **more: Any) -> Deployed:
+    def deploy(self, made: SignedRelease, account: str = "pipeline-runner", **more: Any) -> Deployed:
         """As the step does it, with the token of its account."""
         config = DeployConfig(name=NAME, store=self.store, namespace=NS, **more)
         api = Api(self.cluster.account(NS, account), NS)

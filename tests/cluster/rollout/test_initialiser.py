@@ -21,7 +21,7 @@ from tests.cluster.rollout.test_kserve import NS, ROLLOUT, put, served, state
 from tests.cluster.servers import Minio
 from tests.cluster.waiting import until
 from tests.manifests.manifest_objects import Object
-from tests.releases.registered_release import Made, make_release, use_keys
+from tests.releases.registered_release import SignedRelease, make_release, use_keys
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def nothing_served(house: Kubectl) -> Iterator[Kubectl]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         return make_release(folder / "made", use_keys(folder / "keys", patch))
@@ -109,7 +109,7 @@ def push(release: Path, s3: Minio, bucket: str) -> str:
 
 
 def test_with_what_kserve_gives_it_it_lays_a_proven_release_down(
-    container: Object, s3: Minio, bucket: tuple[Client, str], made: Made, tmp_path: Path
+    container: Object, s3: Minio, bucket: tuple[Client, str], made: SignedRelease, tmp_path: Path
 ) -> None:
     given = environment(container, s3, (made.keys / TRUST_FILE).read_text())
     uri = push(made.folder, s3, bucket[1])
@@ -121,7 +121,7 @@ def test_with_what_kserve_gives_it_it_lays_a_proven_release_down(
 
 
 def test_altered_bytes_other_keys_and_a_missing_statement_are_refused(
-    container: Object, s3: Minio, bucket: tuple[Client, str], made: Made, tmp_path: Path
+    container: Object, s3: Minio, bucket: tuple[Client, str], made: SignedRelease, tmp_path: Path
 ) -> None:
     trust = (made.keys / TRUST_FILE).read_text()
     ensure_keys(tmp_path / "others")
@@ -145,7 +145,7 @@ def test_altered_bytes_other_keys_and_a_missing_statement_are_refused(
 
 
 def test_a_store_that_does_not_answer_is_an_outage_and_kubernetes_tries_again(
-    container: Object, s3: Minio, made: Made, tmp_path: Path
+    container: Object, s3: Minio, made: SignedRelease, tmp_path: Path
 ) -> None:
     given = environment(container, s3, (made.keys / TRUST_FILE).read_text()) | {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:1"

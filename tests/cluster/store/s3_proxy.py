@@ -46,7 +46,7 @@ class Proxy(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.server = urlsplit(endpoint).netloc
         self.meddle: Callable[[Request], Answer | None] = lambda request: None
-        self.seen: list[Request] = []
+        self.requests: list[Request] = []
 
     @property
     def endpoint(self) -> str:
@@ -68,7 +68,7 @@ class _Handler(BaseHTTPRequestHandler):
         split = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = Request(self.command, split.path, parse_qs(split.query, keep_blank_values=True), len(body))
-        self.server.seen.append(request)
+        self.server.requests.append(request)
         if said := self.server.meddle(request):
             return self._say(said.status, {"Content-Type": "application/xml"}, said.body)
         with closing(http.client.HTTPConnection(self.server.server, timeout=60)) as onward:

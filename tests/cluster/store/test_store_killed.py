@@ -98,9 +98,9 @@ class World:
 
         self.proxy.meddle = meddle
 
-    def seen(self) -> list[Request]:
+    def requests(self) -> list[Request]:
         """What came by since this was asked last."""
-        seen, self.proxy.seen = self.proxy.seen, []
+        seen, self.proxy.requests = self.proxy.requests, []
         return seen
 
     def run_until_killed(self, word: str, folder: Path, when: Callable[[Request], bool]) -> None:
@@ -186,11 +186,11 @@ def test_a_push_goes_on_after_its_server_was_killed(alone: World, disk: Path, tm
         alone.store().push(alone.artifact, alone.digest)
     alone.start_again(disk)
     assert not alone.store().has(alone.digest)
-    alone.seen()
+    alone.requests()
 
     alone.store().push(alone.artifact, alone.digest)
 
-    observed = alone.seen()
+    observed = alone.requests()
     assert not set(parts(observed)) & set(range(1, SURE + 1))
     assert sum(request.size for request in observed if request.part) < (PARTS - SURE) * PART
     assert [request.path for request in observed if request.method == "PUT" and "/small-" in request.path] == []
@@ -218,11 +218,11 @@ def test_a_push_that_was_killed_goes_on(world: World, tmp_path: Path, capsys: py
     world.run_until_killed("push", world.artifact, at_part)
     assert not world.store().has(world.digest)
     assert len(world.uploads()) == 1
-    world.seen()
+    world.requests()
 
     world.store().push(world.artifact, world.digest)
 
-    assert not set(parts(world.seen())) & set(range(1, SURE + 1))
+    assert not set(parts(world.requests())) & set(range(1, SURE + 1))
     assert "MB were there already" in capsys.readouterr().out
     assert world.uploads() == []
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
@@ -232,11 +232,11 @@ def test_a_push_that_was_killed_among_small_files_sends_only_the_others(world: W
     world.run_until_killed(
         "push", world.artifact, lambda request: request.method == "PUT" and request.path.endswith("/small-05")
     )
-    world.seen()
+    world.requests()
 
     world.store().push(world.artifact, world.digest)
 
-    again = {request.path for request in world.seen() if request.method == "PUT" and "/small-" in request.path}
+    again = {request.path for request in world.requests() if request.method == "PUT" and "/small-" in request.path}
     assert 0 < len(again) <= SMALL - 2
 
 
@@ -244,11 +244,11 @@ def test_a_part_that_was_changed_meanwhile_is_sent_again(world: World, tmp_path:
     world.run_until_killed("push", world.artifact, at_part)
     query = {"uploadId": world.uploads()[0], "partNumber": "2"}
     world.connection().ask("PUT", world.key, query, b"!" * PART)
-    world.seen()
+    world.requests()
 
     world.store().push(world.artifact, world.digest)
 
-    assert parts(world.seen())[0] == 2
+    assert parts(world.requests())[0] == 2
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
@@ -264,7 +264,7 @@ def test_another_cut_of_the_file_is_not_mixed_with_ours(
 
     world.store().push(world.artifact, world.digest)
 
-    assert parts(world.seen()) == sorted([*range(1, PARTS + 1)] * times)
+    assert parts(world.requests()) == sorted([*range(1, PARTS + 1)] * times)
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
@@ -274,7 +274,7 @@ def test_a_late_pusher_finds_the_upload_finished(world: World, tmp_path: Path) -
         done = Event()
         world.once(at_part, lambda: done.wait(300))
         first = pool.submit(world.store().push, world.artifact, world.digest)
-        while not any(at_part(request) for request in list(world.proxy.seen)):
+        while not any(at_part(request) for request in list(world.proxy.requests)):
             assert not first.done()
         second = world.store().push(world.artifact, world.digest)
         done.set()
@@ -310,17 +310,17 @@ def test_a_file_that_changes_while_its_parts_are_sent_is_not_kept(world: World, 
 
 def test_a_pull_that_was_killed_goes_on(world: World, tmp_path: Path) -> None:
     world.store().push(world.artifact, world.digest)
-    world.seen()
+    world.requests()
     begun = itertools.count(1)
     world.run_until_killed(
         "pull", tmp_path / "back", lambda request: request.path.endswith("/large") and next(begun) == AT
     )
     assert not (tmp_path / "back").exists()
-    assert fetched(world.seen()) >= AT
+    assert fetched(world.requests()) >= AT
 
     world.store().pull(world.digest, tmp_path / "back")
 
-    assert 0 < fetched(world.seen()) <= PIECES - SURE
+    assert 0 < fetched(world.requests()) <= PIECES - SURE
     assert digest(tmp_path / "back") == world.digest
     assert not list(tmp_path.glob(".back*"))
 
@@ -332,11 +332,11 @@ def test_a_pull_goes_on_after_its_server_was_killed(alone: World, disk: Path, tm
     with pytest.raises(OutageError, match="a push or a pull goes on where it was"):
         alone.store().pull(alone.digest, tmp_path / "back")
     alone.start_again(disk)
-    alone.seen()
+    alone.requests()
 
     alone.store().pull(alone.digest, tmp_path / "back")
 
-    assert 0 < fetched(alone.seen()) <= PIECES - SURE
+    assert 0 < fetched(alone.requests()) <= PIECES - SURE
     assert digest(tmp_path / "back") == alone.digest
 
 

@@ -151,9 +151,9 @@ def test_a_manifest_that_was_refused_leaves_an_artifact_that_nobody_sees(
 
     world.push_is_refused(OutageError, "SlowDown", through(way, world))
 
-    way.meddle, way.seen = (lambda request: None), []
+    way.meddle, way.requests = (lambda request: None), []
     world.store(through(way, world)).push(world.artifact, world.digest)
-    assert not any(request.part for request in way.seen)
+    assert not any(request.part for request in way.requests)
 
 
 def test_a_tenants_key_reaches_its_own_prefix_and_no_other(world: World, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from qinglan.lineage.signing.keys import KEYS_VARIABLE
 from qinglan.lineage.signing.trust import save_trust
 from qinglan.store import open_store
 from tests.releases.lineage_release import write_release
-from tests.releases.lineage_world import Keys, given, make_keys, write_run
+from tests.releases.lineage_world import Keys, make_keys, source, write_run
 
 INTACT, ALTERED, INCOMPLETE = 0, 8, 9
 
@@ -120,7 +120,7 @@ def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
     assert "nothing to override" in capsys.readouterr().err
 
     release = write_release(
-        tmp_path / "release", keys, change=lambda line: line["ppo"]["used"].remove(given("reward"))
+        tmp_path / "release", keys, change=lambda line: line["ppo"]["used"].remove(source("reward"))
     )
     name = digest(release)
     store.push(release, name)

@@ -22,7 +22,7 @@ def rollouts(host: str) -> RolloutClient:
 def test_a_server_that_is_busy_for_a_moment_is_asked_again() -> None:
     with running(service := Scripted(BUSY, BUSY, Reply(200, b'{"items": []}'))) as host:
         assert rollouts(host).all() == []
-    assert len(service.seen) == 3
+    assert len(service.requests) == 3
 
 
 def test_a_server_that_stays_busy_is_an_outage_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,4 +34,4 @@ def test_a_server_that_stays_busy_is_an_outage_in_its_own_words(monkeypatch: pyt
 def test_a_refused_change_is_not_sent_again() -> None:
     with running(service := Scripted(Reply(500, b"{}"))) as host, pytest.raises(OutageError):
         rollouts(host).change("rewriter-1", {"paused": True})
-    assert len(service.seen) == 1
+    assert len(service.requests) == 1

@@ -20,7 +20,7 @@ import psutil
 import pytest
 import yaml
 
-from commands.why import row_history
+from commands.why.history import row_history
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.config import CONFIGS
 from qinglan.config import load_yaml

@@ -20,7 +20,7 @@ from qinglan.messages import chinese
 from qinglan.rag.service_limits import sampled_snapshot
 from qinglan.rewriter.guard import GUARDS
 from standins.samples import write_sample
-from tests.commands.row_history_files import write_stage_files
+from tests.commands.why.row_history_files import write_stage_files
 from tests.processes.forkserver import GATEWAY, forked
 from tests.releases.lineage_world import make_keys, write_run
 from tests.screens.english import english_left

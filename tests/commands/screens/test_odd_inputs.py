@@ -27,7 +27,7 @@ def test_an_odd_input_gets_its_own_message(
     assert ended.code == odd.code, shown
     assert "Traceback" not in shown and (odd.code == 0 or not (tmp_path / "runs").exists())
     if not odd.command.startswith(("check-rag", "doctor")):
-        assert not [path for path, _, _ in service.seen if "completions" in path]
+        assert not [path for path, _, _ in service.requests if "completions" in path]
 
 
 def test_there_are_sixty_and_each_has_a_name() -> None:

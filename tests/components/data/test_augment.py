@@ -77,10 +77,10 @@ class Counting:
     def __init__(self, brain: CompletionBackend, model: str) -> None:
         self._brain, self._model = brain, model
         self.models = ("echo",)
-        self.asked: list[dict[str, Any]] = []
+        self.requests: list[dict[str, Any]] = []
 
     def answer(self, model: str, messages: list[dict[str, Any]], response_format: Any) -> Any:
-        self.asked.append(json.loads(messages[-1]["content"]))
+        self.requests.append(json.loads(messages[-1]["content"]))
         return self._brain.answer(self._model, messages, response_format)
 
 
@@ -159,16 +159,16 @@ def world(
 def test_the_stand_in_writes_rows_of_both_kinds_and_none_is_of_dev_or_test(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         counts = here.run()
-        paid = len(here.brain.asked)
+        paid = len(here.brain.requests)
         files = {path: path.read_bytes() for path in here.outputs.augmented_chats.rglob("*.*")}
         again = here.run()
 
         assert counts.hindsight_kept == 7, "every training row, and none of dev and test"
         assert (counts.pseudo_asked, counts.pseudo_kept) == (24, 24)
-        assert (again, len(here.brain.asked)) == (counts, paid), "what was paid for is in the journal"
+        assert (again, len(here.brain.requests)) == (counts, paid), "what was paid for is in the journal"
         assert files == {path: path.read_bytes() for path in here.outputs.augmented_chats.rglob("*.*")}
-        titles = {asked["段落标题"] for asked in here.brain.asked if "示例" in asked}
-        histories = {asked["示例"]["历史摘要"] for asked in here.brain.asked if "示例" in asked}
+        titles = {asked["段落标题"] for asked in here.brain.requests if "示例" in asked}
+        histories = {asked["示例"]["历史摘要"] for asked in here.brain.requests if "示例" in asked}
     assert not titles & {f"{passage[:-5]} {passage[-5:]}" for passage in HELD_OUT}
     assert histories <= {row.history_summary for row in rows() if row.split == "train"}
     assert (here.outputs.augmented_chats / "dev.jsonl").read_bytes() == (here.inputs.chats / "dev.jsonl").read_bytes()
@@ -213,7 +213,7 @@ def test_a_teacher_that_copies_the_passage_is_stopped_after_the_first_answers(tm
         counts = here.run(CONFIG.model_copy(update={"pseudo_calls": 0}))
 
     assert (counts.hindsight_asked, counts.hindsight_kept, counts.copied) == (TRIAL, 0, TRIAL)
-    assert len(here.brain.asked) == TRIAL
+    assert len(here.brain.requests) == TRIAL
     assert [chat["metadata"]["id"] for chat in here.chats("sheet")] == ["r50"], "SFT learns what it learned before"
     lines = report_lines(json.loads(here.outputs.augment_report.read_bytes()))
     assert lines[0] == f"rewrites in hindsight: 0 of {TRIAL} answers kept; copies of the passage {TRIAL}"
@@ -225,7 +225,7 @@ def test_without_calls_nobody_is_asked_and_the_rows_stay_as_they_were(tmp_path: 
     with world(tmp_path) as here:
         counts = here.run(AugmentConfig(hindsight_calls=0, pseudo_calls=0))
 
-    assert (counts.sft_train, here.brain.asked) == (1, [])
+    assert (counts.sft_train, here.brain.requests) == (1, [])
     assert not (here.outputs.augmented_chats / WITHOUT_FURTHER).exists()
     for name in ("train.jsonl", "dev.jsonl"):
         assert (here.outputs.augmented_chats / name).read_bytes() == (here.inputs.chats / name).read_bytes()
@@ -245,7 +245,7 @@ def test_prepay_knows_every_request_of_the_stage(tmp_path: Path) -> None:
         here.run()
 
     known = [json.loads(request.messages[-1]["content"]) for request in paid_requests(here.inputs, CONFIG)]
-    texts = [sorted(json.dumps(data, ensure_ascii=False) for data in part) for part in (known, here.brain.asked)]
+    texts = [sorted(json.dumps(data, ensure_ascii=False) for data in part) for part in (known, here.brain.requests)]
     assert texts[0] == texts[1]
 
 

@@ -144,7 +144,7 @@ def test_a_run_that_loses_too_many_rows_stops_with_the_setting_that_helps(
     with gateway(tmp_path, teacher, model={"max_output_tokens": 200}) as url:
         again = generate(questions, *outputs, settings, url)
     assert (again.rewritten, again.lost, again.causes, again.journal_answers) == (rows, 0, "", rows - cut)
-    assert len(teacher.seen) == rows + cut, "only the lost rows are asked for again"
+    assert len(teacher.requests) == rows + cut, "only the lost rows are asked for again"
 
 
 def test_cut_rows_are_not_paid_again_at_the_same_limit_and_the_others_are(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_cut_rows_are_not_paid_again_at_the_same_limit_and_the_others_are(tmp_pa
         again = generate(questions, *outputs, settings, url)
 
     assert (first.causes, again.causes) == ("3 truncated + 1 empty", "3 truncated")
-    assert len(teacher.seen) == 6 + 1, "the empty answer alone is asked for again"
+    assert len(teacher.requests) == 6 + 1, "the empty answer alone is asked for again"
 
 
 def test_a_run_whose_answers_are_all_cut_names_the_limit(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_a_run_whose_answers_are_all_cut_names_the_limit(tmp_path: Path) -> None
 
     assert "To do: raise gateway.teacher.max_output_tokens." in str(stopped.value)
     assert "the same command asks for none of them" in str(stopped.value)
-    assert len(teacher.seen) == 2
+    assert len(teacher.requests) == 2
 
 
 def test_a_teacher_that_declines_in_words_loses_its_rows_and_one_text_for_all_is_counted(tmp_path: Path) -> None:
@@ -200,13 +200,13 @@ def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(t
         run_generate(tmp_path, url, questions)
 
     assert not (tmp_path / "rewrites").exists()
-    assert 0 < len(teacher.seen) < 50
+    assert 0 < len(teacher.requests) < 50
 
     with gateway(tmp_path, teacher, budget=1.0) as url:
         counts = run_generate(tmp_path, url, questions)
     assert counts.rewritten == 50
     assert counts.journal_answers > 0
-    assert len(teacher.seen) == 50, "what was paid for is not asked again"
+    assert len(teacher.requests) == 50, "what was paid for is not asked again"
 
 
 def test_a_teacher_that_is_away_is_an_outage(tmp_path: Path) -> None:
@@ -293,11 +293,11 @@ def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: P
         counts = run_validate(tmp_path, url, write_rewrites(tmp_path), knowledge_base)
 
     [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
-    assert sorted((asked["rewritten_query"], asked["need"]) for asked in rag.asked) == [
+    assert sorted((asked["rewritten_query"], asked["need"]) for asked in rag.requests) == [
         ("虾青素 每日服用频次", "虾青素一天吃几次"), ("那它一天吃几次", "虾青素一天吃几次")
     ]  # fmt: skip
     assert (row.plain.gold_rank, row.rewritten.gold_rank, row.accepted) == (None, 1, True)
-    assert {(asked["top_k"], asked["score_threshold"]) for asked in rag.asked} == {(10, 0.0)}
+    assert {(asked["top_k"], asked["score_threshold"]) for asked in rag.requests} == {(10, 0.0)}
     assert row.retrieved_with == ValidateConfig().retrieval
     assert (row.need, row.need_source) == ("虾青素一天吃几次", "judge")
     assert (counts.plain_top1, counts.rewritten_top1, counts.accepted) == (0, 1, 1)
@@ -311,7 +311,7 @@ def test_the_sheets_need_is_used_and_nobody_is_paid_for_one(tmp_path: Path, know
         run_validate(tmp_path, url, write_rewrites(tmp_path, need="一天服用几次虾青素"), knowledge_base)
 
     [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
-    assert (row.need, row.need_source, judge.seen) == ("一天服用几次虾青素", "sheet", [])
+    assert (row.need, row.need_source, judge.requests) == ("一天服用几次虾青素", "sheet", [])
 
 
 def test_a_rag_that_cannot_answer_is_an_outage_and_not_a_rejection(tmp_path: Path, knowledge_base: Path) -> None:

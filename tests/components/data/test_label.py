@@ -37,11 +37,11 @@ class Brain:
 
     def __init__(self, grade: Grade) -> None:
         self.grade = grade
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.requests: list[tuple[str, dict[str, Any]]] = []
 
     def answer(self, model: str, messages: list[dict[str, Any]], response_format: Any) -> str | Refusal:
         data = json.loads(messages[-1]["content"])
-        self.asked.append((model, data))
+        self.requests.append((model, data))
         if "段落目录" in data:
             numbers = [int(number) for number, heading in data["段落目录"].items() if "频次" in heading]
             return json.dumps({"段落": [*numbers, 99]})
@@ -51,7 +51,7 @@ class Brain:
         return grade if isinstance(grade, Refusal) else str(grade)
 
     def labels(self, model: str) -> int:
-        return sum(asked == model and "段落" in data for asked, data in self.asked)
+        return sum(asked == model and "段落" in data for asked, data in self.requests)
 
 
 def by_title(model: str, data: dict[str, Any]) -> int:
@@ -118,14 +118,14 @@ def test_a_sheet_with_gold_for_every_row_asks_nobody(tmp_path: Path) -> None:
         counts = here.run([row(n, gold=("k1",)) for n in range(3)])
 
     assert counts == LabelCounts(3, 3, 0, 0, 0, 0, 0, 0)
-    assert (here.brain.asked, here.labels()) == ([], {})
+    assert (here.brain.requests, here.labels()) == ([], {})
 
 
 def test_no_calls_allowed_labels_nothing(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         counts = here.run([row(0)], LabelConfig(calls=0))
 
-    assert (counts.unlabelled, here.brain.asked) == (1, [])
+    assert (counts.unlabelled, here.brain.requests) == (1, [])
 
 
 def test_the_judge_chooses_from_what_the_need_finds_and_a_second_model_confirms(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_the_judge_chooses_from_what_the_need_finds_and_a_second_model_confirms(
     ]  # fmt: skip
     assert labels.judged[-1].grades == (3, 3), "only what is relevant is judged twice"
     assert (labels.calls, labels.outcome) == (5, "relevant")
-    lists = [data["段落目录"] for _, data in here.brain.asked if "段落目录" in data]
+    lists = [data["段落目录"] for _, data in here.brain.requests if "段落目录" in data]
     assert all("说明0" not in str(one) for one in lists), "what was judged is not offered again"
 
 
@@ -174,10 +174,10 @@ def test_nothing_is_paid_twice(tmp_path: Path) -> None:
     rows = [row(n) for n in range(5)]
     with world(tmp_path) as here:
         first = here.run(rows)
-        asked, content = len(here.brain.asked), here.outputs.labels.read_bytes()
+        asked, content = len(here.brain.requests), here.outputs.labels.read_bytes()
         again = here.run(rows)
 
-    assert len(here.brain.asked) == asked
+    assert len(here.brain.requests) == asked
     assert (again, here.outputs.labels.read_bytes()) == (first, content)
 
 
@@ -213,7 +213,7 @@ def test_an_unfit_judge_is_refused_before_the_rows_are_paid_for(tmp_path: Path, 
         here.run([row(n) for n in range(60)])
 
     assert "gateway.judge" in str(refused.value)
-    assert len(here.brain.asked) <= 4 * CONFIG.trial_rows
+    assert len(here.brain.requests) <= 4 * CONFIG.trial_rows
     assert not here.outputs.labels.exists()
 
 
@@ -252,7 +252,7 @@ def test_rows_with_gold_measure_the_judges_and_are_not_labelled(tmp_path: Path) 
     assert measured["gold_called_relevant"]["weakest"] == [{"question": "怎么服用", "right": 0, "rows": 1}]
     assert measured["others_called_not"]["value"] == 1.0
     assert (counts.gold, set(here.labels())) == (8, {"r0", "r1", "r2", "r3"})
-    assert not [data for _, data in here.brain.asked if "虾青素17" in data["检索需求"]], "the test stays locked"
+    assert not [data for _, data in here.brain.requests if "虾青素17" in data["检索需求"]], "the test stays locked"
 
 
 def test_people_correct_a_judge_by_the_sheet(tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ def test_a_correction_that_is_no_grade_is_refused_before_anybody_is_asked(
     with world(tmp_path) as here, pytest.raises(DataError, match=f"row 2: 人工评分 is {wrong}. Write 0, 1, 2 or 3"):
         here.run([row(0)], config)
 
-    assert here.brain.asked == []
+    assert here.brain.requests == []
 
 
 @pytest.mark.parametrize("ids", [(None, "k1"), ("r0", None), ("r0", "\u200b")])
@@ -315,7 +315,7 @@ def test_all_that_is_foreign_is_one_json_object(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         here.run([row(0), row(1)])
 
-    _, data = here.brain.asked[0]
+    _, data = here.brain.requests[0]
     assert set(data) <= {"检索需求", "段落标题", "段落", "最多", "段落目录"}
 
 

@@ -24,7 +24,7 @@ from qinglan.lineage.signing.keys import load_signer
 from qinglan.lineage.trace.name_moves import sign_with
 from qinglan.store import open_store
 from serving.rollout.cluster.first_inference_service import first_inference_service
-from tests.releases.registered_release import NAME, Made, tiny_weights, use_keys
+from tests.releases.registered_release import NAME, SignedRelease, tiny_weights, use_keys
 from tests.releases.whole_release import make_whole_release
 
 
@@ -53,19 +53,19 @@ class Rollouts:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         return make_whole_release(folder / "made", use_keys(folder / "keys", patch))
 
 
 @pytest.fixture
-def other(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def other(made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SignedRelease:
     return make_whole_release(tmp_path / "other", use_keys(made.keys, monkeypatch), first=0.25)
 
 
 @pytest.fixture
-def store(made: Made, tmp_path: Path) -> Path:
+def store(made: SignedRelease, tmp_path: Path) -> Path:
     pushed(made.folder, tmp_path / "store")
     return tmp_path / "store"
 
@@ -79,7 +79,7 @@ def config(store: Path, **more: Any) -> DeployConfig:
 
 
 def test_a_note_that_is_not_what_was_laid_there_closes_no_door_and_the_audit_names_it(
-    made: Made, store: Path
+    made: SignedRelease, store: Path
 ) -> None:
     opened = open_store(str(store))
     opened.point(NAME, digest(made.folder), None, "gate", sign_with(load_signer("releaser", made.keys)))
@@ -93,7 +93,9 @@ def test_a_note_that_is_not_what_was_laid_there_closes_no_door_and_the_audit_nam
     assert deploy(made.folder, config(store), made.policy, Rollouts()).release
 
 
-def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(made: Made, store: Path) -> None:
+def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(
+    made: SignedRelease, store: Path
+) -> None:
     rollouts = Rollouts()
 
     done = deploy(made.folder, config(store, rollout={"steps": [10, 100]}), made.policy, rollouts)
@@ -110,7 +112,7 @@ def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(ma
 
 @pytest.mark.slow
 def test_a_server_with_the_base_is_given_the_adapter_alone(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
@@ -125,7 +127,9 @@ def test_a_server_with_the_base_is_given_the_adapter_alone(
     assert rollouts.kept[0]["spec"]["release"]["uri"].endswith(f"{released.registered.release}/model/adapter")
 
 
-def test_a_release_without_an_adapter_begins_no_rollout_on_a_server_with_the_base(made: Made, store: Path) -> None:
+def test_a_release_without_an_adapter_begins_no_rollout_on_a_server_with_the_base(
+    made: SignedRelease, store: Path
+) -> None:
     rollouts = Rollouts()
 
     with pytest.raises(ConfigError, match=r"no adapter, and base-vllm serves an adapter .*-vllm-full, namesp"):
@@ -135,7 +139,7 @@ def test_a_release_without_an_adapter_begins_no_rollout_on_a_server_with_the_bas
     assert deploy(made.folder, config(store, runtime="base-vllm"), made.policy, rollouts).rollout
 
 
-def test_the_same_again_changes_nothing(made: Made, store: Path) -> None:
+def test_the_same_again_changes_nothing(made: SignedRelease, store: Path) -> None:
     rollouts = Rollouts()
     first = deploy(made.folder, config(store), made.policy, rollouts)
     for outcome in ("", "Promoted"):
@@ -145,7 +149,7 @@ def test_the_same_again_changes_nothing(made: Made, store: Path) -> None:
     assert rollouts.creates == 1
 
 
-def test_another_rollout_that_is_under_way_is_named(made: Made, other: Made, store: Path) -> None:
+def test_another_rollout_that_is_under_way_is_named(made: SignedRelease, other: SignedRelease, store: Path) -> None:
     rollouts = Rollouts()
     pushed(other.folder, store)
     deploy(made.folder, config(store), made.policy, rollouts)
@@ -163,7 +167,7 @@ def test_another_rollout_that_is_under_way_is_named(made: Made, other: Made, sto
 
 @pytest.mark.parametrize("outcome", ["RolledBack", "Refused", "Aborted"])
 def test_a_release_that_was_rolled_back_is_not_deployed_again_by_itself(
-    made: Made, store: Path, outcome: str
+    made: SignedRelease, store: Path, outcome: str
 ) -> None:
     rollouts = Rollouts()
     deploy(made.folder, config(store), made.policy, rollouts)
@@ -176,7 +180,7 @@ def test_a_release_that_was_rolled_back_is_not_deployed_again_by_itself(
     assert rollouts.creates == 1
 
 
-def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made: Made, store: Path) -> None:
+def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made: SignedRelease, store: Path) -> None:
     """Somebody else's rollout of the same number comes between our look and our write."""
     theirs = Rollouts()
     deploy(made.folder, config(store), made.policy, theirs)
@@ -192,7 +196,7 @@ def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made
 
 @pytest.mark.slow
 def test_missing_lineage_is_listed_and_no_rollout_is_written(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lacking = make_whole_release(tmp_path / "lacking", use_keys(made.keys, monkeypatch), without="validate")
     pushed(lacking.folder, tmp_path / "store")
@@ -209,7 +213,7 @@ def test_missing_lineage_is_listed_and_no_rollout_is_written(
     assert done.override == "Li: the shop is down" and rollouts.creates == 1
 
 
-def test_altered_bytes_pass_under_no_glass(made: Made, tmp_path: Path) -> None:
+def test_altered_bytes_pass_under_no_glass(made: SignedRelease, tmp_path: Path) -> None:
     release = shutil.copytree(made.folder, tmp_path / "release")
     (release / "report.html").write_text("<!doctype html>better")
     pushed(release, tmp_path / "store")
@@ -219,7 +223,7 @@ def test_altered_bytes_pass_under_no_glass(made: Made, tmp_path: Path) -> None:
 
 
 def test_a_release_of_another_name_or_that_no_pod_could_fetch_is_refused(
-    made: Made, other: Made, store: Path, tmp_path: Path
+    made: SignedRelease, other: SignedRelease, store: Path, tmp_path: Path
 ) -> None:
     with pytest.raises((AlteredError, IncompleteAuditError), match="this is a release of fivedoctors/rewriter"):
         deploy(made.folder, DeployConfig(name="chengla/rewriter", store=str(store), namespace="q"), made.policy,

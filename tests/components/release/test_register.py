@@ -39,7 +39,7 @@ from tests.qinglan.evaluation.gates.test_style_gate import good as good_style
 from tests.qinglan.lineage import tampering as do
 from tests.releases.registered_release import (
     NAME,
-    Made,
+    SignedRelease,
     Thing,
     judged,
     make_held_inputs,
@@ -55,15 +55,15 @@ CONFIG = RegisterConfig(name=NAME)
 
 
 @pytest.fixture
-def made(keys: Path, tmp_path: Path) -> Made:
+def made(keys: Path, tmp_path: Path) -> SignedRelease:
     return make_release(tmp_path / "made", keys)
 
 
-def bom(made: Made) -> Any:
+def bom(made: SignedRelease) -> Any:
     return orjson.loads((made.folder / "mlbom.cdx.json").read_bytes())
 
 
-def test_a_release_has_what_was_judged_byte_for_byte_and_each_file_is_verified(made: Made) -> None:
+def test_a_release_has_what_was_judged_byte_for_byte_and_each_file_is_verified(made: SignedRelease) -> None:
     assert sorted(path.name for path in made.folder.iterdir()) == [
         "evaluation.json", "lineage", "mlbom.cdx.json", "model", "model.sig", "provenance.dsse.json", "report.html",
     ]  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_real_model_as_transformers_saves_it_is_released(keys: Path, tmp_path:
     assert (tmp_path / "release/model/model.safetensors").exists()
 
 
-def test_the_statement_names_no_machine_and_not_where_the_store_is(made: Made, tmp_path: Path) -> None:
+def test_the_statement_names_no_machine_and_not_where_the_store_is(made: SignedRelease, tmp_path: Path) -> None:
     text = orjson.dumps(read_release(made.folder).statement._asdict(), default=str).decode()
 
     assert str(tmp_path) not in text and "store" not in read_release(made.folder).statement.config
@@ -234,7 +234,7 @@ def test_a_name_is_tenant_and_model(name: str) -> None:
         RegisterConfig.parse({"name": name}, "register")
 
 
-def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_base(made: Made) -> None:
+def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_base(made: SignedRelease) -> None:
     about = bom(made)["metadata"]["component"]
     card = about["modelCard"]
 
@@ -269,7 +269,7 @@ def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tm
     inputs = Inputs(evaluation, model, tmp_path / "report.html", lineage)
     done = register(inputs, tmp_path / "release", config)
 
-    made = Made(tmp_path / "release", inputs, keys, done)
+    made = SignedRelease(tmp_path / "release", inputs, keys, done)
     said = bom(made)["metadata"]["component"]["modelCard"]["considerations"]
     assert said["useCases"] == ["Searches."]
     assert "Not on Mondays." in said["technicalLimitations"]
@@ -283,7 +283,7 @@ def test_the_model_card_says_that_its_figures_are_of_cross_fitted_siblings() -> 
     assert known_regressions(decide(good(), GATE)) == []
 
 
-def test_the_model_card_counts_the_released_models_rows_and_not_those_of_a_younger_fold(made: Made) -> None:
+def test_the_model_card_counts_the_released_models_rows_and_not_those_of_a_younger_fold(made: SignedRelease) -> None:
     kind, [convert] = (
         MODEL_KINDS["rewriter"],
         [one for one in read_lineage(made.inputs.lineage) if one.statement.stage == "convert"],
@@ -321,7 +321,7 @@ def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -
     inputs = Inputs(evaluation, model, tmp_path / "report.html", Path(lineage.path))
     done = register(inputs, tmp_path / "release", RegisterConfig(name="house/style"))
 
-    made = Made(tmp_path / "release", inputs, keys, done)
+    made = SignedRelease(tmp_path / "release", inputs, keys, done)
     assert {one.state for one in check_release(made.folder, made.policy, "house/style")} == {"verified"}
     card = bom(made)["metadata"]["component"]["modelCard"]
     f1 = [
@@ -356,7 +356,7 @@ def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inpu
     } == {"verified"}
 
 
-def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: Made, tmp_path: Path) -> None:
+def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: SignedRelease, tmp_path: Path) -> None:
     config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
     before = current_digest(config)
     publish(made.folder, made.registered.release, config, before, load_signer("builder"))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from commands.plan_table import prepayment_in_words, print_plan
+from commands.plan.table import prepayment_in_words, print_plan
 from commands.run.summary import funnel, left_out
 from pipelines.checks.plan import make_plan
 from pipelines.checks.promotion import promotion_lines

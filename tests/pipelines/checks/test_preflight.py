@@ -275,7 +275,7 @@ def test_a_rag_service_that_names_no_knowledge_base_is_told_before_anything_is_p
         warn_of_obstacles(config, read_sheet(config), url)
 
     output = capsys.readouterr().err
-    assert len(service.seen) == 1
+    assert len(service.requests) == 1
     assert ("The RAG service's answers name no knowledge base. Have it send data.snapshot" in output) == (
         not snapshot
     )

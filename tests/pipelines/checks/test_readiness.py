@@ -10,8 +10,8 @@ import orjson
 import pytest
 import yaml
 
-from commands.cli import _ask_to_spend
-from commands.prepay import prepay_run
+from commands.prepay.prepay import prepay_run
+from commands.run.cli import ask_to_spend
 from commands.run.run import run_pipeline
 from pipelines.checks.plan import Plan
 from pipelines.checks.rag_probe import with_earlier_queries, with_snapshot_queries
@@ -106,7 +106,7 @@ def test_what_is_set_is_not_missing_and_the_plans_own_contract_is_enough_of_a_ra
     with running(service) as rag:
         ready = check_readiness(load_config("fivedoctors", profile(tmp_path, rag), **files(tmp_path)), DATA)
     assert ready.missing == []
-    [(path, body, _)] = service.seen
+    [(path, body, _)] = service.requests
     assert (path, orjson.loads(body)["query"]) == (RAG_PATH, "怎么吃0")
     assert [limit.split(" and ")[0][:60] for limit in ready.rag.limits] == [
         NO_NEED[:60], NO_IDS[:60], NO_CONTENT[:60], NO_SNAPSHOT[:60],
@@ -126,7 +126,7 @@ def test_a_run_chooses_the_questions_that_stand_for_a_knowledge_base_without_a_n
         ready = check_readiness(config, DATA)
     queries = ready.rag.snapshot_queries
     assert queries and len(set(queries)) == len(queries)
-    assert len(service.seen) == 1 + 2 * len(queries)
+    assert len(service.requests) == 1 + 2 * len(queries)
     assert (ready.missing, ready.rag.snapshot) == ([], True)
     assert f"a digest of its answers to {len(queries)} questions stands in" in ready.rag.limits[-1]
 
@@ -246,7 +246,7 @@ def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
     config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
 
     with pytest.raises(ConfigError, match="add --yes"):
-        run_pipeline(config, tmp_path / "run", approve=_ask_to_spend)
+        run_pipeline(config, tmp_path / "run", approve=ask_to_spend)
 
     shown = capsys.readouterr()
     assert "Before anything is spent" in shown.out

@@ -83,7 +83,7 @@ def test_what_a_killed_copy_left_is_removed_and_one_at_work_stays(
 
     left, source = list[Path](), model(tmp_path / "base")
     with monkeypatch.context() as patch:
-        patch.setattr("qinglan.files.scratch._copy", killed)
+        patch.setattr("shutil.copytree", killed)
         patch.setattr("shutil.rmtree", lambda *_, **__: None)
         for pid in (999_999_999, os.getppid()):
             patch.setattr("qinglan.files.files.os.getpid", lambda pid=pid: pid)

@@ -305,7 +305,7 @@ def test_no_call_takes_the_proxy_of_the_environment(call: str, monkeypatch: pyte
     ):
         CALLS[call](url)
 
-    assert app.seen
+    assert app.requests
 
 
 LARGE = b'{"a": "' + b"x" * MAX_ANSWER_BYTES + b'"}'

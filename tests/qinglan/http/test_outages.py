@@ -152,7 +152,7 @@ def test_a_proxy_that_has_nobody_behind_it_is_waited_for_too(client: str, monkey
     with running(app) as url:
         assert asyncio.run(ask(url))
 
-    assert len(app.seen) > 5
+    assert len(app.requests) > 5
 
 
 def test_without_the_variable_what_was_used_is_asked_once(log: WaitLog) -> None:
@@ -161,7 +161,7 @@ def test_without_the_variable_what_was_used_is_asked_once(log: WaitLog) -> None:
     with running(app) as url, pytest.raises(OutageError, match="does not say what was used"):
         asyncio.run(read_prices(url))
 
-    assert len(app.seen) == 1 and not log.lines
+    assert len(app.requests) == 1 and not log.lines
 
 
 def test_on_a_machine_a_retry_names_the_service_the_reason_and_the_limit_once(

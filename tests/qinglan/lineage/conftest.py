@@ -9,24 +9,24 @@ import pytest
 from qinglan.lineage.signing.trust import TrustPolicy, ensure_keys
 from tests.qinglan.lineage.attacks import OTHER
 from tests.qinglan.lineage.tampering import Scene
-from tests.releases.registered_release import Made, make_release, use_keys
+from tests.releases.registered_release import SignedRelease, make_release, use_keys
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     with pytest.MonkeyPatch.context() as patch:
         keys = use_keys(tmp_path_factory.mktemp("keys"), patch)
         return make_release(tmp_path_factory.mktemp("made"), keys)
 
 
 @pytest.fixture
-def release(made: Made, tmp_path: Path) -> Path:
+def release(made: SignedRelease, tmp_path: Path) -> Path:
     """A copy that a test may spoil."""
     return shutil.copytree(made.folder, tmp_path / "release")
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Made, Path]]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SignedRelease, SignedRelease, Path]]:
     folder = tmp_path_factory.mktemp("attacks")
     with pytest.MonkeyPatch.context() as patch:
         keys = use_keys(folder / "keys", patch)
@@ -37,12 +37,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Made, Made
 
 
 @pytest.fixture(scope="module")
-def trusted(world: tuple[Made, Made, Path]) -> TrustPolicy:
+def trusted(world: tuple[SignedRelease, SignedRelease, Path]) -> TrustPolicy:
     return world[0].policy
 
 
 @pytest.fixture
-def scene(world: tuple[Made, Made, Path], trusted: TrustPolicy, tmp_path: Path) -> Scene:
+def scene(world: tuple[SignedRelease, SignedRelease, Path], trusted: TrustPolicy, tmp_path: Path) -> Scene:
     made, other, foreign = world
     shutil.copytree(made.folder, tmp_path / "release", copy_function=shutil.copyfile)
     return Scene(tmp_path / "release", made, other, foreign, trusted)

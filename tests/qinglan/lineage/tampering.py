@@ -15,7 +15,7 @@ from qinglan.lineage.signing.keys import Role, Signer, load_signer
 from qinglan.lineage.signing.model_signature import sign_model
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, release_artifacts
-from tests.releases.registered_release import Made
+from tests.releases.registered_release import SignedRelease
 
 Json = dict[str, Any]
 Change = Callable[[Json], None]
@@ -27,8 +27,8 @@ class Scene(NamedTuple):
     folder: Path
     """The copy that is changed."""
 
-    made: Made
-    other: Made
+    made: SignedRelease
+    other: SignedRelease
     """Of another name, by the same releaser."""
 
     foreign: Path

@@ -31,7 +31,7 @@ def test_an_answer_comes_with_its_call_and_the_ask_says_who_wants_it() -> None:
     with running(app) as url:
         answer = ask(url, sample=3)
     assert answer == Answer("虾青素 每日用量", "echo", "k1", False, answer.usage)
-    path, body, headers = app.seen[0]
+    path, body, headers = app.requests[0]
     assert (path, orjson.loads(body)["model"]) == ("/v1/chat/completions", "teacher")
     assert headers["x-qinglan-row"] == "%E8%A1%8C%201"
     assert (headers["x-qinglan-step"], headers["x-qinglan-sample"]) == ("generate", "3")
@@ -71,7 +71,7 @@ def test_each_error_of_the_gateway_stops_the_run_as_what_it_is(reply: Reply, exp
     app = Scripted(reply)
     with running(app) as url, pytest.raises(expected):
         ask(url)
-    assert len(app.seen) == 1
+    assert len(app.requests) == 1
 
 
 def test_a_failed_row_keeps_its_reason_and_what_came_instead_of_an_answer() -> None:
@@ -85,7 +85,7 @@ def test_a_gateway_that_is_being_stopped_is_waited_for_like_one_that_is_away() -
     app = Scripted(failure(503, OUTAGE, "stopping", STOPPING), GOOD)
     with running(app) as url:
         assert ask(url).call == "k1"
-    assert len(app.seen) == 2
+    assert len(app.requests) == 2
 
 
 def test_a_gateway_that_stays_away_is_an_outage_that_says_what_to_do() -> None:
@@ -104,5 +104,5 @@ def test_exported_and_report_go_to_the_journal() -> None:
     app = Scripted(Reply(200, b"{}"), Reply(200, b'{"calls": 3}'))
     with running(app) as url:
         assert asyncio.run(run(url)) == {"calls": 3}
-    assert [path for path, _, _ in app.seen] == ["/v1/journal/exported", "/v1/journal/report"]
-    assert orjson.loads(app.seen[0][1]) == {"step": "generate", "artifact": "abc"}
+    assert [path for path, _, _ in app.requests] == ["/v1/journal/exported", "/v1/journal/report"]
+    assert orjson.loads(app.requests[0][1]) == {"step": "generate", "artifact": "abc"}

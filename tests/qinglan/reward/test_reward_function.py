@@ -54,7 +54,7 @@ def test_a_rewrites_style_is_asked_about_with_the_rows_own_question(house: House
         )
         [terms] = house.run(config, rewarded(GOOD))
 
-    assert [orjson.loads(body) for _, body, _ in style.seen] == [{"text": format_training_text(QUESTION, GOOD)}]
+    assert [orjson.loads(body) for _, body, _ in style.requests] == [{"text": format_training_text(QUESTION, GOOD)}]
     assert (terms["style"], terms["part_style"]) == (0.7, pytest.approx(0.07))
 
 

@@ -23,7 +23,7 @@ PROMPT = read_prompt(extra_info(), NEED, "qinglan/fivedoctors")
 
 
 def searched(gateway: Scripted) -> list[str]:
-    return sorted(orjson.loads(body)["rewritten_query"] for _, body, _ in gateway.seen)
+    return sorted(orjson.loads(body)["rewritten_query"] for _, body, _ in gateway.requests)
 
 
 def steps(*texts: Sequence[str]) -> list[list[str]]:
@@ -33,7 +33,7 @@ def steps(*texts: Sequence[str]) -> list[list[str]]:
     async def run(url: str) -> None:
         async with Scorer(url, UNJUDGED) as scorer:
             for step in texts:
-                gateway.seen = []
+                gateway.requests = []
                 assert len(await scorer.score_all([(PROMPT, text) for text in step])) == len(step)
                 result.append(searched(gateway))
 
@@ -60,7 +60,7 @@ def test_a_row_of_other_retrieval_settings_is_refused_before_anything_is_asked()
 
     with running(gateway) as url:
         asyncio.run(run(url))
-    assert gateway.seen == []
+    assert gateway.requests == []
 
 
 def test_rows_of_two_tenants_with_the_same_id_share_no_evidence() -> None:
@@ -73,7 +73,7 @@ def test_rows_of_two_tenants_with_the_same_id_share_no_evidence() -> None:
 
     with running(gateway) as url:
         asyncio.run(run(url))
-    assert sorted(orjson.loads(body)["tenant_id"] for _, body, _ in gateway.seen) == ["chengla", "fivedoctors"]
+    assert sorted(orjson.loads(body)["tenant_id"] for _, body, _ in gateway.requests) == ["chengla", "fivedoctors"]
 
 
 def test_a_rewrite_that_the_style_service_refuses_earns_no_style_and_ends_no_training() -> None:
@@ -99,7 +99,7 @@ def test_an_unanswered_retrieval_is_requested_again() -> None:
         async with Scorer(url, UNJUDGED) as scorer:
             with pytest.raises(OutageError):
                 await scorer.score_all([(PROMPT, GOOD)])
-            gateway.seen, gateway.replies = [], (NOTHING_FOUND,)
+            gateway.requests, gateway.replies = [], (NOTHING_FOUND,)
             await scorer.score_all([(PROMPT, GOOD)])
 
     with running(gateway) as url:

@@ -38,7 +38,7 @@ def test_the_rewrite_is_asked_about_in_the_form_that_the_model_learned_from() ->
 
     asked(service, "诚实")
 
-    [(path, body, _)] = service.seen
+    [(path, body, _)] = service.requests
     assert (path, orjson.loads(body)) == ("/predict", {"text": "用户问题：一天吃几次\n回答：虾青素软胶囊"})
 
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.numbers import read_pairs, score, wrong
-from qinglan.text.number_readings import numbers_without_source
-from qinglan.text.quantities import quantities
+from qinglan.text.quantities import numbers_without_source, quantities
 
 
 @pytest.mark.parametrize(

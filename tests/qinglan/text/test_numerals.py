@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.text.english_numerals import english_numbers, plain_words
-from qinglan.text.number_readings import numbers_without_source
 from qinglan.text.numerals import all_numbers, canonical_number, spelled_value, written_numbers
+from qinglan.text.quantities import numbers_without_source
 
 
 @pytest.mark.parametrize(

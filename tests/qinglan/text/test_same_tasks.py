@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.text.near_duplicates import question_key, shingles
-from qinglan.text.same_tasks import ContainmentIndex, TaskIndex, plain_question
+from qinglan.text.near_duplicates import ContainmentIndex, question_key, shingles
+from qinglan.text.same_tasks import TaskIndex, plain_question
 
 HISTORY = "客服已介绍虾青素软胶囊，用户说自己四十五岁，久坐熬夜，上一轮问的是食用方法指引"
 BOILERPLATE = "欢迎光临本店，很高兴为您服务。本店所有商品支持七天无理由退换。活动期间满三百减四十，详询客服。"

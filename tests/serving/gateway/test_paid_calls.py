@@ -79,7 +79,7 @@ def test_a_model_is_sent_only_the_parameters_that_it_accepts(tmp_path: Path) -> 
         plain = gateway_config(teacher, model={"temperature": 0.3, "max_tokens_parameter": "max_tokens"})
         ask_all(plain, tmp_path / "plain", ["一"])
         ask_all(gateway_config(teacher, model={"temperature": None}), tmp_path / "reasoning", ["一"])
-    sent, reasoning = (orjson.loads(body) for _, body, _ in app.seen)
+    sent, reasoning = (orjson.loads(body) for _, body, _ in app.requests)
     assert (sent["max_tokens"], sent["temperature"]) == (100, 0.3)
     assert reasoning.keys() == {"model", "messages", "max_completion_tokens"}
 
@@ -111,7 +111,7 @@ def test_a_models_own_settings_are_sent_and_its_answers_are_cleaned(tmp_path: Pa
         config = gateway_config(teacher, model=settings, limits={"concurrency": 1})
         answers, _ = ask_all(config, tmp_path, ["一", "二"])
         plain, _ = ask_all(gateway_config(teacher, model={**settings, "strip_thinking": False}), tmp_path, ["一"])
-    sent = orjson.loads(app.seen[0][1])
+    sent = orjson.loads(app.requests[0][1])
     assert (sent["reasoning_effort"], sent["thinking"], "temperature" in sent) == ("low", {"type": "disabled"}, False)
     assert isinstance(answers[0], Answer) and answers[0].text == "答"
     assert isinstance(answers[1], RowError) and answers[1].reason == "refused"
@@ -124,7 +124,7 @@ def test_questions_that_a_filter_refuses_are_rows_without_an_answer_and_no_outag
         config = gateway_config(teacher, limits={"outage_after": 2, "concurrency": 1})
         answers, report = ask_all(config, tmp_path, [str(n) for n in range(5)])
     assert [answer.reason for answer in answers if isinstance(answer, RowError)] == ["refused"] * 5
-    assert (len(app.seen), report["cost"]) == (5, 0)
+    assert (len(app.requests), report["cost"]) == (5, 0)
 
 
 def test_an_unreadable_answer_is_asked_for_again_and_named_as_possibly_billed(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_bad_request_fails_its_row_at_once_and_costs_nothing(tmp_path: Path) -
     with running(app) as teacher:
         answers, report = ask_all(gateway_config(teacher, limits={"concurrency": 1}), tmp_path, ["一", "二"])
     assert sorted(type(answer).__name__ for answer in answers) == ["Answer", "RowError"]
-    assert (len(app.seen), report["attempts"], report["failed"]) == (2, 2, 1)
+    assert (len(app.requests), report["attempts"], report["failed"]) == (2, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_an_error_that_concerns_every_row_stops_the_run_after_one_call(
         config = gateway_config(teacher, limits={"concurrency": 1})
         answers, report = ask_all(config, tmp_path, ["一", "二", "三"])
     assert all(isinstance(answer, OutageError) and says in str(answer) for answer in answers)
-    assert len(app.seen) == 1
+    assert len(app.requests) == 1
     assert report["cost"] == 0
 
 
@@ -180,7 +180,7 @@ def test_a_service_that_never_lets_one_wait_is_not_asked_for_ever(tmp_path: Path
         [answer], _ = ask_all(config, tmp_path, ["一"])
 
     assert isinstance(answer, OutageError) and "Run again later" in str(answer)
-    assert len(app.seen) <= 6
+    assert len(app.requests) <= 6
 
 
 def test_calls_that_all_fail_end_in_an_outage_instead_of_a_quarantined_sheet(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_calls_that_all_fail_end_in_an_outage_instead_of_a_quarantined_sheet(tmp
         answers, _ = ask_all(config, tmp_path, [str(n) for n in range(8)])
     kinds = [type(answer) for answer in answers]
     assert (kinds.count(RowError), kinds.count(OutageError)) == (3, 5)
-    assert len(app.seen) == 3
+    assert len(app.requests) == 3
 
 
 def test_a_provider_that_nobody_reaches_is_an_outage_for_each_row_and_is_asked_again_later(tmp_path: Path) -> None:

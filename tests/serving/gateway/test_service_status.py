@@ -94,7 +94,7 @@ def test_a_service_that_only_limits_ends_the_run_with_what_it_really_said(
         answers, reason = ask_all(url, tmp_path, 0.7, longest_wait_seconds=3.0)
 
     assert reason.startswith("status 429 (rate limit); asked again in ")
-    assert len(service.seen) <= 10 + 3, "one request for each second that it asked for"
+    assert len(service.requests) <= 10 + 3, "one request for each second that it asked for"
     assert {type(answer) for answer in answers} == {OutageError}
     assert "status 429: Rate limit" in str(answers[0])
     assert "requests of the last 2 s, and its last Retry-After was 1 s" in str(answers[0])

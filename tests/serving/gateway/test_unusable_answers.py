@@ -21,14 +21,14 @@ class Teacher(Scripted):
     def __init__(self, bad: bytes = b"") -> None:
         super().__init__(Reply(200, b""))
         self.bad = bad
-        self.requests: list[tuple[str, int]] = []
+        self.asked_questions: list[tuple[str, int]] = []
 
     def _next(self, path: str, body: bytes, headers: dict[str, str]) -> Reply:
         request = orjson.loads(body)
         question = request["messages"][-1]["content"]
         limit = request.get("max_tokens") or request["max_completion_tokens"]
-        again = any(question == before for before, _ in self.requests)
-        self.requests.append((question, limit))
+        again = any(question == before for before, _ in self.asked_questions)
+        self.asked_questions.append((question, limit))
         if "bad" in question and not again:
             return Reply(200, self.bad)
         cut = "long" in question and limit < 200
@@ -78,10 +78,10 @@ def test_another_limit_asks_only_for_what_was_cut(
 ) -> None:
     teacher = Teacher()
     run_of(teacher, tmp_path, ["a", "long", "b"], **first)
-    before = len(teacher.requests)
+    before = len(teacher.asked_questions)
     answers = run_of(teacher, tmp_path, ["a", "long", "b"], **second)
 
-    assert [question for question, _ in teacher.requests[before:]] == requested
+    assert [question for question, _ in teacher.asked_questions[before:]] == requested
     cut = max(first["max_output_tokens"], second["max_output_tokens"]) < 200
     assert answers == ["whole a", "truncated" if cut else "whole long", "whole b"]
 
@@ -110,7 +110,7 @@ def test_an_unusable_answer_is_asked_for_again_by_the_next_run_only(
         teacher._next = lambda *call: _as_object(Teacher._next(teacher, *call))  # type: ignore[method-assign]
     runs = [run_of(teacher, tmp_path, ["good", "bad", "bad"], **model) for _ in range(3)]
 
-    assert [question for question, _ in teacher.requests] == ["good", "bad", "bad"]
+    assert [question for question, _ in teacher.asked_questions] == ["good", "bad", "bad"]
     assert runs[0][1:] == [reason, reason], "the same run asks once"
     assert runs[1] == runs[2]
     assert reason not in runs[1]
@@ -125,7 +125,7 @@ def test_a_gateway_that_serves_several_runs_asks_again_after_a_step_has_ended(tm
     teacher = Teacher(completion("  "))
 
     assert run_of(teacher, tmp_path, ["bad", "bad", "bad"], export=True) == ["empty", "whole bad", "whole bad"]
-    assert len(teacher.requests) == 2
+    assert len(teacher.asked_questions) == 2
     assert read_report(tmp_path / "journal.sqlite")["lost_attempts"] == 1
 
 
@@ -140,7 +140,7 @@ def test_a_journal_of_an_earlier_release_pays_nothing_again(tmp_path: Path) -> N
         database.commit()
 
     assert run_of(teacher, tmp_path, ["a", "long", "b"], max_output_tokens=300)[1] == "whole long"
-    assert teacher.requests[3:] == [("long", 300)]
+    assert teacher.asked_questions[3:] == [("long", 300)]
 
 
 class Silent(Teacher):
@@ -157,7 +157,7 @@ def test_a_second_retry_is_another_call_and_no_answer_is_overwritten(tmp_path: P
         assert run_of(teacher, tmp_path, ["long"], max_output_tokens=100) == ["empty"]
 
     answers = list(read_answers(tmp_path / "journal.sqlite"))
-    assert (len(teacher.requests), len({answer.call for answer in answers})) == (4, 4)
+    assert (len(teacher.asked_questions), len({answer.call for answer in answers})) == (4, 4)
     assert run_of(Teacher(), tmp_path, ["long"], max_output_tokens=300) == ["whole long"]
 
 
@@ -166,7 +166,7 @@ def test_a_cut_answer_is_paid_once_for_each_limit_however_often_the_run_is_repea
     for limit in (100, 100, 100, 150, 150, 100, 300, 300, 100):
         answer = run_of(teacher, tmp_path, ["long"], max_output_tokens=limit)
 
-    assert teacher.requests == [("long", 100), ("long", 150), ("long", 300)]
+    assert teacher.asked_questions == [("long", 100), ("long", 150), ("long", 300)]
     assert answer == ["whole long"], "a complete answer serves under any limit"
 
 

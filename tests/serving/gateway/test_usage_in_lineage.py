@@ -12,7 +12,7 @@ from qinglan.errors import OutageError
 from qinglan.lineage.steps.record import StepReport
 from qinglan.lineage.steps.step_inputs import add_gateway_usage
 from qinglan.llm.client import Answer, GatewayClient
-from qinglan.llm.paid.journal_reader import export_journal
+from qinglan.llm.paid.journal_reader import read_answers
 from standins.teacher.app import create_app
 from standins.teacher.config import Behaviour
 from tests.servers.echo_servers import EchoBrain, GatewayProcess, gateway_config, running
@@ -39,10 +39,8 @@ def test_a_step_names_its_paid_answers_and_prices_by_digest(tmp_path: Path) -> N
         assert gateway.stop() == 0
 
     lines = [orjson.loads(line) for line in generate.papers["paid-generate.jsonl"].splitlines()]
-    export_journal(tmp_path / "journal.sqlite", tmp_path / "all.jsonl")
-    exported = [orjson.loads(line) for line in (tmp_path / "all.jsonl").read_bytes().splitlines()]
     assert [line["call"] for line in lines] == sorted(line["call"] for line in lines)
-    assert {line["call"] for line in lines} < {line["key"] for line in exported}
+    assert {line["call"] for line in lines} < {answer.call for answer in read_answers(tmp_path / "journal.sqlite")}
     assert all(len(line["answer"]) == 64 for line in lines)
     shared = {line["call"] for line in lines} & {
         orjson.loads(line)["call"] for line in validate.papers["paid-validate.jsonl"].splitlines()

@@ -24,7 +24,7 @@ from qinglan.store import open_store
 from serving.initialiser.release_fetcher import fetch_release
 from tests.releases.registered_release import (
     NAME,
-    Made,
+    SignedRelease,
     make_held_inputs,
     make_inputs,
     make_release,
@@ -34,7 +34,7 @@ from tests.releases.registered_release import (
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def built(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     """With an adapter beside its merged weights, as a LoRA training exports it."""
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
@@ -43,7 +43,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Made:
         shutil.copytree(tiny_weights(folder / "adapter"), model / "adapter")
         inputs = make_inputs(folder, model)
         done = register(inputs, folder / "release", RegisterConfig(name=NAME, base="Qwen/Qwen3-32B"))
-        return Made(folder / "release", inputs, keys, done)
+        return SignedRelease(folder / "release", inputs, keys, done)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def files(folder: Path) -> set[str]:
 
 
 def test_a_release_is_laid_out_as_it_is_and_its_server_can_check_it_again(
-    built: Made, tmp_path: Path, into: Path
+    built: SignedRelease, tmp_path: Path, into: Path
 ) -> None:
     uri = pushed(built.folder, tmp_path / "store")
 
@@ -72,7 +72,9 @@ def test_a_release_is_laid_out_as_it_is_and_its_server_can_check_it_again(
     assert verify_model(into / "model", trust=built.keys / TRUST_FILE).state == "signed"
 
 
-def test_a_server_with_the_base_gets_everything_but_merged_weights(built: Made, tmp_path: Path, into: Path) -> None:
+def test_a_server_with_the_base_gets_everything_but_merged_weights(
+    built: SignedRelease, tmp_path: Path, into: Path
+) -> None:
     uri = pushed(built.folder, tmp_path / "store") + "/model/adapter"
 
     message = fetch_release(uri, into, built.policy)
@@ -83,7 +85,7 @@ def test_a_server_with_the_base_gets_everything_but_merged_weights(built: Made, 
     assert (proof.release_digest, proof.version) == (built.registered.release, built.registered.model[:12])
 
 
-def test_an_adapter_is_not_asked_of_a_release_without_one(built: Made, tmp_path: Path, into: Path) -> None:
+def test_an_adapter_is_not_asked_of_a_release_without_one(built: SignedRelease, tmp_path: Path, into: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         other = make_release(tmp_path / "other", use_keys(built.keys, patch))
     uri = pushed(other.folder, tmp_path / "store") + "/model/adapter"
@@ -94,16 +96,16 @@ def test_an_adapter_is_not_asked_of_a_release_without_one(built: Made, tmp_path:
 
 
 @pytest.fixture
-def held(built: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+def held(built: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SignedRelease:
     """A release of a model that the gate held, which says so."""
     use_keys(built.keys, monkeypatch)
     inputs = make_held_inputs(tmp_path)
     done = register_held(inputs, tmp_path / "held", RegisterConfig(name=NAME, base="Qwen/Qwen3-32B"))
-    return Made(tmp_path / "held", inputs, built.keys, done)
+    return SignedRelease(tmp_path / "held", inputs, built.keys, done)
 
 
 def test_a_held_release_is_served_by_an_override_that_a_releaser_signed_and_by_nothing_else(
-    held: Made, tmp_path: Path, into: Path
+    held: SignedRelease, tmp_path: Path, into: Path
 ) -> None:
     """The same override that lets it be deployed: without this its pods would never come."""
     store = tmp_path / "store"
@@ -120,7 +122,7 @@ def test_a_held_release_is_served_by_an_override_that_a_releaser_signed_and_by_n
 
 
 def test_an_override_of_other_keys_or_of_another_name_opens_nothing(
-    held: Made, tmp_path: Path, into: Path, monkeypatch: pytest.MonkeyPatch
+    held: SignedRelease, tmp_path: Path, into: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, signer, built = tmp_path / "store", load_signer("releaser"), held.registered
     uri = pushed(held.folder, store)
@@ -135,7 +137,7 @@ def test_an_override_of_other_keys_or_of_another_name_opens_nothing(
     assert files(into) == set()
 
 
-def test_an_override_covers_no_file_that_was_altered(held: Made, tmp_path: Path, into: Path) -> None:
+def test_an_override_covers_no_file_that_was_altered(held: SignedRelease, tmp_path: Path, into: Path) -> None:
     release = shutil.copytree(held.folder, tmp_path / "release")
     with_another_byte(release)
     uri = pushed(release, tmp_path / "store")
@@ -192,7 +194,7 @@ SPOILT: list[tuple[Callable[[Path], None], str]] = [
     [(*item, False) for item in SPOILT] + [(*item, True) for item in SPOILT if "safe" not in item[1]],
 )
 def test_a_spoilt_release_is_refused_under_whatever_digest_somebody_pushed_it(
-    built: Made, tmp_path: Path, into: Path, spoil: Callable[[Path], None], message: str, adapter: bool
+    built: SignedRelease, tmp_path: Path, into: Path, spoil: Callable[[Path], None], message: str, adapter: bool
 ) -> None:
     """The store's own digests are right here: whoever can write to it can push anything."""
     release = shutil.copytree(built.folder, tmp_path / "release")
@@ -204,7 +206,7 @@ def test_a_spoilt_release_is_refused_under_whatever_digest_somebody_pushed_it(
     assert files(into) == set()
 
 
-def test_bytes_that_were_changed_in_the_store_are_refused(built: Made, tmp_path: Path, into: Path) -> None:
+def test_bytes_that_were_changed_in_the_store_are_refused(built: SignedRelease, tmp_path: Path, into: Path) -> None:
     uri = pushed(built.folder, tmp_path / "store")
     with_another_byte(tmp_path / "store/releases" / built.registered.release)
 
@@ -214,7 +216,7 @@ def test_bytes_that_were_changed_in_the_store_are_refused(built: Made, tmp_path:
 
 
 @pytest.mark.parametrize("role", ["releaser", "builder"])
-def test_a_key_that_was_revoked_opens_nothing(built: Made, tmp_path: Path, into: Path, role: str) -> None:
+def test_a_key_that_was_revoked_opens_nothing(built: SignedRelease, tmp_path: Path, into: Path, role: str) -> None:
     keys = shutil.copytree(built.keys, tmp_path / "keys")
     key = next(name for name, item in built.policy.keys.items() if item.role == role)
     revoke_key(keys, key, "laptop lost", (datetime.now(UTC) - timedelta(days=1)).isoformat())
@@ -225,7 +227,7 @@ def test_a_key_that_was_revoked_opens_nothing(built: Made, tmp_path: Path, into:
     assert files(into) == set()
 
 
-def test_other_keys_open_nothing(built: Made, tmp_path: Path, into: Path) -> None:
+def test_other_keys_open_nothing(built: SignedRelease, tmp_path: Path, into: Path) -> None:
     ensure_keys(tmp_path / "others")
     uri = pushed(built.folder, tmp_path / "store")
 
@@ -236,7 +238,7 @@ def test_other_keys_open_nothing(built: Made, tmp_path: Path, into: Path) -> Non
 
 
 def test_files_of_an_earlier_attempt_are_removed_except_a_resumable_download(
-    built: Made, tmp_path: Path, into: Path
+    built: SignedRelease, tmp_path: Path, into: Path
 ) -> None:
     (into / "model").mkdir()
     (into / "model/evil.json").write_text("{}")
@@ -264,7 +266,7 @@ def test_an_address_is_read_as_it_is_written() -> None:
 
 
 @pytest.mark.slow
-def test_as_kserve_calls_it_it_ends_with_what_it_has_to_say(built: Made, tmp_path: Path, into: Path) -> None:
+def test_as_kserve_calls_it_it_ends_with_what_it_has_to_say(built: SignedRelease, tmp_path: Path, into: Path) -> None:
     uri = pushed(built.folder, tmp_path / "store")
     trust = (built.keys / TRUST_FILE).read_text()
     nobody = {**os.environ, "QINGLAN_KEYS": str(tmp_path / "none")}

@@ -96,7 +96,7 @@ def test_the_question_is_asked_with_its_answer_and_alone_in_one_request(
         "checked": True, "flagged": outcome == "flagged", "called_for": called_for, "harmless": harmless,
         "predicted_label": "售前", "model_version": "7", "reason": "",
     }  # fmt: skip
-    [(path, sent, _)] = style.seen
+    [(path, sent, _)] = style.requests
     texts = [format_training_text(REQUEST["query"], REQUEST["answer"]), format_training_text(REQUEST["query"], "")]
     assert (path, orjson.loads(sent)) == ("/v1/models/style:predict", {"instances": [{"text": t} for t in texts]})
     assert f'content_checks_total{{outcome="{outcome}",tenant="fivedoctors"}} 1.0' in metrics
@@ -164,7 +164,7 @@ def test_a_wrong_field_is_refused_by_name_and_nobody_is_asked(
     with answering(style) as url:
         body, metrics = checked(engines, running, url, **fields)
 
-    assert (body["code"], body["data"], style.seen) == (status, None, [])
+    assert (body["code"], body["data"], style.requests) == (status, None, [])
     assert body["msg"].startswith(message)
     assert not re.search(r"content_checks_total\{", metrics)
 

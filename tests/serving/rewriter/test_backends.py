@@ -152,7 +152,7 @@ def test_the_engine_is_sent_no_more_turns_than_training_had(serve: Serve) -> Non
         chat = served.http.post(CHAT, json={"model": "rewriter", "messages": messages})
 
     assert chat.status_code == 200
-    sent = [orjson.loads(body)["prompt"] for path, body, _ in engine.seen if path == COMPLETIONS_PATH]
+    sent = [orjson.loads(body)["prompt"] for path, body, _ in engine.requests if path == COMPLETIONS_PATH]
     prompts = [prompt for prompt in sent if "一天吃几次" in prompt]
     assert len([prompt for prompt in prompts if "只回答" in prompt]) == 2
     ids = [tokenizer(prompt, add_special_tokens=False).input_ids for prompt in prompts]

@@ -21,7 +21,7 @@ from standins.rollout_local.ledger import FileRollouts, parse_state
 from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.service import SERVICE_NAME, create_service, service_snapshot
 from tests.processes.forkserver import GATEWAY, forked
-from tests.releases.registered_release import Made
+from tests.releases.registered_release import SignedRelease
 from tests.serving.rewriter.conftest import REQUEST, V1, announced
 
 USERS = 10
@@ -45,10 +45,10 @@ class Place(NamedTuple):
     """A folder with a service, its store, and two releases in it."""
 
     folder: Path
-    stable: Made
-    canary: Made
+    stable: SignedRelease
+    canary: SignedRelease
 
-    def address(self, built: Made) -> str:
+    def address(self, built: SignedRelease) -> str:
         return ReleaseAddress(str(self.folder / "store"), built.registered.release, False).uri
 
     @property

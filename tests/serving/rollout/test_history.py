@@ -25,7 +25,7 @@ from serving.rollout.ports import RolloutSnapshot
 from serving.rollout.sequential import Count, Score
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import StableRelease, State
-from tests.releases.registered_release import NAME, Made, make_release, use_keys
+from tests.releases.registered_release import NAME, SignedRelease, make_release, use_keys
 
 WHERE = ("qinglan", "rewriter-3")
 
@@ -38,14 +38,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture
-def store(built: Made, tmp_path: Path) -> Store:
+def store(built: SignedRelease, tmp_path: Path) -> Store:
     result = open_store(str(tmp_path / "store"))
     result.push(built.folder, built.registered.release)
     return result
 
 
 @pytest.fixture
-def keys(built: Made, tmp_path: Path) -> Path:
+def keys(built: SignedRelease, tmp_path: Path) -> Path:
     """A copy that a test may change."""
     copy = tmp_path / "keys"
     copy.mkdir()
@@ -54,7 +54,9 @@ def keys(built: Made, tmp_path: Path) -> Path:
     return copy
 
 
-def entry(built: Made, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse") -> RolloutSnapshot:
+def entry(
+    built: SignedRelease, store: Store, outcome: Any = "RolledBack", why: str = "errors: worse"
+) -> RolloutSnapshot:
     release = {
         "name": NAME, "digest": built.registered.release, "model": "3" * 64,
         "uri": f"{store.address}/releases/{built.registered.release}",
@@ -73,7 +75,7 @@ def entry(built: Made, store: Store, outcome: Any = "RolledBack", why: str = "er
     )
 
 
-def audited(built: Made, store: Store, keys: Path) -> Audit:
+def audited(built: SignedRelease, store: Store, keys: Path) -> Audit:
     return audit(built.registered.release, load_trust(keys / TRUST_FILE), store=store.address)
 
 
@@ -82,7 +84,7 @@ def rollout_faults(hits: Audit) -> list[tuple[str, str]]:
 
 
 def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
-    built: Made, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
+    built: SignedRelease, store: Store, keys: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     HistorySigner(keys).attach(*WHERE, entry(built, store))
 
@@ -104,7 +106,9 @@ def test_an_audit_of_the_release_tells_how_its_rollout_ended_and_who_signed_it(
     assert "errors: worse" in (shown := page(result)) and f"key {signer[:8]}" in shown
 
 
-def test_the_history_of_an_ended_rollout_is_stored_exactly_once(built: Made, store: Store, keys: Path) -> None:
+def test_the_history_of_an_ended_rollout_is_stored_exactly_once(
+    built: SignedRelease, store: Store, keys: Path
+) -> None:
     item, history = entry(built, store), HistorySigner(keys)
     history.attach(*WHERE, item._replace(state=item.state.model_copy(update={"phase": "Rollback"})))
     assert store.notes(built.registered.release) == []
@@ -116,7 +120,7 @@ def test_the_history_of_an_ended_rollout_is_stored_exactly_once(built: Made, sto
 
 
 def test_without_a_key_nothing_is_kept_and_that_is_said_once(
-    built: Made, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    built: SignedRelease, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         history = HistorySigner(tmp_path / "nobodys")
@@ -128,7 +132,7 @@ def test_without_a_key_nothing_is_kept_and_that_is_said_once(
 
 
 def test_a_store_that_is_away_is_an_outage_and_a_release_that_is_not_there_is_none(
-    built: Made, store: Store, keys: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    built: SignedRelease, store: Store, keys: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = open_store(str(tmp_path / "away"))
     with pytest.raises(OutageError, match="cannot be kept now"):
@@ -146,7 +150,7 @@ def altered(note: bytes) -> bytes:
     return orjson.dumps({**body, "payload": base64.b64encode(payload).decode()})
 
 
-def test_an_overwritten_history_is_reported_as_altered(built: Made, store: Store, keys: Path) -> None:
+def test_an_overwritten_history_is_reported_as_altered(built: SignedRelease, store: Store, keys: Path) -> None:
     note = sign_rollout(history_record(*WHERE, entry(built, store)), load_signer("rollout", keys))
     store.attach(built.registered.release, ROLLOUT_NOTE, altered(note))
 
@@ -158,7 +162,7 @@ def test_an_overwritten_history_is_reported_as_altered(built: Made, store: Store
 
 
 def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
-    built: Made, store: Store, keys: Path, tmp_path: Path
+    built: SignedRelease, store: Store, keys: Path, tmp_path: Path
 ) -> None:
     HistorySigner(keys).attach(*WHERE, entry(built, store))
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
@@ -174,7 +178,7 @@ def test_a_changed_byte_of_a_stored_history_is_reported_as_altered(
 
 
 def test_no_other_role_and_no_strangers_key_signs_a_history(
-    built: Made, store: Store, keys: Path, tmp_path: Path
+    built: SignedRelease, store: Store, keys: Path, tmp_path: Path
 ) -> None:
     statement = history_record(*WHERE, entry(built, store))
     new_key(tmp_path / "stranger", "rollout")
@@ -189,7 +193,7 @@ def test_no_other_role_and_no_strangers_key_signs_a_history(
     assert any("not in the trust policy" in why for _, why in faults)
 
 
-def test_a_key_that_was_revoked_before_counts_no_more(built: Made, store: Store, keys: Path) -> None:
+def test_a_key_that_was_revoked_before_counts_no_more(built: SignedRelease, store: Store, keys: Path) -> None:
     HistorySigner(keys).attach(*WHERE, entry(built, store))
     assert audited(built, store, keys).rollouts[0].is_trusted
 
@@ -199,7 +203,7 @@ def test_a_key_that_was_revoked_before_counts_no_more(built: Made, store: Store,
     assert state == "untrusted" and "pod taken over" in why
 
 
-def test_another_releases_history_is_none_of_this_ones(built: Made, store: Store, keys: Path) -> None:
+def test_another_releases_history_is_none_of_this_ones(built: SignedRelease, store: Store, keys: Path) -> None:
     statement = history_record(*WHERE, entry(built, store))
     signer = load_signer("rollout", keys)
     store.attach(built.registered.release, ROLLOUT_NOTE, sign_rollout(statement._replace(digest="9" * 64), signer))
@@ -223,7 +227,7 @@ def shown(item: RolloutSnapshot) -> RolloutView:
 
 
 def test_the_api_servers_history_is_compared_with_the_signed_one(
-    built: Made, store: Store, keys: Path, tmp_path: Path
+    built: SignedRelease, store: Store, keys: Path, tmp_path: Path
 ) -> None:
     item, policy = entry(built, store), load_trust(keys / TRUST_FILE)
     with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
@@ -244,7 +248,7 @@ def test_the_api_servers_history_is_compared_with_the_signed_one(
 
 
 def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(
-    built: Made, store: Store, keys: Path
+    built: SignedRelease, store: Store, keys: Path
 ) -> None:
     item = entry(built, store)
     HistorySigner(keys).attach(*WHERE, item)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.tiny_rewriter import taught_model
-from tests.releases.registered_release import Made, use_keys
+from tests.releases.registered_release import SignedRelease, use_keys
 from tests.releases.whole_release import make_whole_release
 from tests.serving.rollout.loopback import Answer, Place, client_of, wait
 
@@ -22,7 +22,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def releases(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Made, Made]:
+def releases(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[SignedRelease, SignedRelease]:
     """Two real models, each with the whole lineage that deploying asks for."""
     folder = tmp_path_factory.mktemp("releases")
     first, second = (
@@ -33,7 +33,7 @@ def releases(keys: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Made
 
 
 @pytest.fixture
-def place(releases: tuple[Made, Made], tmp_path: Path) -> Place:
+def place(releases: tuple[SignedRelease, SignedRelease], tmp_path: Path) -> Place:
     built = Place(tmp_path, *releases)
     built.begin()
     return built

@@ -28,7 +28,7 @@ class Model:
     """Answers with its name; or with another status, or late, or not at all."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.status, self.seconds, self.asked = name, 200, 0.0, list[str]()
+        self.name, self.status, self.seconds, self.requests = name, 200, 0.0, list[str]()
         self.free = threading.Event()
         model = self
 
@@ -37,7 +37,7 @@ class Model:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["content-length"]))
-                model.asked.append(f"{self.path} {body.decode()} {self.headers['x-request-id']}")
+                model.requests.append(f"{self.path} {body.decode()} {self.headers['x-request-id']}")
                 model.free.wait(model.seconds)
                 if model.free.is_set() or model.status == 0:
                     self.connection.shutdown(socket.SHUT_RDWR)
@@ -63,7 +63,7 @@ class Model:
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def wait_for(self, asked: int) -> None:
-        while len(self.asked) < asked:
+        while len(self.requests) < asked:
             time.sleep(0.01)
 
     def way(self, percent: int) -> Backend:
@@ -183,7 +183,7 @@ def test_a_canary_fails_after_all_backends_were_removed_and_its_failure_is_the_a
 
     response, counted = asyncio.run(answered())
     assert response.status_code == 502 and "The model" in response.json()["error"]
-    assert counted == {"canary failed": 1} and not stable.asked
+    assert counted == {"canary failed": 1} and not stable.requests
 
 
 def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]) -> None:
@@ -200,7 +200,7 @@ def test_a_failure_of_the_stable_model_is_passed_on_and_never_sent_to_the_canary
     answers, counted = ask(Backends(stable.way(100), canary.way(0)), 4)
 
     assert said(answers) == {(500, "stable"): 4} and counted == {"stable failed": 4}
-    assert not canary.asked
+    assert not canary.requests
 
 
 @pytest.mark.parametrize(("seconds", "url", "status"), [(60.0, None, 504), (0.0, "http://127.0.0.1:9", 502)])
@@ -220,7 +220,7 @@ def test_a_request_arrives_as_it_was_sent(two: tuple[Model, Model]) -> None:
     stable, _ = two
     ask(Backends(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
 
-    assert stable.asked == ["/openai/v1/chat/completions?a=1 {} mine"]
+    assert stable.requests == ["/openai/v1/chat/completions?a=1 {} mine"]
 
 
 def test_requests_that_are_no_question_go_to_the_stable_model_and_are_not_counted(two: tuple[Model, Model]) -> None:
@@ -271,4 +271,4 @@ def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Mod
 
     early, answers = asyncio.run(drained())
     assert not early and said(answers)[200, "canary"] == 1
-    assert {answer.text for answer in answers[1:]} == {"stable"} and len(stable.asked) == 5
+    assert {answer.text for answer in answers[1:]} == {"stable"} and len(stable.requests) == 5

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.prepay import prepay
+from commands.prepay.prepay import prepay
 from components.evaluation.rewriter.score_systems import fixed_judgements, fixed_queries, score_all
 from qinglan.llm.paid.journal_reader import read_report
 from tests.components.evaluation.rewriter.sample_evaluation import (

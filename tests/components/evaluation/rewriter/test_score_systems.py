@@ -47,7 +47,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_each_systems_query_is_searched_alike_and_scored_against_the_same_need(evaluated: Evaluated) -> None:
-    asked = evaluated.rag.asked
+    asked = evaluated.rag.requests
 
     assert {(one["top_k"], one["score_threshold"]) for one in asked} == {(10, 0.0)}
     for product in PRODUCTS:

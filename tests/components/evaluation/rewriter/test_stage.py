@@ -63,7 +63,7 @@ def test_two_models_are_evaluated_from_their_folders_alone(tmp_path: Path, monke
     assert (alone.training_rows, alone.promote) == (2, 0)
     assert (counts.judged_models, alone.judged_models) == (1, 2), "rl, then sft, by the same test"
     assert "Models that this locked test has judged: 2; p must be below 0.05 / 2 = 0.025." in out.report.read_text()
-    assert len(served.seen) == 2 * 4, "one to warm up, three timed"
+    assert len(served.requests) == 2 * 4, "one to warm up, three timed"
     assert both["systems"]["sft"]["latency_p50"]["value"] > 0, "its own server was started, asked and stopped"
     assert any("sft was timed under the serving code over HTTP" in note for note in both["notes"])
     value = orjson.loads(out.evaluation.read_bytes())

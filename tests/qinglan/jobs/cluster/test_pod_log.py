@@ -69,7 +69,7 @@ def test_a_stream_that_breaks_loses_no_line_and_repeats_none(broken: int, server
     following.until(len(stamps))
 
     assert following.finished() == [f"line {number}" for number in range(len(stamps))] == following.heard
-    assert len(server.asked) > 1
+    assert len(server.requests) > 1
 
 
 def test_a_resumed_pod_log_reports_every_line_and_completes_the_file(server: PodLogs, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from qinglan.lineage.auditing.audit import audit
 from qinglan.lineage.signing.keys import load_signer
 from qinglan.lineage.signing.statement import ArtifactRef
 from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys, load_trust, revoke_key
-from tests.releases.lineage_world import NOW, Keys, given, make_keys, part_of, record, sealed, write_run
+from tests.releases.lineage_world import NOW, Keys, make_keys, part_of, record, sealed, source, write_run
 
 MODEL = "artifacts/line-1/sft/model"
 LINEAGE = "artifacts/line-1/sft/lineage"
@@ -30,7 +30,7 @@ def with_prompts(run: Path, keys: Keys) -> Path:
     table = run / "artifacts" / "line-1" / "evaluate" / "table"
     table.parent.mkdir()
     table.write_text("{}")
-    used = [part_of("rewrites", run / REWRITES), given("prompt judge"), given("prompt need")]
+    used = [part_of("rewrites", run / REWRITES), source("prompt judge"), source("prompt need")]
     statement = sealed(keys.builder, "evaluate", [part_of("table", table)], used, (5.0, 6.0))
     record(run, "evaluate", {"rewrites": run / REWRITES}, {"table": table}, statement)
     for lineage in (run / LINEAGE, table.with_name("lineage")):

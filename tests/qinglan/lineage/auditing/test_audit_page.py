@@ -15,7 +15,7 @@ from qinglan.lineage.release.release_notes import CheckedRollout, Override, Roll
 from qinglan.lineage.signing.findings import State
 from qinglan.lineage.trace.walk import walk
 from tests.releases.lineage_release import write_release
-from tests.releases.lineage_world import DAWN, NOW, Keys, Statements, given, made, make_keys, sealed, sha
+from tests.releases.lineage_world import DAWN, NOW, Keys, Statements, make_keys, output, sealed, sha, source
 
 EVIL = '<script>alert("x")</script>'
 
@@ -28,11 +28,11 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 @pytest.fixture
 def found(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
     def change(line: dict[str, dict[str, Any]]) -> None:
-        line["generate"]["used"].append(given(EVIL))
+        line["generate"]["used"].append(source(EVIL))
         line["generate"]["config"] = {EVIL: EVIL}
         line["generate"]["facts"] = {"note": EVIL}
-        line["sft"]["made"].append(made(EVIL, "made", note=EVIL))
-        line["ppo"]["used"] += [made(EVIL, "made"), made("judge_model")]
+        line["sft"]["made"].append(output(EVIL, "made", note=EVIL))
+        line["ppo"]["used"] += [output(EVIL, "made"), output("judge_model")]
 
     monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *given: [])
     return audit(str(write_release(tmp_path / "release", keys, change)), keys.policy, now=NOW)
@@ -142,7 +142,8 @@ def test_an_arrow_passes_between_the_cards_of_the_columns_on_its_way(found: Audi
 
 def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, found: Audit) -> None:
     circle = Statements(
-        sealed(keys.builder, "a", [made("x")], [made("y")]), sealed(keys.builder, "b", [made("y")], [made("x")])
+        sealed(keys.builder, "a", [output("x")], [output("y")]),
+        sealed(keys.builder, "b", [output("y")], [output("x")]),
     )
     for starts in ([sha("x")], [sha("nothing")], []):
         graph = walk(starts, circle, keys.policy, "", now=NOW)

@@ -22,7 +22,7 @@ from qinglan.lineage.trace.release_folder import read_figures
 from qinglan.store import open_store
 from tests.qinglan.lineage import golden_release
 from tests.releases.lineage_release import add_sibling, code, write_release
-from tests.releases.lineage_world import DAWN, NOW, TENANT, Keys, given, made, make_keys
+from tests.releases.lineage_world import DAWN, NOW, TENANT, Keys, make_keys, output, source
 
 NAME = f"{TENANT}/rewriter"
 Line = dict[str, dict[str, Any]]
@@ -66,9 +66,9 @@ def test_a_whole_release_may_be_deployed(keys: Keys, tmp_path: Path) -> None:
         (without("evaluate", "locked_test"), "evaluate does not say which locked_test it used"),
         (lambda line: line["gate"]["facts"].update(verdict="hold"), "the gate says hold"),
         (lambda line: line["gate"].update(facts={}), "the gate says nothing"),
-        (lambda line: line["gate"]["used"].__setitem__(0, made("evaluation", "x")), "another evaluation"),
-        (lambda line: line["evaluate"]["used"].__setitem__(2, made("rl_model", "x")), "another model"),
-        (lambda line: line["sft"]["used"].append(made("judge")), "judge"),
+        (lambda line: line["gate"]["used"].__setitem__(0, output("evaluation", "x")), "another evaluation"),
+        (lambda line: line["evaluate"]["used"].__setitem__(2, output("rl_model", "x")), "another model"),
+        (lambda line: line["sft"]["used"].append(output("judge")), "judge"),
         (lambda line: line["ppo"].update(key=None), "not signed"),
     ],
 )
@@ -86,7 +86,7 @@ def other_input(stage: str, name: str) -> Callable[[Line], None]:
 
     def change(line: Line) -> None:
         used = line[stage]["used"]
-        used[:] = [made(name, "changed") if part.name == name else part for part in used]
+        used[:] = [output(name, "changed") if part.name == name else part for part in used]
 
     return change
 
@@ -96,16 +96,16 @@ def other_output(stage: str, name: str) -> Callable[[Line], None]:
 
     def change(line: Line) -> None:
         parts = line[stage]["made"]
-        parts[:] = [made(name, "changed") if part.name == name else part for part in parts]
+        parts[:] = [output(name, "changed") if part.name == name else part for part in parts]
 
     return change
 
 
 def other_fold(line: Line) -> None:
     """A fold's locked test is not the one that its own convert signed."""
-    line["fold"] = {"stage": "convert", "made": [made("locked_test", "fold")], "used": [made("validated")],
+    line["fold"] = {"stage": "convert", "made": [output("locked_test", "fold")], "used": [output("validated")],
                     "hours": (12.2, 12.8)}  # fmt: skip
-    line["evaluate"]["used"].append(made("fold 1 locked_test", "changed"))
+    line["evaluate"]["used"].append(output("fold 1 locked_test", "changed"))
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_clean_fold_does_not_hide_changed_code_nor_the_reverse(dirty: str, key
 def test_a_fold_does_not_stand_in_for_an_input_of_the_released_models_own_step(keys: Keys, tmp_path: Path) -> None:
     def change(line: Line) -> None:
         add_sibling(line)
-        line["sft"]["used"] = [made("base_model"), made("other")]
+        line["sft"]["used"] = [output("base_model"), output("other")]
 
     reasons = decided(write_release(tmp_path / "release", keys, change), keys.policy).reasons
 
@@ -350,7 +350,7 @@ def test_an_override_in_a_lineage_folder_is_no_statement_of_a_stage(keys: Keys, 
     only = Statements(override(keys, release))
 
     assert walk([sha("x")], only, keys.policy, TENANT, now=NOW).findings == ()
-    assert given("x").is_external
+    assert source("x").is_external
 
 
 @pytest.mark.parametrize(

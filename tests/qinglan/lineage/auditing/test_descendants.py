@@ -9,7 +9,7 @@ from qinglan.lineage.auditing.descendants import which_models
 from qinglan.lineage.trace.name_moves import sign_with
 from qinglan.store import open_store
 from tests.releases.lineage_release import write_release
-from tests.releases.lineage_world import TENANT, Keys, given, made, make_keys, sealed, sha, write_run
+from tests.releases.lineage_world import TENANT, Keys, make_keys, output, sealed, sha, source, write_run
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_descendants_of_a_digest_come_releases_first_then_models(keys: Keys, tmp
 
 def test_of_what_can_be_shown_the_newest_come_first_and_the_rest_are_counted(keys: Keys, tmp_path: Path) -> None:
     for hour in (3, 1, 2):
-        step = sealed(keys.builder, "sft", [made(f"model-{hour}")], [given("questions")], (0, hour))
+        step = sealed(keys.builder, "sft", [output(f"model-{hour}")], [source("questions")], (0, hour))
         (tmp_path / f"{hour}.dsse.json").write_bytes(step)
 
     result = which_models(sha("questions"), [tmp_path], keys.policy, most=2)
@@ -55,7 +55,7 @@ def test_a_digest_from_which_nothing_was_made_has_no_descendants(keys: Keys, tmp
 
 
 def test_a_descendant_says_why_its_signature_does_not_count(keys: Keys, tmp_path: Path) -> None:
-    (tmp_path / "x.dsse.json").write_bytes(sealed(keys.stranger, "sft", [made("sft_model")], [given("questions")]))
+    (tmp_path / "x.dsse.json").write_bytes(sealed(keys.stranger, "sft", [output("sft_model")], [source("questions")]))
 
     [result] = which_models(sha("questions"), [tmp_path], keys.policy)
 
@@ -77,7 +77,7 @@ def test_a_statement_that_changed_is_read_as_it_is_now(keys: Keys, tmp_path: Pat
     run = write_run(tmp_path / "run", keys)
     statement = run / "records" / "sft.dsse.json"
 
-    statement.write_bytes(sealed(keys.builder, "sft", [made("other_model")], [given("questions")]))
+    statement.write_bytes(sealed(keys.builder, "sft", [output("other_model")], [source("questions")]))
     changed = which_models(sha("questions"), [run], keys.policy)
     statement.unlink()
     removed = which_models(sha("questions"), [run], keys.policy)
@@ -88,7 +88,7 @@ def test_a_statement_that_changed_is_read_as_it_is_now(keys: Keys, tmp_path: Pat
 def test_the_same_statement_in_many_lineages_counts_once_and_a_broken_one_not_at_all(
     keys: Keys, tmp_path: Path
 ) -> None:
-    step = sealed(keys.builder, "sft", [made("sft_model")], [given("questions")])
+    step = sealed(keys.builder, "sft", [output("sft_model")], [source("questions")])
     for name in "abc":
         (tmp_path / f"{name}.dsse.json").write_bytes(step)
     (tmp_path / "broken.dsse.json").write_text("{")

@@ -9,7 +9,7 @@ import pytest
 from qinglan.lineage.auditing.audit_targets import release_target
 from qinglan.lineage.auditing.explain import Change, diff_releases, explain_release, flatten_config, format_changes
 from tests.releases.lineage_release import add_sibling, code, evaluation_of, write_release
-from tests.releases.lineage_world import Keys, given, made, make_keys, paid_paper
+from tests.releases.lineage_world import Keys, make_keys, output, paid_paper, source
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_an_answer_that_the_lists_of_several_folds_name_is_counted_once(keys: Ke
         add_sibling(line)
         for step, calls in (("sft", "ab"), ("sft-fold-1", "abc")):
             paper = paid_paper(dict.fromkeys(calls, b"answer")).decode()
-            paid = given("journal", paper, answers=len(calls), cost=0.01 * len(calls))
+            paid = source("journal", paper, answers=len(calls), cost=0.01 * len(calls))
             line[step].update(used=[*line[step]["used"], paid], calls=calls)
 
     explained = "\n".join(
@@ -72,11 +72,11 @@ def test_a_release_has_not_changed_since_itself(keys: Keys, tmp_path: Path) -> N
 
 def test_diff_names_data_rows_parameters_code_metrics_and_keys(keys: Keys, tmp_path: Path) -> None:
     def change(line: dict[str, dict[str, Any]]) -> None:
-        line["generate"]["made"] = [made("rewrites", "other", rows=120)]
-        line["validate"]["used"][0] = made("rewrites", "other")
+        line["generate"]["made"] = [output("rewrites", "other", rows=120)]
+        line["validate"]["used"][0] = output("rewrites", "other")
         line["generate"]["used"][-1] = code(dirty=True)
         line["ppo"]["config"] = {"seed": 2, "steps": 48}
-        line["sft"]["used"].append(given("environment"))
+        line["sft"]["used"].append(source("environment"))
         line["sft"]["key"] = keys.stranger
 
     old = release_target(write_release(tmp_path / "old", keys), ())

@@ -18,12 +18,12 @@ from qinglan.lineage.signing.keys import KEYS_VARIABLE
 from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys
 from qinglan.lineage.trace.release_folder import PROVENANCE
 from qinglan.rewriter.card import CARD
-from tests.releases.registered_release import NAME, Made, make_inputs, make_release, tiny_weights
+from tests.releases.registered_release import NAME, SignedRelease, make_inputs, make_release, tiny_weights
 
 INDEX = "model.safetensors.index.json"
 
 
-def test_a_release_is_named_by_its_digests_and_who_signed_it(made: Made) -> None:
+def test_a_release_is_named_by_its_digests_and_who_signed_it(made: SignedRelease) -> None:
     proof = verify_model(made.folder / "model", trust=made.keys / TRUST_FILE)
 
     assert proof.state == "signed" and proof.name == "fivedoctors/rewriter"
@@ -66,7 +66,9 @@ def test_a_link_to_the_right_bytes_is_refused_too(release: Path) -> None:
         verify_model(release / "model")
 
 
-def test_merged_weights_may_stay_away_before_an_adapter_and_nothing_else_may(release: Path, made: Made) -> None:
+def test_merged_weights_may_stay_away_before_an_adapter_and_nothing_else_may(
+    release: Path, made: SignedRelease
+) -> None:
     (release / "model/model.safetensors").unlink()
 
     assert verify_model(release / "model", weights=False).release_digest == made.registered.release
@@ -78,7 +80,7 @@ def test_merged_weights_may_stay_away_before_an_adapter_and_nothing_else_may(rel
 
 
 def test_an_index_without_its_weights_is_refused_before_an_adapter_too(
-    made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a node has it where somebody laid the index there and the merged weights stayed in the store."""
     monkeypatch.setenv(KEYS_VARIABLE, str(made.keys))
@@ -95,7 +97,7 @@ def test_an_index_without_its_weights_is_refused_before_an_adapter_too(
     assert verify_model(pod, weights=False, trust=trust).state == "signed"
 
 
-def test_files_outside_of_the_model_may_be_missing_when_it_is_loaded(release: Path, made: Made) -> None:
+def test_files_outside_of_the_model_may_be_missing_when_it_is_loaded(release: Path, made: SignedRelease) -> None:
     """The audit wants it; a server does not."""
     shutil.rmtree(release / "lineage")
     (release / "report.html").unlink()
@@ -103,7 +105,7 @@ def test_files_outside_of_the_model_may_be_missing_when_it_is_loaded(release: Pa
     assert verify_model(release / "model").release_digest == made.registered.release
 
 
-def test_a_statement_of_another_model_is_refused(release: Path, made: Made, tmp_path: Path) -> None:
+def test_a_statement_of_another_model_is_refused(release: Path, made: SignedRelease, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(KEYS_VARIABLE, str(made.keys))
         other = make_release(tmp_path / "other", made.keys, first=0.25)
@@ -113,7 +115,7 @@ def test_a_statement_of_another_model_is_refused(release: Path, made: Made, tmp_
         verify_model(release / "model", trust=made.keys / TRUST_FILE)
 
 
-def test_a_release_signed_by_nobody_whose_signature_counts_is_refused(made: Made, tmp_path: Path) -> None:
+def test_a_release_signed_by_nobody_whose_signature_counts_is_refused(made: SignedRelease, tmp_path: Path) -> None:
     ensure_keys(tmp_path / "others")
 
     with pytest.raises(AlteredError, match="is not in the trust policy"):
@@ -181,7 +183,7 @@ UNPROVEN = [
 
 @pytest.mark.parametrize("reached", UNPROVEN)
 def test_where_a_signature_is_required_a_folder_outside_of_a_release_is_refused(
-    release: Path, made: Made, reached: Callable[[Path], Path]
+    release: Path, made: SignedRelease, reached: Callable[[Path], Path]
 ) -> None:
     folder = reached(release)
 
@@ -226,7 +228,7 @@ def statement_empty(release: Path) -> None:
 )
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_statement_that_is_no_plain_file_proves_nothing(
-    release: Path, made: Made, spoil: Callable[[Path], None], asked: bool
+    release: Path, made: SignedRelease, spoil: Callable[[Path], None], asked: bool
 ) -> None:
     """What only looks like a release's statement is refused without a policy too: it is no bare folder."""
     spoil(release)
@@ -248,7 +250,7 @@ def test_a_policy_that_is_not_there_is_said(release: Path, tmp_path: Path) -> No
 
 
 def test_other_ways_to_name_the_very_folder_prove_the_same(
-    release: Path, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    release: Path, made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "files").symlink_to(release)
     monkeypatch.chdir(release / "model")

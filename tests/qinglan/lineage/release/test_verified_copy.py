@@ -21,7 +21,7 @@ from serving.rewriter.model import KServeRewriter
 from serving.style.model import KServeStyleModel
 from tests.models.tiny_rewriter import tiny_model
 from tests.models.tiny_style import tiny_style_model
-from tests.releases.registered_release import Made, tiny_weights
+from tests.releases.registered_release import SignedRelease, tiny_weights
 
 WEIGHTS = "model.safetensors"
 Swap = Callable[[Path, bytes], object]
@@ -149,7 +149,7 @@ def test_the_copy_is_of_its_own_user_alone_and_is_removed(tmp_path: Path) -> Non
     assert not copy.parent.exists()
 
 
-def test_the_copy_of_a_release_is_compared_with_its_statement(release: Path, made: Made) -> None:
+def test_the_copy_of_a_release_is_compared_with_its_statement(release: Path, made: SignedRelease) -> None:
     trust = made.keys / TRUST_FILE
     with verified_copy(release / "model", trust=trust) as (copy, proof):
         assert proof == verify_model(release / "model", trust=trust)

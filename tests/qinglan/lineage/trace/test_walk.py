@@ -15,7 +15,19 @@ from qinglan.lineage.signing.statement import Statement, to_payload
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.evidence import CombinedEvidence, FileEvidence, RunFolder
 from qinglan.lineage.trace.walk import Graph, ancestors, findings_of, walk
-from tests.releases.lineage_world import DAWN, NOW, TENANT, Keys, Statements, at, given, made, make_keys, sealed, sha
+from tests.releases.lineage_world import (
+    DAWN,
+    NOW,
+    TENANT,
+    Keys,
+    Statements,
+    at,
+    make_keys,
+    output,
+    sealed,
+    sha,
+    source,
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +49,8 @@ def verdict(graph: Graph) -> str:
 
 def line(keys: Keys, hours: Sequence[tuple[float, float]] = ((1, 2), (3, 4))) -> tuple[bytes, bytes]:
     return (
-        sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], hours[0]),
-        sealed(keys.builder, "sft", [made("model")], [made("rewrites"), given("code")], hours[1]),
+        sealed(keys.builder, "generate", [output("rewrites")], [source("questions")], hours[0]),
+        sealed(keys.builder, "sft", [output("model")], [output("rewrites"), source("code")], hours[1]),
     )
 
 
@@ -126,7 +138,7 @@ def test_a_signature_from_before_the_revocation_counts(keys: Keys) -> None:
 
 
 def test_an_unsigned_statement_is_untrusted(keys: Keys) -> None:
-    graph = walked(sealed(None, "sft", [made("model")], []), start="model", policy=keys.policy)
+    graph = walked(sealed(None, "sft", [output("model")], []), start="model", policy=keys.policy)
 
     assert (states(graph)["model"], graph.things[sha("model")].why) == (
         "untrusted", "statement of sft: it is not signed",
@@ -134,8 +146,8 @@ def test_an_unsigned_statement_is_untrusted(keys: Keys) -> None:
 
 
 def test_a_builder_signs_no_release(keys: Keys) -> None:
-    by_builder = sealed(keys.builder, "release", [made("model.sig")], [])
-    by_releaser = sealed(keys.releaser, "release", [made("model.sig")], [])
+    by_builder = sealed(keys.builder, "release", [output("model.sig")], [])
+    by_releaser = sealed(keys.releaser, "release", [output("model.sig")], [])
 
     assert states(walked(by_builder, start="model.sig", policy=keys.policy)) == {"model.sig": "untrusted"}
     assert states(walked(by_releaser, start="model.sig", policy=keys.policy)) == {"model.sig": "attested"}
@@ -162,7 +174,7 @@ def test_a_broken_statement_is_a_finding_and_the_walk_goes_on(keys: Keys) -> Non
 
 @pytest.mark.parametrize("about", [[1], "x", 7])
 def test_a_statement_of_another_shape_is_a_finding(keys: Keys, about: object) -> None:
-    body = json.loads(to_payload(Statement("sft", (made("model"),), (), {}, {}, "", at(1), at(2), {})))
+    body = json.loads(to_payload(Statement("sft", (output("model"),), (), {}, {}, "", at(1), at(2), {})))
     body["subject"][0]["annotations"] = about
 
     odd = sign_envelope(json.dumps(body).encode(), IN_TOTO, [keys.stranger])
@@ -187,7 +199,7 @@ def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[floa
 def test_dates_in_the_future_are_one_finding_that_says_by_how_much_and_what_to_do(keys: Keys) -> None:
     """Each artifact keeps its own state: whatever else is wrong is not hidden behind a clock."""
     late = 24 * 365.0
-    foreign = sealed(keys.stranger, "ppo", [made("rl_model")], [made("model")], (late, late + 1))
+    foreign = sealed(keys.stranger, "ppo", [output("rl_model")], [output("model")], (late, late + 1))
 
     graph = walk(
         [sha("rl_model")], Statements(*line(keys, ((1, 2), (3, late))), foreign), keys.policy, TENANT, now=NOW
@@ -223,7 +235,7 @@ def test_the_last_second_of_the_calendar_is_a_finding_too(keys: Keys) -> None:
 
 def test_an_unsigned_date_in_the_future_is_no_matter_of_clocks(keys: Keys) -> None:
     late = 24 * 365.0
-    graph = walked(sealed(None, "sft", [made("model")], [], (1, late)), start="model", policy=keys.policy)
+    graph = walked(sealed(None, "sft", [output("model")], [], (1, late)), start="model", policy=keys.policy)
 
     assert [finding.what for finding in findings_of(graph)] == [f"model {sha('model')[:12]}"]
 
@@ -235,7 +247,7 @@ def test_nothing_is_younger_than_its_release(keys: Keys) -> None:
 
 
 def test_of_two_makers_the_one_that_counts_is_kept(keys: Keys) -> None:
-    foreign = sealed(keys.stranger, "sft", [made("model")], [made("poison")], (0, 0.5))
+    foreign = sealed(keys.stranger, "sft", [output("model")], [output("poison")], (0, 0.5))
 
     graph = walked(foreign, *line(keys), start="model", policy=keys.policy)
 
@@ -244,18 +256,28 @@ def test_of_two_makers_the_one_that_counts_is_kept(keys: Keys) -> None:
 
 
 def test_a_stage_that_ran_again_on_the_same_bytes_is_one_maker(keys: Keys) -> None:
-    again = sealed(keys.builder, "generate", [made("rewrites")], [given("questions")], (5, 6))
+    again = sealed(keys.builder, "generate", [output("rewrites")], [source("questions")], (5, 6))
 
     assert verdict(walked(*line(keys), again, start="model", policy=keys.policy)) == "intact"
 
 
 def test_of_equal_outputs_a_run_shows_the_one_of_its_newest_steps(keys: Keys, tmp_path: Path) -> None:
     """An empty file of set-aside rows is the same before and after another sheet was given."""
-    old = sealed(keys.builder, "generate", [made("rewrites"), made("set aside", "")], [given("old sheet")], (1, 2))
-    new = sealed(
-        keys.builder, "generate", [made("new rewrites"), made("set aside", "")], [given("new sheet")], (5, 6)
+    old = sealed(
+        keys.builder,
+        "generate",
+        [output("rewrites"), output("set aside", "")],
+        [source("old sheet")],
+        (1, 2),
     )
-    earlier_user = sealed(keys.builder, "report", [made("report")], [made("set aside", "")], (3, 4))
+    new = sealed(
+        keys.builder,
+        "generate",
+        [output("new rewrites"), output("set aside", "")],
+        [source("new sheet")],
+        (5, 6),
+    )
+    earlier_user = sealed(keys.builder, "report", [output("report")], [output("set aside", "")], (3, 4))
     run = tmp_path / "run"
     for folder, sealed_bytes in (
         ("records", new),
@@ -272,7 +294,7 @@ def test_of_equal_outputs_a_run_shows_the_one_of_its_newest_steps(keys: Keys, tm
 
 
 def test_an_artifact_that_a_step_only_passes_on_is_not_its_output(keys: Keys) -> None:
-    released = sealed(keys.releaser, "release", [made("model"), made("model.sig")], [made("model")], (5, 6))
+    released = sealed(keys.releaser, "release", [output("model"), output("model.sig")], [output("model")], (5, 6))
 
     graph = walked(*line(keys), released, start="model.sig", policy=keys.policy)
 
@@ -282,8 +304,8 @@ def test_an_artifact_that_a_step_only_passes_on_is_not_its_output(keys: Keys) ->
 
 def test_a_circle_is_altered(keys: Keys) -> None:
     circle = [
-        sealed(keys.builder, "a", [made("x")], [made("y")], (1, 1)),
-        sealed(keys.builder, "b", [made("y")], [made("x")], (1, 1)),
+        sealed(keys.builder, "a", [output("x")], [output("y")], (1, 1)),
+        sealed(keys.builder, "b", [output("y")], [output("x")], (1, 1)),
     ]
 
     graph = walked(*circle, start="x", policy=keys.policy)
@@ -295,7 +317,13 @@ def test_a_circle_is_altered(keys: Keys) -> None:
 @pytest.mark.slow
 def test_a_chain_of_thousands_is_walked(keys: Keys) -> None:
     chain = [
-        sealed(keys.builder, "s", [made(f"t{n}")], [made(f"t{n - 1}") if n else given("root")], (n, n + 1))
+        sealed(
+            keys.builder,
+            "s",
+            [output(f"t{n}")],
+            [output(f"t{n - 1}") if n else source("root")],
+            (n, n + 1),
+        )
         for n in range(2000)
     ]
 

@@ -168,7 +168,7 @@ def test_a_redirect_is_not_followed() -> None:
     app = Scripted(Reply(307, b"", {"location": "/v1/elsewhere"}), Reply(200, completion("答")))
     with running(app) as url:
         assert isinstance(asyncio.run(ask(Upstream(model(url), "teacher", 5))), FatalUpstreamError)
-    assert len(app.seen) == 1
+    assert len(app.requests) == 1
 
 
 def test_a_service_that_repeats_the_key_does_not_bring_it_into_our_files(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def test_a_service_that_repeats_the_key_does_not_bring_it_into_our_files(monkeyp
     with running(app) as url:
         failure = asyncio.run(ask(Upstream(model(url), "teacher", 5)))
         answer = asyncio.run(ask(Upstream(model(url), "teacher", 5)))
-    assert app.seen[0][2]["authorization"] == f"Bearer {KEY}"
+    assert app.requests[0][2]["authorization"] == f"Bearer {KEY}"
     assert KEY not in str(orjson.loads(answer.raw))
     assert "[key]" in str(failure)
     assert KEY not in str(failure) + failure.raw + answer.raw.decode()

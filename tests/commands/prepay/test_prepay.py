@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from commands.prepay import Prepayment, Quote, prepay, result_in_words
+from commands.prepay.prepay import Prepayment, Quote, prepay, result_in_words
 from qinglan.errors import BudgetError, ConfigError, OutageError
 from qinglan.llm.call_plan import PaidRequest
 from qinglan.llm.paid.journal import Entry, Journal, make_call
@@ -206,15 +206,14 @@ def test_a_line_separator_inside_an_answer_ends_no_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize("request_", ["POST /v1/files", "POST /v1/batches", "GET /v1/batches/.*", "GET /v1/files/.*"])
 @pytest.mark.parametrize("status", [500, 429])
 def test_a_single_failure_of_the_batch_service_is_no_outage_and_pays_nothing_twice(
-    tmp_path: Path, request_: str, status: int, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, request_: str, status: int, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     service = Meddled(echoing(), request_, fails(status), times=1)
     with running(service) as teacher:
         assert pay_ahead(teacher, tmp_path, ROWS).answered == 20
         assert (stats(teacher)["batches"], stats(teacher)["billed"], service.left) == (1, 20, 0)
-    printed = capsys.readouterr()
-    assert printed.out == "", "stdout is the command's result alone"
-    assert f"{teacher}/v1 does not answer" in printed.err
+    assert capsys.readouterr().out == "", "stdout is only for the command's result"
+    assert f"{teacher}/v1 gives no answer" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.why import StageNote, note_lines, row_history
+from commands.why.history import StageNote, note_lines, row_history
 from pipelines.execute.cross_fit import fold_run
 from pipelines.execute.execution import run_lock
 from pipelines.execute.rundir import RunDir, write_json
@@ -16,7 +16,7 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.files.files import dump_line
 from qinglan.rows.labels import JudgedPassage, RowLabels
 from qinglan.terminal import say
-from tests.commands.row_history_files import row, write, write_stage_files
+from tests.commands.why.row_history_files import row, write, write_stage_files
 
 
 @pytest.fixture(scope="module")

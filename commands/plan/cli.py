@@ -1,0 +1,35 @@
+"""`qinglan plan`: what a run would cost, before anything is paid."""
+
+from commands.options import Json, KnowledgeBase, Out, Profile, Questions, Tenant, Training, Until
+from pipelines.lines.overrides import DEFAULT_PROFILE, SetOption, with_overrides
+from qinglan.terminal import say_json
+
+
+def plan(
+    tenant: Tenant,
+    profile: Profile = DEFAULT_PROFILE,
+    training: Training = "",
+    questions: Questions = None,
+    knowledge_base: KnowledgeBase = None,
+    out: Out = None,
+    until: Until = "",
+    set_: SetOption = None,
+    as_json: Json = False,
+) -> None:
+    """Count the calls, cost and time of a run before anything is spent, and name what it waits for.
+
+    Where `qinglan run` with the same arguments would be refused, the last lines say so, and the exit code is its own.
+    """
+    from commands.plan.table import print_plan
+    from pipelines.checks.planned_run import plan_run
+    from pipelines.execute.execution import select_stages
+    from pipelines.execute.rundir import run_folder
+    from pipelines.lines.config import load_config
+    from pipelines.lines.rewriter import REWRITER
+
+    options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
+    config = load_config(tenant, profile, **options)
+    planned = plan_run(config, out or run_folder(tenant, profile), select_stages(REWRITER, "", until))
+    say_json(planned.plan.model_dump(mode="json")) if as_json else print_plan(planned.plan)
+    if planned.refusal:
+        raise planned.refusal
