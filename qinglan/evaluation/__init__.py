@@ -2,5 +2,5 @@
 
 table = MetricTable.of(rows, values, METRICS, draws, seed)     metric_table.py: levels, paired differences
 evaluation = with_verdict({...}, decide)                       evaluation_file.py, rewriter_gate.py, style_gate.py
-write_report(Report(headline, ...), path)                      report.py: one page, and Markdown of the same data
+write_report(evaluation_report(evaluation, ...), path)         report.py: one page, and Markdown of the same data
 """

@@ -1,4 +1,4 @@
-"""Search for texts that stand for a question, and tell whether the first passage found is a right one.
+"""Searches for rewrites of questions: 1 if the first passage is a right one, else 0.
 
     firsts = asyncio.run(first_passages(prompts, [["its rewrite", "another"], ...], gateway_url))
     firsts[0]  # [1.0, 0.0]
@@ -18,7 +18,7 @@ ROWS_UNDER_WAY = 32
 async def first_passages(
     prompts: Sequence[TrainingPrompt], texts: Sequence[Sequence[str]], gateway_url: str
 ) -> list[list[float]]:
-    """Search for each text of each prompt: 1 where its first passage is right; the same text is searched once."""
+    """Search for each text of each prompt, as the row's validation did; equal texts are searched once."""
     async with RagClient.of_gateway(gateway_url) as rag:
 
         async def ask(at: int) -> list[float]:
@@ -29,7 +29,6 @@ async def first_passages(
 
 
 async def _ask(rag: RagClient, prompt: TrainingPrompt, text: str) -> float:
-    """Search as the row's validation did."""
     if not text.strip():
         return 0.0
     retrieval = prompt.retrieved_with

@@ -1,4 +1,4 @@
-"""Headroom of rewards: how many more questions a model's samples answer than its best guess does.
+"""Headroom of rewards: the share of questions that a model's samples answer, beyond its best guess.
 
     by_kind = measure_headroom(outcomes, draws=2_000, seed=0)
     decide(by_kind["all"], worth=0.03).sentence

@@ -1,9 +1,9 @@
-"""The inflation factor: a gain as the training's own signal sees it, over the same gain by an outsider's measure.
+"""The inflation factor: a gain by the training's own signal, over the same gain by an outsider's measure.
 
 inflation(signal, outsider, conversations, draws, seed)     # two columns of paired differences
 
-A policy is trained for its signal, so the signal flatters it. Factor 1: the outsider sees as much. Both measures must
-have one scale. An outsider that saw no gain has nothing to divide by, and then there is no factor.
+A policy is trained for its signal, so the signal flatters it. With factor 1 the outsider measures as much. Both
+measures must have one scale. The factor is undefined if the outsider measured no gain.
 """
 
 import math
@@ -16,7 +16,7 @@ from qinglan.evaluation.metrics import is_number
 from qinglan.evaluation.statistics import INTERVAL_PERCENTILES, Columns, Groups, bootstrap_sample, group_sums
 
 STEEPEST = math.pi / 2 - 1e-6
-"""An angle from which on a gain of the outsider's is none but for rounding."""
+"""Angle from which the outsider's gain is zero but for rounding."""
 
 
 class Inflation(NamedTuple):
@@ -25,11 +25,11 @@ class Inflation(NamedTuple):
     signal: float
     outsider: float
     factor: float
-    """NaN where the outsider saw no gain."""
+    """NaN if the outsider measured no gain."""
 
     low: float
     high: float
-    """Infinite where the outsider's gain may as well be none."""
+    """Infinite if the outsider's gain may be zero."""
 
     n: int
     conversations: int
@@ -51,12 +51,10 @@ def inflation(signal: Columns, outsider: Columns, conversations: Groups, draws: 
 
 
 def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[float, float]:
-    """Percentiles of the angle of (outsider, signal) in drawn conversations, as factors.
-
-    A factor jumps from plus to minus infinity where the outsider's gain passes zero; the angle goes on smoothly, and
-    where it leaves the right half-plane no factor bounds it. A draw of conversations in which neither measure moved
-    has no angle and says nothing: half of such draws stand at each end.
-    """
+    """Percentiles of the angle of (outsider, signal) in drawn conversations, as factors."""
+    # A factor jumps from plus to minus infinity when the outsider's gain passes zero; the angle is continuous, and
+    # outside of the right half-plane no factor bounds it. A draw of conversations in which neither measure moved has
+    # no angle: half of such draws are put at each end.
     drawn = bootstrap_sample(len(sums), lambda times: times @ sums, draws, seed)
     turned = np.arctan2(drawn[:, 0], drawn[:, 1]) - centre
     angles = centre + (turned + math.pi) % (2 * math.pi) - math.pi
@@ -80,12 +78,6 @@ def describe(part: Mapping[str, Any], signal: str, outsider: str) -> str:
     )
     if not is_number(part["factor"]):
         return f"not defined: the outsider saw no gain ({gains})."
-    return f"{part['factor']:.2f}{_ends(part)} times, from {gains}."
-
-
-def _ends(part: Mapping[str, Any]) -> str:
-    if part["conversations"] < 2:
-        return ""
-    low, high = part["low"], part["high"]
-    ends = f"{low:.2f}" if is_number(low) else "−∞", f"{high:.2f}" if is_number(high) else "∞"
-    return f" [{', '.join(ends)}]"
+    low, high = (f"{part[end]:.2f}" if is_number(part[end]) else none for end, none in (("low", "−∞"), ("high", "∞")))
+    interval = f" [{low}, {high}]" if part["conversations"] > 1 else ""
+    return f"{part['factor']:.2f}{interval} times, from {gains}."

@@ -1,4 +1,4 @@
-"""One number a row, system and metric; from it the levels of each system and the paired differences of two.
+"""One number per row, system and metric; from it the levels of each system and the paired differences of two.
 
 table = MetricTable.of(rows, values, METRICS, draws, seed)
 table.levels()                                   # {system: {metric: {value, low, high, n, how}}}
@@ -34,9 +34,13 @@ class MetricTable(NamedTuple):
 
     @classmethod
     def of(
-        cls, rows: Sequence[Question], values: Sequence[Mapping[str, Mapping[str, float]]],
-        metrics: Mapping[str, Metric], draws: int, seed: int,
-    ) -> "MetricTable":  # fmt: skip
+        cls,
+        rows: Sequence[Question],
+        values: Sequence[Mapping[str, Mapping[str, float]]],
+        metrics: Mapping[str, Metric],
+        draws: int,
+        seed: int,
+    ) -> "MetricTable":
         """The table of each row's numbers, by system and metric; a number that a row lacks is unknown."""
         systems = tuple(values[0])
         columns = {
@@ -90,7 +94,7 @@ class MetricTable(NamedTuple):
         return {key: gap._asdict() for key, gap in zip(keys, gaps, strict=True)}
 
     def spread(self, pair: Pair, metric: str) -> statistics.Spread:
-        """The spread of a pair's differences: the ground of how many queries would show one."""
+        """The spread of a pair's differences, from which the number of queries is computed that would show one."""
         return statistics.spread(self.difference(pair, metric), self.conversations)
 
 

@@ -1,4 +1,4 @@
-"""Metrics by name, and how their numbers read: a share in percent, a difference of shares in points."""
+"""Metrics by name, and the format of their numbers: a share in percent, a difference of shares in points."""
 
 import math
 from collections.abc import Mapping
@@ -6,13 +6,11 @@ from typing import Any, Literal, NamedTuple
 
 NO_VALUE = "–"
 Unit = Literal["share", "score", "loss", "characters", "milliseconds", "money"]
-FORMATS: Mapping[Unit, str] = {
-    "share": ".1%", "score": ".2f", "loss": ".3f", "characters": ".1f", "milliseconds": ",.0f", "money": ".3g",
-}  # fmt: skip
+FORMATS: Mapping[Unit, str] = {"share": ".1%", "score": ".2f", "loss": ".3f", "characters": ".1f", "money": ".3g"}
 
 
 class Metric(NamedTuple):
-    """A metric's name, its unit, and its source: measured, judged by a model, or set by somebody."""
+    """A metric's name, its unit, and its source: measured, judged by a model, or a setting."""
 
     name: str
     unit: Unit = "share"
@@ -29,7 +27,7 @@ class Metric(NamedTuple):
         return format(value, FORMATS[self.unit])
 
     def interval(self, estimate: Mapping[str, Any] | None) -> str:
-        """`[low, high]` of an estimate; empty where there is none."""
+        """`[low, high]` of an estimate; empty without both ends."""
         ends = [(estimate or {}).get(end) for end in ("low", "high")]
         return f"[{', '.join(map(self.number, ends))}]" if all(map(is_number, ends)) else ""
 
@@ -42,7 +40,7 @@ class Metric(NamedTuple):
         return f"{value:+z.3f}" if self.unit == "loss" else f"{value:+z.2f}"
 
     def difference_interval(self, gap: Mapping[str, Any]) -> str:
-        """`[low, high]` of a difference; empty where there is none."""
+        """`[low, high]` of a difference; empty without any end."""
         ends = [gap.get(end) for end in ("low", "high")]
         return f"[{', '.join(map(self.difference, ends))}]" if any(map(is_number, ends)) else ""
 

@@ -1,4 +1,4 @@
-"""Kinds of questions that every company has, told without labels: from question, need, passages' scores and training.
+"""Kinds of questions that every company has, found without labels: by question, need, scores and training rows.
 
 known = training_terms(questions)
 question_kinds(row, known)      # ("in pieces", "house words")
@@ -16,10 +16,10 @@ KINDS = {
     HOUSE_WORDS: "house words: no passage found scores half against its need, the house says it otherwise",
     RARE_WORDS: "rare words: more than a third of its terms stand in no training question",
 }
-"""Each kind, and what it says of a question; a question is of one of the first two, and perhaps of the others."""
+"""Each kind with its meaning; a question is of one of the first two, and perhaps of the others."""
 
 MISSING_TERMS = 0.1
-"""A question is complete though it lacks such a share of its need's terms: a particle more or less."""
+"""Share of its need's terms that a complete question may lack: a particle more or less."""
 
 UNMATCHED_SCORE = 0.5
 RARE_TERMS = 1 / 3
@@ -31,10 +31,11 @@ def training_terms(questions: Iterable[str]) -> set[str]:
 
 
 def question_kinds(row: ValidatedRewrite, known_terms: Collection[str]) -> tuple[str, ...]:
-    """The kinds of a question, by what is known before any student rewrites it."""
+    """The kinds of a question, by facts that are known before any student rewrites it."""
     terms = set(search_terms(row.question))
     kinds = [COMPLETE if is_complete(row.question, row.need) else IN_PIECES]
-    if row.scored_against == "need" and max(_scores(row), default=0.0) < UNMATCHED_SCORE:
+    scores = [hit.reranker_score for retrieval in (row.plain, row.rewritten) for hit in retrieval.hits]
+    if row.scored_against == "need" and max(scores, default=0.0) < UNMATCHED_SCORE:
         kinds.append(HOUSE_WORDS)
     if sum(term not in known_terms for term in terms) > RARE_TERMS * len(terms):
         kinds.append(RARE_WORDS)
@@ -45,7 +46,3 @@ def is_complete(question: str, need: str) -> bool:
     """True if a question holds nearly all that its need says, and so means the same after any history."""
     needed = set(search_terms(need))
     return len(needed - set(search_terms(question))) <= MISSING_TERMS * len(needed)
-
-
-def _scores(row: ValidatedRewrite) -> list[float]:
-    return [hit.reranker_score for retrieval in (row.plain, row.rewritten) for hit in retrieval.hits]

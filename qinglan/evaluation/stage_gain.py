@@ -1,9 +1,9 @@
 """The gain of a training stage on dev, which decides whether its model is taken.
 
     write_gain(log, StageGain(rows=512, measure="right passage first", before=0.69, after=0.88, taken=True))
-    read_gain(log)   # None where the stage compared nothing
+    read_gain(log)   # None if the stage compared nothing
 
-It lies in the stage's log folder.
+The file is in the stage's log folder.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Measure = Literal["right passage first", "mean reward"]
 
 
 class StageGain(Config):
-    """A stage's best result beside what the run had before it."""
+    """A stage's best result beside that before the stage."""
 
     rows: int
     """Dev rows that were compared."""
@@ -32,13 +32,13 @@ class StageGain(Config):
     before: float
     after: float
     unrewritten: float | None = None
-    """The figure of the questions as they were asked, without a rewrite; None where it was not measured."""
+    """The figure of the questions as they were asked, without a rewrite; None if it was not measured."""
 
     interval: tuple[float, float] | None = None
-    """The ends of the 95 % interval of the gain, over conversations; None where it was not computed."""
+    """The ends of the 95 % interval of the gain, over conversations; None if it was not computed."""
 
     taken: bool
-    """False if the run goes on with what it had before."""
+    """False if the run continues with the model from before the stage."""
 
     @property
     def gain(self) -> float:
@@ -46,7 +46,7 @@ class StageGain(Config):
 
     @property
     def of_taken(self) -> float:
-        """The figure of what the run goes on with."""
+        """The figure of the model that the run continues with."""
         return self.after if self.taken else self.before
 
 

@@ -5,7 +5,7 @@ replacement (the cluster bootstrap), and permutation tests exchange the systems 
 A column holds one number for each question; NaN means no value (no gold passage, not examined, another tenant).
 
 A statistic that is not a mean, such as F1, is passed as a function of sums: `bootstrap_estimates` and
-`permutation_p_values` take that function and each group's sums. A group is a conversation, or a set of nearly equal
+`permutation_p_values` take that function and each group's sums. A group is a conversation, or a set of near-duplicate
 texts.
 """
 
@@ -49,7 +49,7 @@ class PairedDifference(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How far two judges agree on the same rewrites."""
+    """Agreement of two judges on the same rewrites."""
 
     spearman: float
     kendall: float
@@ -68,12 +68,13 @@ def group_numbers(names: Sequence[Any]) -> Groups:
 def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Estimate]:
     """The mean of each column, with the interval of a bootstrap over conversations."""
     sums, counts = group_sums(columns, conversations)
-    means = _means(sums.sum(axis=0), counts.sum(axis=0))
-    low, high = _intervals(sums, counts, draws, seed)
-    return [
-        Estimate(float(means[column]), float(low[column]), float(high[column]), int(counts[:, column].sum()))
-        for column in range(columns.shape[1])
-    ]
+    known = counts.sum(axis=0)
+    # A draw's sum is each conversation's sum times how often it was drawn, so a batch of draws is one matrix product.
+    ends = bootstrap_intervals(len(sums), lambda times: _means(times @ sums, times @ counts), draws, seed)
+    # Fewer than two conversations with a value show no variance.
+    low, high = (np.where((counts > 0).sum(axis=0) < 2, np.nan, end) for end in ends)
+    rows = zip(_means(sums.sum(axis=0), known), low, high, known, strict=True)
+    return [Estimate(float(value), float(least), float(most), int(n)) for value, least, most, n in rows]
 
 
 def paired_differences(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[PairedDifference]:
@@ -83,11 +84,15 @@ def paired_differences(columns: Columns, conversations: Groups, draws: int, seed
     ps = permutation_p_values(sums, np.zeros_like(sums), lambda total: total, draws, seed)
     return [
         PairedDifference(
-            *estimate[:3], ps[column] if estimate.n else math.nan, estimate.n, int((counts[:, column] > 0).sum()),
-            int((columns[:, column] > 0).sum()), int((columns[:, column] < 0).sum()),
+            *estimate[:3],
+            p=ps[column] if estimate.n else math.nan,
+            n=estimate.n,
+            conversations=int((counts[:, column] > 0).sum()),
+            wins=int((columns[:, column] > 0).sum()),
+            losses=int((columns[:, column] < 0).sum()),
         )
         for column, estimate in enumerate(bootstrap_means(columns, conversations, draws, seed))
-    ]  # fmt: skip
+    ]
 
 
 def group_sums(columns: Columns, conversations: Groups) -> tuple[Columns, Columns]:
@@ -104,18 +109,10 @@ def _means(sums: Columns, counts: Columns) -> Columns:
         return np.asarray(np.where(counts > 0, sums / counts, np.nan))
 
 
-def _intervals(sums: Columns, counts: Columns, draws: int, seed: int) -> tuple[Columns, Columns]:
-    """Percentiles of the means of drawn conversations; NaN for fewer than two, which show no variance."""
-    # A draw's sum is each conversation's sum times how often it was drawn, so a batch of draws is one matrix product.
-    low, high = bootstrap_intervals(len(sums), lambda times: _means(times @ sums, times @ counts), draws, seed)
-    too_few = (counts > 0).sum(axis=0) < 2
-    return np.where(too_few, np.nan, low), np.where(too_few, np.nan, high)
-
-
 def bootstrap_intervals(
     size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> tuple[Columns, Columns]:
-    """Percentiles of a statistic over bootstrap draws of the groups; NaN for a single group.
+    """The 95 % percentile interval (Efron 1979) of a statistic over draws of the groups; NaN for a single group.
 
     `statistic` gets a matrix, a row for each draw, that says how often each of `size` groups was drawn; it returns a
     row of numbers for each draw.
@@ -152,8 +149,8 @@ def _draw_counts(size: int, draws: int, seed: int) -> Iterator[Columns]:
     """Matrices of how often each group is drawn, a row for each draw, at most CHUNK draws at once."""
     # Drawing `size` groups with replacement and counting them is one multinomial draw.
     rng = np.random.default_rng(seed)
-    for start, stop in _chunks(draws) if size > 1 else ():
-        yield rng.multinomial(size, np.full(size, 1 / size), stop - start).astype(np.float64)
+    for count in _chunks(draws) if size > 1 else ():
+        yield rng.multinomial(size, np.full(size, 1 / size), count).astype(np.float64)
 
 
 def permutation_p_values(
@@ -167,31 +164,28 @@ def permutation_p_values(
     # With half = (first - second) / 2 and whole = (first + second) / 2, the systems' totals are whole + half and
     # whole - half, and exchanging them within a group is flipping the sign of that group's row of `half`.
     half, whole = (first - second) / 2, (first + second).sum(axis=0) / 2
-    observed = _abs_difference(statistic, whole, half.sum(axis=0)[None, :])[0]
+
+    def difference(half_sums: Columns) -> Columns:
+        return np.asarray(np.abs(statistic(whole + half_sums) - statistic(whole - half_sums)))
+
+    observed = difference(half.sum(axis=0)[None, :])[0]
     extreme = np.zeros(len(observed))
     rng = np.random.default_rng([seed, 1])
-    for start, stop in _chunks(draws):
-        signs = rng.integers(0, 2, (stop - start, len(first))) * 2.0 - 1.0
+    for count in _chunks(draws):
+        signs = rng.integers(0, 2, (count, len(first))) * 2.0 - 1.0
         # The tolerance counts differences as equal that differ only by rounding.
-        extreme += (_abs_difference(statistic, whole, signs @ half) >= observed - 1e-9).sum(axis=0)
+        extreme += (difference(signs @ half) >= observed - 1e-9).sum(axis=0)
     # The observed data count as one of the exchanges, so p is never 0 (Phipson and Smyth 2010).
     return [float(p) for p in np.where(np.isnan(observed), np.nan, (1 + extreme) / (1 + draws))]
 
 
-def _abs_difference(statistic: Callable[[Columns], Columns], whole: Columns, half: Columns) -> Columns:
-    return np.asarray(np.abs(statistic(whole + half) - statistic(whole - half)))
-
-
-def _chunks(draws: int) -> Iterator[tuple[int, int]]:
-    for start in range(0, draws, CHUNK):
-        yield start, min(start + CHUNK, draws)
+def _chunks(draws: int) -> Iterator[int]:
+    return (min(CHUNK, draws - start) for start in range(0, draws, CHUNK))
 
 
 def holm(ps: Mapping[str, float]) -> dict[str, float]:
-    """Holm's step-down correction for several tests: adjusted p values; tests with NaN are left out.
-
-    The smallest of m values is multiplied by m, the next by m - 1, and so on; none may fall below one before it.
-    """
+    """Holm's step-down correction (1979) for several tests: adjusted p values; tests with NaN are left out."""
+    # The smallest of m values is multiplied by m, the next by m - 1, and so on; none may fall below one before it.
     ps = {name: p for name, p in ps.items() if not math.isnan(p)}
     adjusted: dict[str, float] = {}
     largest = 0.0
@@ -204,10 +198,9 @@ def holm(ps: Mapping[str, float]) -> dict[str, float]:
 def queries_needed(difference: float, discordant: float, clustering: float = 1.0, power: float = 0.8) -> int | None:
     """Paired queries needed to show this difference in a share, two-sided at 5 %; None if it is 0 or unknown.
 
-    `discordant` is the share of queries on which the systems differ; `clustering` the factor for dependent turns. The
-    formula is Connor's (1987) for McNemar's test: (z_a sqrt(d) + z_b sqrt(d - D^2))^2 / D^2 with d discordant, D the
-    difference.
+    `discordant` is the share of queries on which the systems differ; `clustering` the factor for dependent turns.
     """
+    # Connor (1987) for McNemar's test: (z_a sqrt(d) + z_b sqrt(d - D^2))^2 / D^2 with d discordant, D the difference.
     size = abs(difference)
     if not size > 0 or not math.isfinite(discordant):
         return None
@@ -256,17 +249,17 @@ class Spread(NamedTuple):
 def spread(differences: Columns, conversations: Groups) -> Spread:
     """The spread of the known differences; NaN if there are none."""
     measured = differences[~np.isnan(differences)]
-    factor = clustering_factor(differences, conversations)
     if not len(measured):
-        return Spread(0, math.nan, math.nan, math.nan, factor)
-    return Spread(len(measured), float(measured.mean()), float((measured != 0).mean()), float(measured.std()), factor)
+        return Spread(0, math.nan, math.nan, math.nan, 1.0)
+    mean, discordant, deviation = (
+        float(value) for value in (measured.mean(), (measured != 0).mean(), measured.std())
+    )
+    return Spread(len(measured), mean, discordant, deviation, clustering_factor(differences, conversations))
 
 
 def clustering_factor(differences: Columns, conversations: Groups) -> float:
-    """The design effect: the mean's variance when conversations are the unit, over that when questions are."""
+    """The design effect (Kish 1965): the mean's variance with conversations as the unit, over that with questions."""
     measured = ~np.isnan(differences)
-    if not measured.any():
-        return 1.0
     centred = differences[measured] - differences[measured].mean()
     by_question = float((centred**2).sum())
     by_conversation = float((np.bincount(conversations[measured], centred) ** 2).sum())
@@ -274,17 +267,15 @@ def clustering_factor(differences: Columns, conversations: Groups) -> float:
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> Agreement:
-    """Compare two judges' scores by rank and by points; the ranks are NaN if a judge gives one score to all."""
+    """Compare two judges' scores by rank (Spearman's rho, Kendall's tau-b) and by points; the ranks are NaN if a
+    judge gives one score to all."""
     from scipy.stats import kendalltau, spearmanr
 
+    apart = float(np.abs(np.subtract(first, second)).mean()) if len(first) else math.nan
     if len(first) < 3 or len(set(first)) < 2 or len(set(second)) < 2:
-        return Agreement(math.nan, math.nan, _mean_difference(first, second), len(first))
+        return Agreement(math.nan, math.nan, apart, len(first))
     ranks, order = spearmanr(first, second).statistic, kendalltau(first, second).statistic
-    return Agreement(float(ranks), float(order), _mean_difference(first, second), len(first))
-
-
-def _mean_difference(first: Sequence[float], second: Sequence[float]) -> float:
-    return float(np.abs(np.subtract(first, second)).mean()) if len(first) else math.nan
+    return Agreement(float(ranks), float(order), apart, len(first))
 
 
 def quantile(values: Sequence[float], share: float, draws: int, seed: int) -> Estimate:

@@ -1,4 +1,4 @@
-"""Does the teacher find more than the plain question? A paired comparison before anything is trained.
+"""The teacher against the plain question: a paired comparison before anything is trained.
 
 gain = compare_teacher(pairs)
 gain.is_worse        # the interval is below zero: a student of this teacher would learn to find less
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from qinglan.evaluation.statistics import PairedDifference, group_numbers, paired_differences
 
 GOLD_ROWS = 20
-"""Labelled rows from which gold decides; fewer show nothing, and the reranker's score decides."""
+"""Labelled rows required for a comparison by gold; with fewer the reranker's score decides."""
 
 DRAWS, SEED = 2_000, 0
 SIGNIFICANT = 0.05
@@ -19,11 +19,11 @@ SIGNIFICANT = 0.05
 
 GOLD, SCORE = "gold passage first", "score of the first passage"
 UNITS = {GOLD: 100.0, SCORE: 1.0}
-"""Factor of a difference as people read it: shares in points."""
+"""Factor of a difference for people: shares in points."""
 
 
 class RetrievalPair(NamedTuple):
-    """One question and its rewrite: how well each retrieved."""
+    """The retrieval of one question and of its rewrite."""
 
     conversation: tuple[str, str]
     """Tenant and conversation: turns of one are drawn together."""
@@ -35,7 +35,7 @@ class RetrievalPair(NamedTuple):
     """The first passage's score, by question and by rewrite."""
 
     by_need: bool
-    """Both scores are against the same need; scores against the query itself do not compare."""
+    """Both scores are against the same need; scores against the query itself cannot be compared."""
 
 
 class TeacherGain(NamedTuple):
@@ -95,6 +95,6 @@ def _gain(measure: str, pairs: Sequence[RetrievalPair], values: Sequence[tuple[f
 
 
 def gain_from_facts(facts: dict[str, Any]) -> TeacherGain | None:
-    """The comparison that a step of `validate` recorded; None if there is none."""
+    """The comparison that a step of `validate` recorded; None if it made none."""
     recorded = facts.get("teacher_gain")
     return TeacherGain(**recorded) if recorded else None

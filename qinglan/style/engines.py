@@ -22,7 +22,7 @@ GPU_TOKENS = 32_768
 
 
 class InferenceEngine(Protocol):
-    """Weights in memory, whoever runs them: token ids in, one row of logits for each out."""
+    """Weights in memory: token ids in, one row of logits for each out."""
 
     @property
     def most_tokens(self) -> int:
@@ -51,11 +51,7 @@ class TorchEngine:
 
 
 class OnnxEngine:
-    """An exported graph, on a CPU. Each text is computed alone.
-
-    An int8 graph takes the scale of its activations from all that is computed together: in a batch an answer would
-    depend on the other texts, and what is served would not be what was judged.
-    """
+    """An exported graph, on a CPU."""
 
     most_tokens = CPU_TOKENS
 
@@ -63,15 +59,17 @@ class OnnxEngine:
         self._session = session
 
     def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]:
-        return np.concatenate([self._run(row) for row in ids])
-
-    def _run(self, row: TokenIds) -> NDArray[np.float32]:
-        tokens = np.asarray([row], dtype=np.int64)
-        return np.asarray(self._session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})[0])
+        logits = []
+        # One text at a time: a dynamically quantised graph takes the scale of its activations from the whole batch
+        # (ONNX operator DynamicQuantizeLinear), so an answer would depend on the other texts.
+        for row in ids:
+            tokens = np.asarray([row], dtype=np.int64)
+            logits.append(self._session.run(None, {"input_ids": tokens, "attention_mask": np.ones_like(tokens)})[0])
+        return np.concatenate(logits)
 
 
 def pad(ids: Sequence[TokenIds], pad_token_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ids and mask, on the right, to the longest of them and no further."""
+    """Ids and mask, padded on the right to the longest row."""
     longest = max(map(len, ids))
     padded = np.full((len(ids), longest), pad_token_id, dtype=np.int64)
     mask = np.zeros((len(ids), longest), dtype=np.int64)
@@ -81,7 +79,7 @@ def pad(ids: Sequence[TokenIds], pad_token_id: int) -> tuple[NDArray[np.int64], 
 
 
 def open_torch(folder: Path, labels: int) -> TorchEngine:
-    """On a GPU where there is one, in bfloat16 there."""
+    """The folder's weights, on a GPU in bfloat16 if one is available."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
@@ -94,15 +92,13 @@ def open_torch(folder: Path, labels: int) -> TorchEngine:
 
 
 def open_onnx(path: Path, labels: int) -> OnnxEngine:
-    """One thread: a server's own batches keep the cores busy.
-
-    The session is made from bytes that were read once and checked: from a path, onnxruntime would also map the files
-    that a graph names for its weights.
-    """
+    """The exported graph, on one thread: a server's own batches keep the cores busy."""
     import onnxruntime as runtime
 
     if not path.is_file():
         raise DataError(f"{path}: no such file. The distil stage exports it; take the torch engine without it.")
+    # The session is made from bytes that were read once and checked: from a path, onnxruntime would also map the
+    # external files that a graph names for its weights (https://onnx.ai/onnx/repo-docs/ExternalData.html).
     graph = read_plain(path)
     if fault := graph_fault(graph):
         raise DataError(f"{path}: {fault}. Export it again: the distil stage does that.")

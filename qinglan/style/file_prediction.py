@@ -1,10 +1,10 @@
-"""A file of answers in (.jsonl, .json, .csv, .xlsx), the same rows with the style model's answers out, in chunks.
+"""A file of answers in (.jsonl, .json, .csv, .xlsx), the same rows with the style model's predictions out, in chunks.
 
-A row that cannot be read as an answer is written too, with its fault in place of a label: none is lost.
+A row that cannot be read as an answer is written too, with its fault in place of a label: no row is lost.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +31,7 @@ USUAL_COLUMNS = {*TEXT_COLUMNS, *(name for names in QUESTION_ANSWER_COLUMNS for 
 INPUT_HINT = "give `text` (or `input`) in the training form, or 问题 and 回答, or question and answer"
 
 Row = dict[str, Any]
-AddRow = Callable[[Row], None]
+AddRow = Callable[[Row], object]
 
 
 class PredictedCounts(NamedTuple):
@@ -45,7 +45,7 @@ SHOWN = 5
 
 
 def target_file(source: Path, out: Path | None) -> Path:
-    """The file to write, beside the source where no other is named; names that cannot be meant are refused."""
+    """The file to write: `out`, or a file beside the source; a wrong ending is refused."""
     if fault := path_fault(source, "Name a file of answers."):
         raise DataError(fault)
     if out is None:
@@ -56,23 +56,16 @@ def target_file(source: Path, out: Path | None) -> Path:
 
 
 def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
-    """Answer every row; the ending of the target's name says what is written."""
-    rows = predicted = 0
-    faults: list[str] = []
-    names = model.labels.names
-    answer_columns = {
-        "predicted_label",
-        "confidence",
-        "probabilities",
-        "fault",
-        *map(_column, names),
-    }  # of an earlier answer
-    with ExitStack() as stack:
-        tick = stack.enter_context(progress("style", None if is_spreadsheet(source) else count_lines(source)))
-        add = stack.enter_context(_writer(target, names, _columns(source, target)))
-        for chunk in _chunks(_read(source)):
-            for where, row, prediction, fault in _answered(model, chunk):
-                inputs = {name: value for name, value in row.items() if name not in answer_columns}
+    """Predict every row; the ending of the target's name is its format."""
+    rows, predicted, faults, names = 0, 0, list[str](), model.labels.names
+    # Columns of an earlier prediction are replaced.
+    replaced = {"predicted_label", "confidence", "probabilities", "fault", *map(_column, names)}
+    total = None if is_spreadsheet(source) else count_lines(source)
+    with progress("style", total) as tick, _writer(target, names, _columns(source, target)) as add:
+        read = _read(source)
+        while chunk := list(islice(read, CHUNK)):
+            for where, row, prediction, fault in _predicted(model, chunk):
+                inputs = {name: value for name, value in row.items() if name not in replaced}
                 add({**inputs, **_flat(prediction, names, target), **({"fault": fault} if fault else {})})
                 rows, predicted = rows + 1, predicted + (not fault)
                 if fault and len(faults) < SHOWN:
@@ -95,7 +88,7 @@ def row_text(row: Row) -> str:
     raise DataError(f"no text; {INPUT_HINT}")
 
 
-def _answered(
+def _predicted(
     model: StyleModel, chunk: Sequence[tuple[str, Row]]
 ) -> Iterator[tuple[str, Row, Prediction | None, str]]:
     texts, faults = [], {}
@@ -115,11 +108,8 @@ def _flat(prediction: Prediction | None, names: Sequence[str], target: Path) -> 
     if target.suffix == ".jsonl":
         return dict(prediction)
     probabilities = {_column(name): round(prediction["probabilities"][name], 6) for name in names}
-    return {
-        "predicted_label": prediction["predicted_label"],
-        "confidence": round(prediction["confidence"], 6),
-        **probabilities,
-    }
+    best = {"predicted_label": prediction["predicted_label"], "confidence": round(prediction["confidence"], 6)}
+    return {**best, **probabilities}
 
 
 def _column(name: str) -> str:
@@ -133,8 +123,12 @@ def _read(source: Path) -> Iterator[tuple[str, Row]]:
         for number, cells in read(source, (), USUAL_COLUMNS.__contains__):
             yield f"row {number}", dict(cells)
         return
-    if kind == "json":
-        yield from _read_list(source)
+    if kind == "json":  # one list, such as the training data of the original plan
+        rows = parse_json(read_text(source), str(source))
+        if not isinstance(rows, list):
+            raise DataError(f"{source}: a JSON list of rows belongs here, and this is {type(rows).__name__}.")
+        for number, row in enumerate(rows, 1):
+            yield f"element {number}", row if isinstance(row, dict) else {"raw": row}
         return
     with source.open("rb") as file:
         for number, line in enumerate(file, 1):
@@ -142,17 +136,8 @@ def _read(source: Path) -> Iterator[tuple[str, Row]]:
                 yield f"line {number}", _object(line)
 
 
-def _read_list(source: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of one JSON list, such as the training data of the original plan."""
-    rows = parse_json(read_text(source), str(source))
-    if not isinstance(rows, list):
-        raise DataError(f"{source}: a JSON list of rows belongs here, and this is {type(rows).__name__}.")
-    for number, row in enumerate(rows, 1):
-        yield f"element {number}", row if isinstance(row, dict) else {"raw": row}
-
-
 def _object(line: bytes) -> Row:
-    """A line's object; what is none is kept as it is, and has no text."""
+    """A line's object; another line is kept as `raw`, and has no text."""
     try:
         row = parse_json(line, "line")
     except DataError:
@@ -161,35 +146,23 @@ def _object(line: bytes) -> Row:
 
 
 def _columns(source: Path, target: Path) -> list[str]:
-    """What a sheet's columns are called: by all that any row brings."""
+    """The columns of a sheet: those of any row."""
     if target.suffix != ".xlsx":
         return []
-    names: dict[str, None] = {}
-    for _, row in _read(source):
-        names.update(dict.fromkeys(row))
-    return list(names)
-
-
-def _chunks(rows: Iterator[tuple[str, Row]]) -> Iterator[list[tuple[str, Row]]]:
-    while chunk := list(islice(rows, CHUNK)):
-        yield chunk
+    return list(dict.fromkeys(name for _, row in _read(source) for name in row))
 
 
 @contextmanager
 def _writer(target: Path, names: Sequence[str], columns: Sequence[str]) -> Iterator[AddRow]:
     if target.suffix == ".jsonl":
         with atomic_write(target) as partial, partial.open("wb") as file:
-
-            def add_line(row: Row) -> None:
-                file.write(orjson.dumps(row, default=str) + b"\n")
-
-            yield add_line
+            yield lambda row: file.write(orjson.dumps(row, default=str) + b"\n")
         return
     added = ["predicted_label", "confidence", *map(_column, names), "fault"]
     header = [*(name for name in columns if name not in added), *added]
+
+    def cell(value: Any) -> Any:
+        return value if value is None or isinstance(value, str | int | float | bool) else orjson.dumps(value).decode()
+
     with write_table(target, header) as add:
-        yield lambda row: add([_cell(row.get(name)) for name in header])
-
-
-def _cell(value: Any) -> Any:
-    return value if value is None or isinstance(value, str | int | float | bool) else orjson.dumps(value).decode()
+        yield lambda row: add([cell(row.get(name)) for name in header])

@@ -1,4 +1,4 @@
-"""The labels of a style model, which are data, and the one form in which it is given text."""
+"""The labels of a style model, which are data, and the form of its input text."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +17,7 @@ MAPPING_FILE = "label_mapping.json"
 
 
 class Label(Config):
-    """One manner."""
+    """One style."""
 
     name: str = Field(min_length=1)
     """The Chinese name, as in data and answers."""
@@ -28,7 +28,7 @@ class Label(Config):
 
 
 class Labels(Config):
-    """All of a model's manners, by their ids."""
+    """All styles of a model, by their ids."""
 
     labels: tuple[Label, ...] = Field(min_length=2)
 
@@ -90,5 +90,5 @@ def read_mapping(folder: Path) -> Labels:
 
 
 def format_training_text(question: str, answer: str) -> str:
-    """The text that the model learned from, and the only form in which it is ever asked."""
+    """The form of every text in training and prediction."""
     return f"用户问题：{question}\n回答：{answer}"

@@ -1,4 +1,4 @@
-"""A style model's folder, and the one way to ask it: evaluation, command line and service answer with this code.
+"""A style model's folder, and prediction with it for evaluation, command line and service.
 
 model.safetensors, config.json, tokenizer files     as transformers loads them
 label_mapping.json                                  its labels, as the plan has them
@@ -42,14 +42,14 @@ class StyleCard(Config):
     """Tokens of a text that are read; the rest is cut off, as in training."""
 
     temperature: float = 1.0
-    """Fitted on dev, and in the weights already: their probabilities need no further division."""
+    """Temperature fitted on dev. The weights are already divided by it."""
 
     parents: dict[str, str] = {}
-    """Digests of what it was made from."""
+    """Digests of its base or teacher, rows and labels."""
 
     cross_fitted: int = 0
-    """Number of models that were judged in its place, each on rows that it did not learn from; 0 where a test was
-    locked away."""
+    """Number of models that were judged in its place, each on rows that it did not learn from; 0 if a test was locked
+    away."""
 
 
 def write_card(folder: Path, card: StyleCard) -> None:
@@ -76,13 +76,13 @@ class StyleModel:
 
     @classmethod
     def load(cls, folder: Path, engine: EngineName = "torch") -> "StyleModel":
-        """Safetensors or ONNX of this folder alone: a pickle could run code."""
+        """The folder's safetensors or ONNX; a pickle is refused, since it could run code."""
         from qinglan.style.engines import open_onnx, open_torch
 
         card, labels = read_card(folder), read_mapping(folder)
         refuse_pickles(folder)
         refuse_foreign_files(folder, weights=engine == "torch")
-        if not (folder / TOKENIZER_FILE).is_file():  # transformers would make one that knows no word
+        if not (folder / TOKENIZER_FILE).is_file():  # transformers would make an empty one
             raise DataError(
                 f"{folder}: no {TOKENIZER_FILE}, so no whole model. Copy it again from where it was trained."
             )
@@ -96,7 +96,7 @@ class StyleModel:
         return encode(self.tokenizer, texts, self.card.max_length)
 
     def probabilities_of(self, ids: Sequence[TokenIds], batch_size: int = 32) -> NDArray[np.float64]:
-        """One row for each text, in the order given; texts of like length share a batch."""
+        """One row for each text, in their order; texts of similar length share a batch."""
         return predict_probabilities(self.logits, ids, len(self.labels.labels), batch_size)
 
     def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> NDArray[np.float64]:
@@ -108,7 +108,7 @@ class StyleModel:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of training and of every answer: control tokens that a text holds, such as [SEP], stay text."""
+    """The tokenizer of training and prediction: control tokens in a text, such as [SEP], are read as text."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, split_special_tokens=True)

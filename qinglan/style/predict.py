@@ -15,7 +15,7 @@ from qinglan.style.engines import InferenceEngine, TokenIds, TorchEngine
 
 
 class Prediction(TypedDict):
-    """One answer, as the plan has it."""
+    """One prediction, in the plan's form."""
 
     predicted_label: str
     confidence: float
@@ -30,9 +30,13 @@ def predict_style(
 
 
 def batch_predict(
-    texts: Sequence[str], model: Any, tokenizer: Any, id_to_label: Mapping[str, str], batch_size: int = 32,
+    texts: Sequence[str],
+    model: Any,
+    tokenizer: Any,
+    id_to_label: Mapping[str, str],
+    batch_size: int = 32,
     max_length: int = 512,
-) -> list[Prediction]:  # fmt: skip
+) -> list[Prediction]:
     """The styles of many texts, in their order."""
     logits, ids = TorchEngine(model), encode(tokenizer, texts, max_length)
     names = [id_to_label[str(number)] for number in range(len(id_to_label))]
@@ -42,7 +46,7 @@ def batch_predict(
 def predict_probabilities(
     logits: InferenceEngine, ids: Sequence[TokenIds], labels: int, batch_size: int
 ) -> NDArray[np.float64]:
-    """One row for each text, in the order given; texts of like length share a batch."""
+    """One row for each text, in their order; texts of similar length share a batch."""
     out = np.zeros((len(ids), labels))
     for batch in batch_by_length(ids, batch_size, logits.most_tokens):
         out[batch] = softmax(logits([ids[at] for at in batch]))
@@ -50,7 +54,7 @@ def predict_probabilities(
 
 
 def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[TokenIds]:
-    """Token ids, cut off at the model's length; a text without a word is a DataError that says which."""
+    """Token ids, cut off at the model's length; an empty text is a DataError with its number."""
     for number, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise DataError(f"text {number + 1}: empty. Give 用户问题：… and 回答：… as in training.")
@@ -61,7 +65,7 @@ def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[TokenI
 
 
 def batch_by_length(ids: Sequence[TokenIds], batch_size: int, most_tokens: int) -> Iterator[list[int]]:
-    """Positions, those of like length together, so that little is padded; of long texts fewer than of short ones."""
+    """Positions in batches of similar length, to pad little; `most_tokens` limits the batches of long texts."""
     batch: list[int] = []
     for at in sorted(range(len(ids)), key=lambda at: len(ids[at])):
         if batch and (len(batch) == batch_size or (len(batch) + 1) * len(ids[at]) > most_tokens):
@@ -73,16 +77,12 @@ def batch_by_length(ids: Sequence[TokenIds], batch_size: int, most_tokens: int) 
 
 
 def predictions(probabilities: NDArray[np.float64], names: Sequence[str]) -> list[Prediction]:
-    return [_prediction(row.tolist(), names) for row in probabilities]
-
-
-def _prediction(row: list[float], names: Sequence[str]) -> Prediction:
-    best = max(range(len(row)), key=row.__getitem__)
-    return {
-        "predicted_label": names[best],
-        "confidence": row[best],
-        "probabilities": dict(zip(names, row, strict=True)),
-    }
+    out = list[Prediction]()
+    for row in probabilities.tolist():
+        best = max(range(len(row)), key=row.__getitem__)
+        by_name = dict(zip(names, row, strict=True))
+        out.append({"predicted_label": names[best], "confidence": row[best], "probabilities": by_name})
+    return out
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:

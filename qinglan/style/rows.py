@@ -2,8 +2,8 @@ r"""Files that the style line's stages pass on: a folder of splits, each row an 
 
 label_mapping.json                    the labels
 train.jsonl dev.jsonl test.jsonl      StyleRow
-texts.jsonl                           texts without a label, if there are any: for the tiny base alone
-folds.json                            the fold of each row, where none is locked away and test.jsonl is empty
+texts.jsonl                           texts without a label, optional: for the tiny base and for distillation
+folds.json                            the fold of each row, if no test is locked away: test.jsonl is empty
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 UNLABELLED_FILE = "texts.jsonl"
 FOLDS_FILE = "folds.json"
 CROSS_FITTED_FILE = "cross_fitted.json"
-"""In a model's folder: the answers about each row of a model that did not learn from it. One JSON document, since a
+"""In a model's folder: for each row, the answers of a model that did not learn from it. One JSON document, since a
 release holds no JSON lines."""
 
 
@@ -40,17 +40,17 @@ class StyleRow(Config):
     """Its Chinese name."""
 
     metadata: dict[str, str] = {}
-    """The plan's source and scene, and whatever else the data brought."""
+    """The plan's source and scene, and further columns of the data."""
 
 
 class UnlabelledText(Config):
-    """A text that nobody labelled."""
+    """A text without a label."""
 
     text: str = Field(min_length=1)
 
 
 def read_split(folder: Path, split: Split) -> tuple[list[StyleRow], Labels]:
-    """The rows of a split, and the labels of them all; a label that the mapping lacks is an error that says where."""
+    """The rows of a split, and all labels; a label that the mapping lacks is a DataError with its line."""
     labels = read_mapping(folder)
     path = folder / f"{split}.jsonl"
     rows = []
@@ -62,12 +62,12 @@ def read_split(folder: Path, split: Split) -> tuple[list[StyleRow], Labels]:
 
 
 class CrossFitted(Config):
-    """The answers about one row of the model of its fold, by the labels' ids."""
+    """Probabilities of one row by the model of its fold, in the order of the labels' ids."""
 
     id: str
     fold: int
     temperature: float
-    """Temperature of that model, which is in the probabilities already."""
+    """Temperature of that model; the probabilities are already divided by it."""
 
     probabilities: tuple[float, ...]
     question_alone: tuple[float, ...]
@@ -79,7 +79,7 @@ def write_folds(folder: Path, folds: Mapping[str, int]) -> None:
 
 
 def read_folds(folder: Path) -> dict[str, int]:
-    """The fold of each row, by its id; empty where a test is locked away."""
+    """The fold of each row, by its id; empty if a test is locked away."""
     path = folder / FOLDS_FILE
     if not path.is_file():
         return {}
@@ -90,7 +90,7 @@ def read_folds(folder: Path) -> dict[str, int]:
 
 
 def refuse_folds(rows: Path) -> None:
-    """Refuse to make or judge a smaller model where the rows are cross-fitted."""
+    """Refuse to make or judge a smaller model of cross-fitted rows."""
     if read_folds(rows):
         raise DataError(
             f"{rows}: cross-fitted rows leave no test for a distilled model, whose teacher learned from all of them. "
@@ -100,7 +100,7 @@ def refuse_folds(rows: Path) -> None:
 
 
 def question_only_text(row: StyleRow) -> str:
-    """The form in which the model learned, without its answer."""
+    """The row's text in the training form, without its answer."""
     question, answer_mark, _ = row.input.removeprefix(QUESTION).partition(ANSWER)
     if not answer_mark or not row.input.startswith(QUESTION):
         raise DataError(

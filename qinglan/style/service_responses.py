@@ -1,4 +1,4 @@
-"""A style service's answers, parsed in one way for every client.
+"""A style service's answers, parsed alike for every client.
 
 POST /predict {"text"}                                  -> an answer
 POST /v1/models/style:predict {"instances": [{"text"}]} -> {"predictions": [an answer for each]}
@@ -11,7 +11,7 @@ STYLE_MODEL_PATH = "/model"
 
 
 class StyleResponse(Config, extra="ignore"):
-    """One text's; a service may say more than is read here."""
+    """The answer for one text; further fields are ignored."""
 
     predicted_label: str = ""
     probabilities: dict[str, Fraction]

@@ -1,4 +1,4 @@
-"""Labelled answers as they come: the plan's JSON, JSONL, or a spreadsheet. What is wrong is named by row."""
+"""Labelled answers from the plan's JSON, JSONL, or a spreadsheet. Each fault is named by its row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,20 +19,28 @@ INPUT, LABEL, ENGLISH, METADATA = "input", "label", "label_english", "metadata"
 
 
 class RawRow(NamedTuple):
-    """One row before it is looked at."""
+    """One row before it is checked."""
 
     where: str
     values: dict[str, Any]
 
 
 def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRow]:
-    """Every row, checked; all that is wrong is one DataError that names the first few rows."""
+    """Every row, checked; all faults are one DataError that names the first few rows."""
+    kind = row_format(path)
+    if kind in ("spreadsheet", "csv"):
+        read = read_table if kind == "spreadsheet" else read_csv
+        raw_rows = _of_table(read(path, [columns.label]), columns)
+    else:
+        raw_rows = _of_json(path)
     rows, wrong = [], []
-    for number, raw in enumerate(_raw_rows(path, columns), 1):
-        faults = list(_faults(raw.values, labels))
-        wrong += [f"{raw.where}: {fault}" for fault in faults]
+    for number, (where, values) in enumerate(raw_rows, 1):
+        faults = list(_faults(values, labels))
+        wrong += [f"{where}: {fault}" for fault in faults]
         if not faults:
-            rows.append(_row(number, raw.values))
+            metadata = {str(name): str(value) for name, value in (values.get(METADATA) or {}).items()}
+            label = values[LABEL].strip()
+            rows.append(StyleRow(id=f"s{number:06d}", input=values[INPUT], label=label, metadata=metadata))
     if wrong:
         more = [f"... and {len(wrong) - SHOWN} more"] if len(wrong) > SHOWN else []
         raise DataError(f"{path}: {len(wrong)} faults. Mend them and run again.", *wrong[:SHOWN], *more)
@@ -41,37 +49,24 @@ def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRo
     return rows
 
 
-def _raw_rows(path: Path, columns: StyleColumns) -> Iterator[RawRow]:
-    kind = row_format(path)
-    if kind in ("spreadsheet", "csv"):
-        read = read_table if kind == "spreadsheet" else read_csv
-        return _of_table(read(path, [columns.label]), columns)
-    return _of_json(path)
-
-
 def _of_json(path: Path) -> Iterator[RawRow]:
     """A JSON list, as in the plan, or an object a line."""
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}. Name the labelled answers: JSON or .xlsx.") from error
-    values = _parsed(path, content) if content.startswith(b"[") else _parsed_lines(path, content)
+    lines = [line for line in enumerate(content.splitlines(), 1) if line[1].strip()]
+    try:
+        if content.startswith(b"["):
+            values = parse_json(content, str(path))
+        else:
+            values = [parse_json(line, str(path), number) for number, line in lines]
+    except DataError as error:
+        raise DataError(f"{error} Save it as UTF-8 JSON, or as .xlsx.") from error
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"{path}: row {number} is no object. Each row is {{input, label, ...}}.")
         yield RawRow(f"row {number}", value)
-
-
-def _parsed_lines(path: Path, content: bytes) -> list[Any]:
-    numbered = enumerate(content.splitlines(), 1)
-    return [_parsed(path, line, number) for number, line in numbered if line.strip()]
-
-
-def _parsed(path: Path, content: bytes, line: int = 1) -> Any:
-    try:
-        return parse_json(content, str(path), line)
-    except DataError as error:
-        raise DataError(f"{error} Save it as UTF-8 JSON, or as .xlsx.") from error
 
 
 def _of_table(rows: Iterator[tuple[int, Cells]], columns: StyleColumns) -> Iterator[RawRow]:
@@ -110,8 +105,3 @@ def _faults(values: dict[str, Any], labels: Labels) -> Iterator[str]:
 
 def _stripped(value: Any) -> Any:
     return value.strip() if isinstance(value, str) else value
-
-
-def _row(number: int, values: dict[str, Any]) -> StyleRow:
-    metadata = {str(name): str(value) for name, value in (values.get(METADATA) or {}).items()}
-    return StyleRow(id=f"s{number:06d}", input=values[INPUT], label=values[LABEL].strip(), metadata=metadata)

@@ -1,4 +1,4 @@
-"""Which split each row goes to: alike answers together, each label in its share; a pure function of rows and seed."""
+"""The split of each row: alike answers together, each label in its share; a pure function of rows and seed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -10,18 +10,26 @@ from qinglan.style.rows import Split, StyleRow
 from qinglan.text.near_duplicates import comparable, group_near_duplicates
 
 FEWEST = 2
-"""Answers of a label that must differ: one to learn from, one to test on."""
+"""Different answers required of a label: one to learn from, one to test on."""
 
 
 def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Split]:
     """The split of each row."""
     by_label = _groups_by_label(rows, config)
-    _refuse_tiny(by_label, config)
+    sizes = {label.name: len(by_label.get(label.name, ())) for label in config.labels}
+    if few := [f"{name} ({count})" for name, count in sizes.items() if count < FEWEST]:
+        raise DataError(
+            f"Too few different answers of {', '.join(few)}: each label needs {FEWEST}, one to learn from and one to "
+            "test on. Label more, or take the label out of the mapping file and its rows out of the data."
+        )
     out: list[Split] = ["train"] * len(rows)
     for name, same_label in by_label.items():
-        for split, members in zip(
-            _splits(len(same_label), config), _shuffled(same_label, rows, name, config.seed), strict=True
-        ):
+        count = len(same_label)
+        # A small class gives one to the test before one to dev, and most remain in train.
+        test = max(1, round(count * config.test))
+        dev = min(max(1, round(count * config.dev)), count - test - 1)
+        splits: list[Split] = ["test"] * test + ["dev"] * dev + ["train"] * (count - test - dev)
+        for split, members in zip(splits, _shuffled(same_label, rows, name, config.seed), strict=True):
             for at in members:
                 out[at] = split
     return out
@@ -58,25 +66,6 @@ def contradictions(rows: Sequence[StyleRow]) -> list[tuple[StyleRow, StyleRow]]:
         if before.label != row.label:
             repeats.append((before, row))
     return repeats
-
-
-def _refuse_tiny(by_label: dict[str, list[list[int]]], config: PrepareStyleConfig) -> None:
-    tiny = {label.name: len(by_label.get(label.name, ())) for label in config.labels}
-    if few := [f"{name} ({count})" for name, count in tiny.items() if count < FEWEST]:
-        raise DataError(
-            f"Too few different answers of {', '.join(few)}: each label needs {FEWEST}, one to learn from and one to "
-            "test on. Label more, or take the label out of the mapping file and its rows out of the data."
-        )
-
-
-def _splits(count: int, config: PrepareStyleConfig) -> list[Split]:
-    """Numbers of rows for each split; a small class gives one to the test before one to dev, and most stay in
-    train."""
-    test = max(1, round(count * config.test))
-    dev = min(max(1, round(count * config.dev)), count - test - 1)
-    train = count - test - dev
-    shares: dict[Split, int] = {"test": test, "dev": dev, "train": train}
-    return [split for split, times in shares.items() for _ in range(times)]
 
 
 def _shuffled(groups: list[list[int]], rows: Sequence[StyleRow], label: str, seed: int) -> list[list[int]]:

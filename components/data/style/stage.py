@@ -66,22 +66,23 @@ def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> Pr
         for split in SPLITS:
             lines = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
             (folder / f"{split}.jsonl").write_bytes(b"".join(lines))
-        texts = (
-            _write_texts(unlabelled, folder / UNLABELLED_FILE, _held_out_texts(rows, splits, config, bool(folds)))
-            if unlabelled
-            else 0
-        )
+        # No training may use these: the texts outside of train, and with folds all.
+        held_out = [row.input for row, split in zip(rows, splits, strict=True) if folds or split != "train"]
+        texts = _write_texts(unlabelled, folder / UNLABELLED_FILE, held_out, config.alike) if unlabelled else 0
     with atomic_write(page) as partial:
         partial.write_text(distribution(rows, splits, labels), encoding="utf-8")
-    counts, by_label = Counter(splits), Counter(row.label for row in rows)
     return PreparedCounts(
-        len(rows), counts["train"], counts["dev"], counts["test"], len(labels.labels), min(by_label.values()),
-        len(contradictions(rows)), texts,
-    )  # fmt: skip
+        rows=len(rows),
+        **{split: splits.count(split) for split in SPLITS},
+        labels=len(labels.labels),
+        smallest_label=min(Counter(row.label for row in rows).values()),
+        contradicting=len(contradictions(rows)),
+        unlabelled=texts,
+    )
 
 
 def find_inputs(data: Path) -> tuple[Path, Path | None]:
-    """The labelled file, and the unlabelled one where there is one."""
+    """The labelled file, and the unlabelled one if it exists."""
     if not data.is_dir():
         return data, None
     labelled = [data / name for name in LABELLED if (data / name).is_file()]
@@ -91,17 +92,9 @@ def find_inputs(data: Path) -> tuple[Path, Path | None]:
     return labelled[0], unlabelled if unlabelled.is_file() else None
 
 
-def _held_out_texts(
-    rows: Sequence[StyleRow], splits: Sequence[Split], config: PrepareStyleConfig, folded: bool
-) -> NearDuplicateIndex:
-    """The texts that no training may use: those outside of train, and with folds all."""
-    texts = (comparable(row.input) for row, split in zip(rows, splits, strict=True) if folded or split != "train")
-    return NearDuplicateIndex(texts, config.alike)
-
-
-def _write_texts(source: Path, target: Path, held: NearDuplicateIndex) -> int:
-    """Texts that nobody labelled, without those of dev and test and what is nearly one of them."""
-    count = 0
+def _write_texts(source: Path, target: Path, held_out: Sequence[str], threshold: float) -> int:
+    """Copy the unlabelled texts but for the held-out ones and their near-duplicates."""
+    held, count = NearDuplicateIndex(map(comparable, held_out), threshold), 0
     with target.open("wb") as file:
         for _, text in read_jsonl(source, UnlabelledText):
             if not held.alike(comparable(text.text)):

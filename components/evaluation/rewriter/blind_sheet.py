@@ -1,4 +1,4 @@
-"""A sheet that people score without knowing who wrote what, and the reading of it.
+"""A sheet that people score without knowing which system wrote which rewrite, and the reading of it.
 
 write_blind_sheet(...)  blind_sample.xlsx: question, history, rewrites A B C in shuffled order; its key beside it
 read_scores(...)        per-system means with intervals, and the people's agreement with the examiner
@@ -15,56 +15,47 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.evaluation import statistics
-from qinglan.evaluation.gates.evaluation_file import Json, read_predictions
+from qinglan.evaluation.gates.evaluation_file import read_predictions
 from qinglan.evaluation.pages.blind_sheet import (
     FilledRow,
-    KeyRow,
     SheetRow,
     read_key,
     read_sheet,
     refuse_other_run,
     write_sheet,
 )
-from qinglan.tables.tables import Cells
 
 LETTERS = "ABCDE"
 QUESTION, HISTORY, SCORE = "问题", "历史摘要", "{}评分(1-5)"
 
 
 def write_blind_sheet(predictions: Path, sheet: Path, key: Path, count: int, seed: int) -> int:
-    """Write sheet and key for some rows; equal rewrites share a letter, so that nobody scores one twice."""
-    rows = list(_picked(predictions, count, seed))
-    letters = LETTERS[: max((len(texts) for _, texts in rows), default=0)]
-    return write_sheet(
-        sheet, key, [QUESTION, HISTORY, *letters, *map(SCORE.format, letters)],
-        [
-            SheetRow(
-                [row["question"], row["history_summary"], *(texts.get(letter, "") for letter in letters),
-                 *[None] * len(letters)],
-                [row["question"], *texts.values()],
-                {
-                    "id": row["id"], "conversation": [row["tenant_id"], row["conversation_id"]],
-                    "letters": {letter: _writers(row, text) for letter, text in texts.items()},
-                },
-            )
-            for row, texts in rows
-        ],
-    )  # fmt: skip
-
-
-def _writers(row: Json, text: str) -> list[str]:
-    return [name for name, answer in row["systems"].items() if answer["rewrite"] == text]
-
-
-def _picked(predictions: Path, count: int, seed: int) -> Iterator[tuple[Json, dict[str, str]]]:
-    """Rows and their rewrites by letter; examined rows first, as only there people and examiner can be compared."""
+    """Write sheet and key for some rows; equal rewrites share a letter, so that people score each text once."""
     lines = predictions.read_bytes().splitlines()
+    # Examined rows first: only on these can people and examiner be compared.
     order = sorted(range(len(lines)), key=lambda at: (not _examined(lines[at]), Random(f"{seed} {at}").random()))
+    drawn = []
     for at in order[:count]:
         row = orjson.loads(lines[at])
         texts = sorted({answer["rewrite"] for answer in row["systems"].values()})
         Random(f"{seed} order {at}").shuffle(texts)
-        yield row, dict(zip(LETTERS, texts, strict=False))
+        drawn.append((row, dict(zip(LETTERS, texts, strict=False))))
+    letters = LETTERS[: max((len(texts) for _, texts in drawn), default=0)]
+    sheet_rows = []
+    for row, texts in drawn:
+        rewrites = [texts.get(letter, "") for letter in letters]
+        writers = {
+            letter: [name for name, answer in row["systems"].items() if answer["rewrite"] == text]
+            for letter, text in texts.items()
+        }
+        secret = {
+            "id": row["id"],
+            "conversation": [row["tenant_id"], row["conversation_id"]],
+            "letters": writers,
+        }
+        cells = [row["question"], row["history_summary"], *rewrites, *[None] * len(letters)]
+        sheet_rows.append(SheetRow(cells, [row["question"], *texts.values()], secret))
+    return write_sheet(sheet, key, [QUESTION, HISTORY, *letters, *map(SCORE.format, letters)], sheet_rows)
 
 
 def _examined(line: bytes) -> bool:
@@ -72,26 +63,29 @@ def _examined(line: bytes) -> bool:
 
 
 def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0) -> dict[str, Any]:
-    """People's scores of each system, and how far they agree with the examiner; cells left empty are left out."""
+    """People's scores of each system, and their agreement with the examiner; empty cells are left out."""
     rows = read_key(key, sheet)
     letters = sorted({letter for row in rows.values() for letter in row["letters"]})
-    filled = read_sheet(sheet, rows, [QUESTION, *letters, *map(SCORE.format, letters)], _shown)
+    filled = read_sheet(
+        sheet,
+        rows,
+        [QUESTION, *letters, *map(SCORE.format, letters)],
+        lambda cells, row: [cells[QUESTION], *(cells.get(letter) for letter in row["letters"])],
+    )
     scores = [score for row in filled for score in _scores(row)]
     if not scores:
         raise DataError(
             f"{sheet}: no scores yet. Fill the columns {SCORE.format('A')}, {SCORE.format('B')} and so on "
             "with 1 to 5."
         )
-    lines = list(read_predictions(predictions))
-    refuse_other_run(key, rows.values(), {line["id"] for line in lines})
-    examiner = {
-        (row["id"], name): answer["quality"]
-        for row in lines
-        for name, answer in row["systems"].items()
-        if answer.get("quality") is not None
-    }
-    both = [(score, examiner[row, name]) for _, row, name, score in scores if (row, name) in examiner]
-    agreed = statistics.agreement([score for score, _ in both], [score for _, score in both])
+    lines = {line["id"]: line for line in read_predictions(predictions)}
+    refuse_other_run(key, rows.values(), lines)
+    both = []
+    for _, row_id, name, score in scores:
+        quality = lines[row_id]["systems"].get(name, {}).get("quality")
+        if quality is not None:
+            both.append((score, quality))
+    agreed = statistics.agreement([score for score, _ in both], [quality for _, quality in both])
     names = sorted({name for _, _, name, _ in scores})
     columns = np.array([[score if name == column else math.nan for column in names] for _, _, name, score in scores])
     groups = statistics.group_numbers([conversation for conversation, *_ in scores])
@@ -102,25 +96,18 @@ def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, 
     }
 
 
-def _shown(cells: Cells, row: KeyRow) -> list[Any]:
-    return [cells[QUESTION], *(cells.get(letter) for letter in row["letters"])]
-
-
 HumanScore = tuple[tuple[str, ...], str, str, float]
 """Conversation, row, system, score."""
 
 
 def _scores(row: FilledRow) -> Iterator[HumanScore]:
     for letter, systems in row.key["letters"].items():
-        value = _number(row.cells.get(SCORE.format(letter)))
+        value = row.cells.get(SCORE.format(letter))
         if value in (None, ""):
             continue
+        if isinstance(value, str) and value.strip() in {"1", "2", "3", "4", "5"}:
+            value = float(value)  # a spreadsheet may keep a score as text
         if isinstance(value, bool) or not isinstance(value, int | float) or not 1 <= value <= 5:
             raise DataError(f"{row.where}: {SCORE.format(letter)} is {value!r}. Write a number from 1 to 5.")
         for system in systems:
             yield tuple(row.key["conversation"]), row.key["id"], system, float(value)
-
-
-def _number(value: Any) -> Any:
-    """A score that a spreadsheet keeps as text is a score all the same."""
-    return float(value) if isinstance(value, str) and value.strip() in {"1", "2", "3", "4", "5"} else value

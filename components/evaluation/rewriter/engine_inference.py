@@ -1,7 +1,7 @@
 """The students served by vLLM, with the options of the GPU runtime and our server before it.
 
-Every rewrite is requested from the engine as our server requests it, and judged before the server's guard, as where
-transformers writes it. This process loads no model: the GPU is the engine's.
+Every rewrite is requested from the engine as our server requests it, and judged before the server's guard, as with
+transformers. This process loads no model: the engine needs the GPU's memory.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.fit import engine_settings
 from components.evaluation.rewriter.student_timing import (
     SERVED_SECONDS,
-    BatchOutput,
     StudentOutput,
     ready_seconds,
     rewriter_server,
@@ -45,24 +44,27 @@ from qinglan.terminal.progress import progress
 
 NAME = "rewriter"
 ENGINE_SECONDS = 600.0
-"""Longest time of vLLM's start beside reading weights: imports and the compilation of kernels take minutes on a busy
-machine, however small the model is. One that ends is noticed at once."""
+"""Limit in seconds of vLLM's start beside reading weights: imports and the compilation of kernels take minutes on a
+busy machine, however small the model is. An engine that ends is noticed at once."""
 
 
 def rewrite_with_engines(
     models: Mapping[str, Path], rows: Sequence[PromptInput], config: EvaluateConfig
 ) -> dict[str, StudentOutput]:
-    """Every student's rewrites of all rows. One writes and is timed while the others' engines are idle.
-
-    Where each has cards of its own the engines start side by side, which takes minutes each. On one card they would
-    disturb each other: vLLM measures while it starts how much memory is left.
-    """
+    """Every student's rewrites of all rows. One writes and is timed while the others' engines are idle."""
     for folder in models.values():
         servable_card(folder)
     require_cards(config.serving_gpus)
+    # A start takes minutes: with cards of their own the engines start side by side. On one card they would disturb
+    # each other, since vLLM measures the free memory while it starts (vllm/v1/worker/gpu_worker.py,
+    # determine_available_memory).
     gpus = gpus_of_engines(visible_gpus(), engine_settings(config).tensor_parallel, len(models))
     if not gpus:
-        return {name: _rewrite_alone(name, folder, rows, config) for name, folder in models.items()}
+        outputs = {}
+        for name, folder in models.items():
+            with student_engine(folder, config) as engine:
+                outputs[name] = _rewrite(name, folder, rows, config, engine)
+        return outputs
     with ExitStack() as engines:
         with ThreadPoolExecutor() as pool:
             starts = {
@@ -74,7 +76,7 @@ def rewrite_with_engines(
 
 
 def gpus_of_engines(visible: Sequence[str], each: int, engines: int) -> list[Sequence[str]]:
-    """So many GPUs for each of several engines; none where there are too few, so that they have to take turns."""
+    """`each` GPUs for each of several engines; empty if there are too few, so that the engines take turns."""
     if engines == 1 or len(visible) < each * engines:
         return []
     return [visible[at * each : (at + 1) * each] for at in range(engines)]
@@ -101,15 +103,10 @@ def student_engine(folder: Path, config: EvaluateConfig, gpus: Sequence[str] = (
         yield engine
 
 
-def _rewrite_alone(name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig) -> StudentOutput:
-    with student_engine(folder, config) as engine:
-        return _rewrite(name, folder, rows, config, engine)
-
-
 def _rewrite(
     name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig, engine: Engine
 ) -> StudentOutput:
-    """One student's rewrites of all rows, and some timed through the server that its users ask."""
+    """One student's rewrites of all rows, and some timed through the production server."""
     card = servable_card(folder)
     messages = [student_messages(row, card.system_prompts.get(row.tenant_id, "")) for row in rows]
     with explained_outages(engine, name), ExitStack() as servers:
@@ -135,7 +132,7 @@ def require_cards(cards: int) -> None:
 
 @contextmanager
 def explained_outages(engine: Engine, name: str) -> Iterator[None]:
-    """An outage inside the block is told with the last lines of the engine's log."""
+    """Add the last lines of the engine's log to an outage inside the block."""
     try:
         yield
     except OutageError as error:
@@ -143,7 +140,7 @@ def explained_outages(engine: Engine, name: str) -> Iterator[None]:
 
 
 def servable_card(folder: Path) -> RewriterCard:
-    """The model's card; what our server would refuse to serve is refused here."""
+    """The model's card; a model that our server would refuse is refused here."""
     card = read_card(folder)
     refuse_other_prompts(folder, card)
     refuse_foreign_files(folder)
@@ -164,7 +161,7 @@ def fitted_prompts(
     return [fit_prompt(tokenizer, messages, budget) for messages in prompts]
 
 
-async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], together: int) -> BatchOutput:
+async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], together: int) -> StudentOutput:
     """All completions, a limited number at a time; the first failure ends the others."""
     turns = asyncio.Semaphore(together)
     started = time.perf_counter()
@@ -182,7 +179,7 @@ async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], 
                     tasks = [group.create_task(write(request)) for request in requests]
             except* QinglanError as errors:
                 raise errors.exceptions[0] from errors
-    return BatchOutput.of([task.result() for task in tasks], time.perf_counter() - started)
+    return StudentOutput.of([task.result() for task in tasks], time.perf_counter() - started)
 
 
 async def _complete(client: AsyncClient, request: dict[str, object]) -> GeneratedRewrite:

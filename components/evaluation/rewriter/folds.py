@@ -1,7 +1,7 @@
 """Folds of a sheet that is too small for a locked test: each is the test of models that learned from the others.
 
 A fold's models are siblings of the released ones: trained by the same settings, from the same base, on the rows of
-the other folds. They are folders of a run, which it names in QINGLAN_FOLDS.
+the other folds. The run names their folders in QINGLAN_FOLDS.
 """
 
 import os
@@ -19,12 +19,15 @@ from qinglan.rewriter.card import read_card
 from qinglan.rows.training_rows import WITHOUT_FURTHER
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
-"""A JSON list of the folders with what a run has made for each fold, in order; empty where a test is locked away."""
+"""JSON list of the folders with the artifacts of each fold, in order; empty if a test is locked away."""
 
 FILES = {
-    "locked_test": "locked_test.jsonl", "augmented_chats": "augmented_sft", "augmented_prompts": "augmented_ppo",
-    "sft_model": "sft_model", "rl_model": "rl_model",
-}  # fmt: skip
+    "locked_test": "locked_test.jsonl",
+    "augmented_chats": "augmented_sft",
+    "augmented_prompts": "augmented_ppo",
+    "sft_model": "sft_model",
+    "rl_model": "rl_model",
+}
 """Names of a fold's artifacts in its folder, by those of the line."""
 
 NOTES = (
@@ -77,15 +80,14 @@ class Fold(NamedTuple):
 
 
 def learned_rows(sft_model: Path, training: Mapping[str, Path]) -> dict[str, Path]:
-    """SFT's rows as it learned them: without the teacher's further ones, where it left them out. PPO's prompts stay
+    """SFT's rows as it learned them: without the teacher's further ones, if it left them out. PPO's prompts stay
     whole, though PPO leaves out the teacher's questions then: its card names the whole file."""
-    if read_card(sft_model).leaves_out_further_rows:
-        return {**training, "sft": training["sft"] / WITHOUT_FURTHER}
-    return {**training}
+    further = {"sft": training["sft"] / WITHOUT_FURTHER} if read_card(sft_model).leaves_out_further_rows else {}
+    return {**training, **further}
 
 
 def read_folds() -> list[Fold]:
-    """The folds of the run that this step is of; none where a test is locked away."""
+    """The folds of this run; empty if a test is locked away."""
     folders = [Path(name) for name in orjson.loads(os.environ.get(FOLDS_VARIABLE) or "[]")]
     for folder in folders:
         if missing := [file for file in FILES.values() if not (folder / file).exists()]:
@@ -115,20 +117,13 @@ def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, byte
     known = {sha256_file(path) for path in before.iterdir()}
     for fold in folds:
         for path in sorted((fold.folder / "lineage").iterdir()):
-            if (sha := sha256_file(path)) not in known:
-                known.add(sha)
-                is_statement = path.name.endswith(ENVELOPE_SUFFIX)
-                yield path.name if is_statement else f"{path.stem}-fold-{fold.number}{path.suffix}", path.read_bytes()
-
-
-def joined_leaks(leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """evaluation.json's `leaks` of all trials: each test was compared with what its own models learned from."""
-    parts: dict[str, Any] = {}
-    for checked in leaks:
-        for name, overlap in checked["parts"].items():
-            before = parts.get(name, {"rows": 0, "same": 0, "alike": 0, "examples": []})
-            parts[name] = {key: before[key] + overlap[key] for key in before}
-    return {"threshold": leaks[0]["threshold"], "parts": parts}
+            if (sha := sha256_file(path)) in known:
+                continue
+            known.add(sha)
+            name = (
+                path.name if path.name.endswith(ENVELOPE_SUFFIX) else f"{path.stem}-fold-{fold.number}{path.suffix}"
+            )
+            yield name, path.read_bytes()
 
 
 def joined_outputs(outputs: Sequence[Mapping[str, StudentOutput]]) -> dict[str, StudentOutput]:

@@ -1,6 +1,6 @@
 """Reasons why the gate can only hold that are known before a run: from its settings and its sheet. A pure function.
 
-find_obstacles(PlannedRun(...), GateConfig())     # none: the gate will decide on the numbers
+find_obstacles(PlannedRun(...), GateConfig())     # empty: the gate will decide on the numbers
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +20,7 @@ class GoldCounts(NamedTuple):
 
 
 class PlannedRun(NamedTuple):
-    """A run, as far as its gate's verdict is settled by it."""
+    """The facts of a run that can settle its gate's verdict."""
 
     judge: str
     examiner: str
@@ -33,16 +33,16 @@ class PlannedRun(NamedTuple):
     """Price of an hour of the machine that serves the student."""
 
     test: Mapping[str, GoldCounts] | None = None
-    """Labelled rows by tenant, of tenants with rows in the locked test; None where nobody has read the sheet."""
+    """Labelled rows by tenant, of tenants with rows in the locked test; None if the sheet was not read."""
 
     snapshot: bool | None = None
-    """The RAG service's answers name the knowledge base; None where nobody has asked it."""
+    """The RAG service's answers name the knowledge base; None if the service was not asked."""
 
     cross_fitted: bool = False
     """No test is locked away: `test` counts the rows of all folds."""
 
     cross_fit: bool = False
-    """The profile has a small sheet cross-fitted, as soon as it has labels enough."""
+    """The profile has a small sheet cross-fitted if it has enough labels."""
 
     labelled: int = 0
     """Rows of the sheet that name gold passages."""
@@ -56,22 +56,43 @@ class Obstacle(Config):
 
 
 def find_obstacles(run: PlannedRun, gate: GateConfig) -> list[Obstacle]:
-    """All that stands against a promotion, whatever the models learn."""
-    return [*_of_examiner(run), *_of_rows(run, gate), *_of_tenants(run), *_of_cost(run, gate), *_of_snapshot(run)]
+    """All reasons against a promotion that no training can remove."""
+    return list(_obstacles(run, gate))
 
 
-def _of_examiner(run: PlannedRun) -> Iterator[Obstacle]:
+def _obstacles(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
     if same_model(run.examiner, run.judge):
         yield Obstacle(
             reason=f"The examiner is the judge, {run.judge}: its scores are no second opinion.",
             next_step="Name another model, better of another family, as gateway.examiner.",
         )
+    if run.test is not None and not run.cross_fitted:  # only sheets with enough rows are cross-fitted
+        yield from _too_few_rows(run, run.test, gate)
+    tenants = run.test or {}
+    few = sorted(tenant for tenant, labelled in tenants.items() if labelled.conversations < 2)
+    if few and len(tenants) > 1:  # each of several needs an interval, and one conversation gives none
+        yield Obstacle(
+            reason=f"Several tenants are tested, and {', '.join(few)} cannot be measured: fewer than two "
+            "conversations of the locked test have gold passages.",
+            next_step="Label some of them, or run that tenant alone.",
+        )
+    if run.teacher_price == 0 and run.hour_price > 0:
+        yield Obstacle(
+            reason=f"The teacher's price is 0, and the student may cost {gate.cost_ratio:g} times as much at most.",
+            next_step="Put what the teacher costs by the token into gateway.teacher.price; of a model of your own, "
+            "what its machine costs.",
+        )
+    if run.snapshot is False:
+        yield Obstacle(
+            reason="The RAG service's answers name no knowledge base.",
+            next_step="Have it send data.snapshot, the SHA-256 of the JSONL that it serves, or set "
+            "gateway.rag.snapshot_queries, which `qinglan check-rag` proposes; `stand_ins: {rag: true}` starts a "
+            "service that does.",
+        )
 
 
-def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
-    if run.test is None or run.cross_fitted:  # in folds are only sheets with enough rows
-        return
-    if (rows := sum(labelled.rows for labelled in run.test.values())) < gate.rows:
+def _too_few_rows(run: PlannedRun, test: Mapping[str, GoldCounts], gate: GateConfig) -> Iterator[Obstacle]:
+    if (rows := sum(labelled.rows for labelled in test.values())) < gate.rows:
         gold = " with gold passages" if gate.by == "gold" else ""
         other = " With evaluate.gate.by: labels the examiner judges rows without gold." if gold else ""
         reason = f"The locked test has {rows:,} rows{gold}; evaluate.gate.rows wants {gate.rows:,}."
@@ -88,34 +109,3 @@ def _of_rows(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
                 f"own be cross-fitted (`cross_fit: 5`, `qinglan run`).{other}"
             )
         yield Obstacle(reason=reason, next_step=next_step)
-
-
-def _of_tenants(run: PlannedRun) -> Iterator[Obstacle]:
-    """Name the tenants with one conversation in the test: each of several needs an interval, and one gives none."""
-    tenants = run.test or {}
-    few = sorted(tenant for tenant, labelled in tenants.items() if labelled.conversations < 2)
-    if few and len(tenants) > 1:
-        yield Obstacle(
-            reason=f"Several tenants are tested, and {', '.join(few)} cannot be measured: fewer than two "
-            "conversations of the locked test have gold passages.",
-            next_step="Label some of them, or run that tenant alone.",
-        )
-
-
-def _of_cost(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
-    if run.teacher_price == 0 and run.hour_price > 0:
-        yield Obstacle(
-            reason=f"The teacher's price is 0, and the student may cost {gate.cost_ratio:g} times as much at most.",
-            next_step="Put what the teacher costs by the token into gateway.teacher.price; of a model of your own, "
-            "what its machine costs.",
-        )
-
-
-def _of_snapshot(run: PlannedRun) -> Iterator[Obstacle]:
-    if run.snapshot is False:
-        yield Obstacle(
-            reason="The RAG service's answers name no knowledge base.",
-            next_step="Have it send data.snapshot, the SHA-256 of the JSONL that it serves, or set "
-            "gateway.rag.snapshot_queries, which `qinglan check-rag` proposes; `stand_ins: {rag: true}` starts a "
-            "service that does.",
-        )

@@ -1,4 +1,4 @@
-"""How far the reward's own measures flatter the gain of reinforcement: each beside an outsider's measure."""
+"""Inflation of the gain by reinforcement: each measure that training goes by, beside an outsider's measure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""No question of the locked test was ever seen in training or selection: told by content, not by file name."""
+"""The leak check of the locked test's questions: by their content, and by the digests on the models' cards."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ ADVICE = "Their scores would flatter the models. Convert again and train on what
 
 
 class TrainingQuestion(NamedTuple):
-    """The parts of a question that a model saw."""
+    """A question as a model saw it."""
 
     id: str
     question: str
@@ -31,18 +31,18 @@ def check(test: Iterable[Question], training: Mapping[str, Path], threshold: flo
     """evaluation.json's `leaks`: every training and selection row beside the test."""
     rows = [(row, question_key(row.question, row.history_summary)) for row in test]
     complete = {key for row, key in rows if row.need and is_complete(row.question, row.need)}
-    parts = {part: _named(folder) for part, folder in training.items()}
+
+    def named(folder: Path) -> Iterator[NamedText]:
+        for where, row in _read(folder):
+            yield f"{where} (row {row.id})", question_key(row.question, row.history)
+
+    parts = {part: named(folder) for part, folder in training.items()}
     return check_leaks([(row.id, key) for row, key in rows], parts, threshold, ADVICE, complete)
 
 
 def questions(training: Mapping[str, Path]) -> Iterator[str]:
     """Every question that a model learned from or was chosen by."""
     return (row.question for folder in training.values() for _, row in _read(folder))
-
-
-def _named(folder: Path) -> Iterator[NamedText]:
-    for where, row in _read(folder):
-        yield f"{where} (row {row.id})", question_key(row.question, row.history)
 
 
 def check_parents(
@@ -77,34 +77,32 @@ def _files(folder: Path) -> list[Path]:
 
 def _read(folder: Path) -> Iterator[tuple[str, TrainingQuestion]]:
     for path in _files(folder):
-        yield from _read_prompts(path) if path.suffix == ".parquet" else _read_chats(path)
-
-
-def _read_chats(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            yield f"{path.name}:{number}", parse_chat_question(line, f"{path}:{number}")
+        if path.suffix == ".parquet":
+            yield from _read_prompts(path)
+            continue
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                yield f"{path.name}:{number}", parse_chat_question(line, f"{path}:{number}")
 
 
 def parse_chat_question(line: bytes, where: str) -> TrainingQuestion:
     """The question and history of a chat row, read back from its prompt."""
     try:
         row = orjson.loads(line)
-        prompt = next(turn["content"] for turn in row["messages"] if turn["role"] == "user")
-        fields = {name: _field(prompt, name) for name in (QUESTION, HISTORY)}
+        prompt = next(turn["content"] for turn in row["messages"] if turn["role"] == "user").split("\n")
+        question, history = (
+            next((line.removeprefix(name) for line in prompt if line.startswith(name)), "")
+            for name in (QUESTION, HISTORY)
+        )
         name = str(row.get("metadata", {}).get("id", ""))
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise DataError(f"{where}: no chat with a user turn. Convert again.") from error
-    if not fields[QUESTION]:
+    if not question:
         raise DataError(
             f"{where}: its user turn has no line {QUESTION!r}, so nobody can tell whether the test leaked. "
             "Train on what the convert stage writes."
         )
-    return TrainingQuestion(name, fields[QUESTION], fields[HISTORY])
-
-
-def _field(prompt: str, name: str) -> str:
-    return next((line.removeprefix(name) for line in prompt.split("\n") if line.startswith(name)), "")
+    return TrainingQuestion(name, question, history)
 
 
 def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
@@ -119,7 +117,7 @@ def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
 
 
 def read_extra_infos(path: Path) -> Iterator[Any]:
-    """The facts of each prompt that PPO learns from or is chosen by."""
+    """The extra_info of each prompt that PPO learns from or is chosen by."""
     import pyarrow as pa
     import pyarrow.parquet
 

@@ -88,14 +88,18 @@ def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> 
     """Each metric of METRICS but the examiner's; NaN where the row cannot tell."""
     text = normalise(rewrite)
     return {
-        "top1": top1(retrieval.ids, row.gold), "ndcg": ndcg(retrieval.ids, row.gold),
+        "top1": top1(retrieval.ids, row.gold),
+        "ndcg": ndcg(retrieval.ids, row.gold),
         "recall": recall(retrieval.ids, row.gold),
-        "judged_top1": retrieval.judged, "zero_hit": float(not retrieval.ids),
+        "judged_top1": retrieval.judged,
+        "zero_hit": float(not retrieval.ids),
         "copied": float(is_copied(rewrite, (row.question,), (row.history_summary, *retrieval.texts))),
-        "same": float(text == normalise(row.question)), "empty": float(not text),
-        "length": float(len(rewrite)), "length_ratio": len(rewrite) / len(row.question),
+        "same": float(text == normalise(row.question)),
+        "empty": float(not text),
+        "length": float(len(rewrite)),
+        "length_ratio": len(rewrite) / len(row.question),
         "invented": float(bool(invented_numbers(rewrite, row))),
-    }  # fmt: skip
+    }
 
 
 def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, float]:
@@ -105,10 +109,11 @@ def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, flo
         return {}
     condensed = [passage for passage in ids[:TOP_K] if passage in judged]
     return {
-        "labelled_top1": float(bool(ids) and ids[0] in gains), "labelled_ndcg": graded_ndcg(ids, gains, TOP_K),
+        "labelled_top1": float(bool(ids) and ids[0] in gains),
+        "labelled_ndcg": graded_ndcg(ids, gains, TOP_K),
         "condensed_top1": float(bool(condensed) and condensed[0] in gains),
         "first_judged": float(bool(ids) and ids[0] in judged),
-    }  # fmt: skip
+    }
 
 
 def measure_judged(grades: Mapping[str, int], ids: Sequence[str]) -> dict[str, float]:
@@ -121,13 +126,14 @@ def measure_judged(grades: Mapping[str, int], ids: Sequence[str]) -> dict[str, f
     condensed = [passage for passage in shown if passage in grades]
     first = NAN if ids and ids[0] not in grades else float(bool(ids) and ids[0] in gains)
     return {
-        "top1": first, "pooled_top1": first,
+        "top1": first,
+        "pooled_top1": first,
         "ndcg": graded_ndcg(condensed, gains, TOP_K) if gains else NAN,
         "recall": len(set(shown) & gains.keys()) / len(gains) if gains else NAN,
         "pooled_ndcg": graded_ndcg(shown, gains, TOP_K) if gains else NAN,
         "first_judged": float(ids[0] in grades) if ids else NAN,
         "shown_judged": len(condensed) / len(shown) if shown else NAN,
-    }  # fmt: skip
+    }
 
 
 def top1(ids: Sequence[str], gold: Sequence[str]) -> float:
@@ -135,7 +141,8 @@ def top1(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def ndcg(ids: Sequence[str], gold: Sequence[str]) -> float:
-    """Each gold passage counts 1 / log2(rank + 1); 1 when they all stand first."""
+    """nDCG@10; 1 if all gold passages are first."""
+    # A gold passage gains 1 / log2(rank + 1) (Järvelin and Kekäläinen 2002); the ideal ranking begins with them all.
     if not gold:
         return NAN
     gain = sum(1 / math.log2(rank + 1) for rank, hit in enumerate(ids[:TOP_K], 1) if hit in gold)
@@ -152,6 +159,6 @@ def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
 
 
 def invented_numbers(rewrite: str, row: Question) -> set[str]:
-    """Numbers, as the server's guard and the reward read them, that neither the question nor what is known of the
-    user holds."""
+    """Numbers, as the server's guard and the reward read them, that are neither in the question nor in what is known
+    of the user."""
     return numbers_without_source(rewrite, (row.question, row.history_summary, row.user_profile, row.need))

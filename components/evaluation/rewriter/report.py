@@ -6,7 +6,6 @@ from pathlib import Path
 from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, METRICS, SYSTEM_METRICS, metrics_by
 from qinglan.evaluation.gates.evaluation_file import Json, read_predictions
-from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.gates.rewriter_gate import (
     FIRST_IN_WORDS,
     UNGATED_METRICS,
@@ -23,14 +22,20 @@ from qinglan.evaluation.question_kinds import KINDS
 from qinglan.evaluation.stage_gain import StageGain
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
-COLOURS = {"no rewrite": "#9aa3ad", "question + history": "#b8a06a", "teacher": "#7a4fa3", "SFT": "#5b8db8",
-           "RL": "#1f5fa8"}  # fmt: skip
+COLOURS = {
+    "no rewrite": "#9aa3ad",
+    "question + history": "#b8a06a",
+    "teacher": "#7a4fa3",
+    "SFT": "#5b8db8",
+    "RL": "#1f5fa8",
+}
 STAND_IN_NOTE = (
     "The teacher was a stand-in, which puts words of the knowledge base together: figures and model show that the "
     "machinery works, and nothing about a real teacher. "
 )
 NO_ROWS = "no rows"
-SHORT = ("top1", "ndcg", "recall", "quality", "invented")
+RANKED = ("top1", "ndcg", "recall")
+SHORT = (*RANKED, "quality", "invented")
 """Metrics on the screen that ends a run; a model may get worse at the last without a loss at the others."""
 
 PLAN = ("quality", "top1", "latency_p50", "cost")
@@ -48,23 +53,26 @@ def to_markdown(evaluation: Json) -> str:
 
 
 def to_short_markdown(evaluation: Json) -> str:
-    """The verdict, its reasons and the systems by a few metrics: what ends a run's output."""
-    systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
-    metrics = metrics_by(decided_by(EvaluationNumbers(evaluation)))
-    table = kernel.levels_table(systems, {name: metrics[name] for name in SHORT})._replace(brief=True)
-    verdict = evaluation["verdict"]
-    worse = [] if verdict["promote"] else list(_below_teacher(evaluation))
-    return kernel.to_short_markdown(headline(evaluation), [*verdict["reasons"], *worse], table)
+    """The verdict, its reasons and the systems by a few metrics: the end of a run's output."""
+    metrics = metrics_by(_decided_by(evaluation))
+    table = kernel.levels_table(_systems(evaluation), {name: metrics[name] for name in SHORT})._replace(brief=True)
+    reasons = list(evaluation["verdict"]["reasons"])
+    if not evaluation["verdict"]["promote"]:  # a promotion's reasons name these losses
+        pair = evaluation["paired"].get(f"{evaluation['candidate']}_vs_teacher", {})
+        for name in UNGATED_METRICS:
+            gap, metric = pair.get(name) or {}, METRICS[name]
+            if is_number(gap.get("high")) and gap["high"] < 0:
+                change = f"{metric.difference(gap['difference'])} {metric.difference_interval(gap)}"
+                reasons.append(f"Below the teacher too: {metric.name}, {change}.")
+    return kernel.to_short_markdown(headline(evaluation), reasons, table)
 
 
-def _below_teacher(evaluation: Json) -> Iterator[str]:
-    """Metrics in which the held candidate is surely below the teacher and which no reason of the gate names."""
-    pair = evaluation["paired"].get(f"{evaluation['candidate']}_vs_teacher", {})
-    for name in UNGATED_METRICS:
-        gap, metric = pair.get(name) or {}, METRICS[name]
-        if is_number(gap.get("high")) and gap["high"] < 0:
-            change = f"{metric.difference(gap['difference'])} {metric.difference_interval(gap)}"
-            yield f"Below the teacher too: {metric.name}, {change}."
+def _decided_by(evaluation: Json) -> By:
+    return decided_by(EvaluationNumbers(evaluation))
+
+
+def _systems(evaluation: Json) -> dict[str, Json]:
+    return {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
 
 
 def build_report(
@@ -73,65 +81,57 @@ def build_report(
     training: Mapping[str, Sequence[str]] | None = None,
     gains: Mapping[str, StageGain] | None = None,
 ) -> kernel.Report:
-    """The report; examples by kind, and each training's curves and gain on dev, where there are any."""
-    counts, settings = evaluation["counts"], evaluation["settings"]
-    taught = STAND_IN_NOTE if settings.get("stand_in_teacher") else ""
-    systems = {NAMES[name]: levels for name, levels in evaluation["systems"].items()}
-    by = decided_by(EvaluationNumbers(evaluation))
+    """The report; examples by kind, and each training's curves and gain on dev, if there are any."""
+    counts, settings, systems = evaluation["counts"], evaluation["settings"], _systems(evaluation)
+    by = _decided_by(evaluation)
     metrics = metrics_by(by)
-    bars = [kernel.bars(systems, name, metrics[name], COLOURS) for name in ("top1", "ndcg", "recall", "quality")]
+    judged = f", {counts['judged']:,} judged by the examiner instead" if counts.get("judged") else ""
+    lead = (
+        f"{STAND_IN_NOTE if settings.get('stand_in_teacher') else ''}"
+        f"{counts['rows']:,} {kernel.tested_rows(evaluation, 'questions', 'rewritten')} in "
+        f"{counts['conversations']:,} conversations, {counts['labelled']:,} with gold passages{judged}, "
+        f"{counts['examined']:,} examined."
+    )
+    bars = [kernel.bars(systems, name, metrics[name], COLOURS) for name in (*RANKED, "quality")]
     curves = [
         kernel.Figures(figures, grid=True, title=f"{NAMES.get(stage, stage.upper())}, by step")
         for stage, figures in (training or {}).items()
     ]
-    judges = kernel.Text(judges_line(evaluation["agreement"]), terminal=True)
-    inflation = (kernel.Text(line, terminal=True) for line in inflation_lines(evaluation.get("inflation", {})))
-    judged = counts.get("judged", 0)
+    judges = [judges_line(evaluation["agreement"]), *inflation_lines(evaluation.get("inflation", {}))]
     blind = kernel.Text("The blind sample is for people: fill it in, and read it back with its key.")
-    levels = kernel.levels_table(systems, metrics | SYSTEM_METRICS)._replace(brief=True)
-    return kernel.Report(
-        headline(evaluation),
-        evaluation["verdict"]["promote"],
-        f"{taught}{counts['rows']:,} {tested_questions(evaluation)} in {counts['conversations']:,} conversations, "
-        f"{counts['labelled']:,} with gold passages"
-        f"{f', {judged:,} judged by the examiner instead' if judged else ''}, {counts['examined']:,} examined. "
-        f"{describe_leaks(evaluation.get('leaks'))}",
-        evaluation["verdict"]["reasons"],
-        [
-            kernel.Section("What the plan expects, and what was measured", list(_plan(evaluation))),
-            kernel.Section("Who is better than whom", list(_pairs(evaluation))),
-            kernel.Section("Every system", [kernel.Figures(bars), levels]),
-            kernel.Section("Rows without gold", list(_by_labels(evaluation, systems))),
-            kernel.Section(f"Kinds of questions: {FIRST_IN_WORDS[by]}", list(_kinds(evaluation))),
-            kernel.Section(f"Properties of the sample: {FIRST_IN_WORDS[by]}", list(_slices(evaluation))),
-            kernel.Section("Searched as asked, on dev", list(_as_asked(evaluation))),
-            kernel.Section("Queries side by side", list(_examples(evaluation["candidate"], by, examples or {}))),
-            kernel.Section("Training", [*_gains(gains or {}), *curves]),
-            kernel.Section("The judges", [judges, *inflation, blind]),
+    sections = {
+        "What the plan expects, and what was measured": _plan(evaluation, metrics),
+        "Who is better than whom": _pairs(evaluation, metrics),
+        "Every system": [
+            kernel.Figures(bars),
+            kernel.levels_table(systems, metrics | SYSTEM_METRICS)._replace(brief=True),
         ],
-        [
-            *evaluation["notes"],
-            "Every system's query went through the same service with the same threshold, "
-            f"{settings['retrieval']['score_threshold']}; passages were scored against the row's fixed need.",
-            f"Intervals: {settings['draws']:,} bootstrap draws of whole conversations. p: {settings['draws']:,} sign "
-            f"flips of whole conversations. Seed {settings['seed']}.",
-        ],
-        evaluation.get("digests") or {},
-    )
+        "Rows without gold": _by_labels(evaluation, by),
+        f"Kinds of questions: {FIRST_IN_WORDS[by]}": _kinds(evaluation),
+        f"Properties of the sample: {FIRST_IN_WORDS[by]}": _slices(evaluation),
+        "Searched as asked, on dev": _as_asked(evaluation),
+        "Queries side by side": _examples(evaluation["candidate"], by, examples or {}),
+        "Training": [*_gains(gains or {}), *curves],
+        "The judges": [*(kernel.Text(line, terminal=True) for line in judges), blind],
+    }
+    notes = [
+        "Every system's query went through the same service with the same threshold, "
+        f"{settings['retrieval']['score_threshold']}; passages were scored against the row's fixed need.",
+        f"Intervals: {settings['draws']:,} bootstrap draws of whole conversations. p: {settings['draws']:,} sign "
+        f"flips of whole conversations. Seed {settings['seed']}.",
+    ]
+    return kernel.evaluation_report(evaluation, headline(evaluation), lead, sections, notes)
 
 
 def _gains(gains: Mapping[str, StageGain]) -> Blocks:
-    """Table of what each training gained on dev, by which it was taken or left out."""
+    """The gain of each training on dev, by which it was taken or left out."""
     header = ["on dev", "rows", "measure", "before", "after", "gain, points", "95 %", "taken"]
     rows = []
     for name, gain in gains.items():
+        figures = [f"{gain.before:.3f}", f"{gain.after:.3f}", f"{100 * gain.gain:+.1f}"]
         interval = " to ".join(f"{100 * end:+.1f}" for end in gain.interval or ())
-        rows.append(
-            [
-                GAINS[name], f"{gain.rows:,}", gain.measure, f"{gain.before:.3f}", f"{gain.after:.3f}",
-                f"{100 * gain.gain:+.1f}", interval, "yes" if gain.taken else "no: the run went on without it",
-            ]
-        )  # fmt: skip
+        taken = "yes" if gain.taken else "no: the run went on without it"
+        rows.append([GAINS[name], f"{gain.rows:,}", gain.measure, *figures, interval, taken])
     if rows:
         yield kernel.Table(header, rows, terminal=True)
 
@@ -139,34 +139,29 @@ def _gains(gains: Mapping[str, StageGain]) -> Blocks:
 def headline(evaluation: Json) -> str:
     """The verdict in one sentence."""
     name = NAMES.get(str(evaluation.get("candidate")), "the candidate")
-    if evaluation["verdict"]["promote"]:
-        by = decided_by(EvaluationNumbers(evaluation))
-        right = "gold" if by == "gold" else "right"
-        judged = "" if by == "gold" else " Judged by a model, not gold alone."
-        return (
-            f"Promote: {name} finds the {right} passage first more often than its teacher; nDCG and recall are no "
-            f"worse.{judged}"
-        )
-    return f"Hold: {name} stays where it is."
+    if not evaluation["verdict"]["promote"]:
+        return f"Hold: {name} stays where it is."
+    if _decided_by(evaluation) == "gold":
+        right, judged = "gold", ""
+    else:
+        right, judged = "right", " Judged by a model, not gold alone."
+    return (
+        f"Promote: {name} finds the {right} passage first more often than its teacher; nDCG and recall are no "
+        f"worse.{judged}"
+    )
 
 
-def tested_questions(evaluation: Json) -> str:
-    """The name of the rows that were tested, which says how."""
-    if folds := evaluation.get("cross_fitted", {}).get("folds"):
-        return f"cross-fitted questions, each rewritten by one of {folds} models that did not learn from it,"
-    return "locked questions"
-
-
-def _plan(evaluation: Json) -> Blocks:
+def _plan(evaluation: Json, metrics: Mapping[str, Metric]) -> Blocks:
     """Part 6 of the plan beside the measured figures."""
-    rows, metrics = [], metrics_by(decided_by(EvaluationNumbers(evaluation))) | SYSTEM_METRICS
+    rows = []
     for name in PLAN:
-        metric, row = metrics[name], list[str | kernel.Cell]([metrics[name].name])
+        metric = (metrics | SYSTEM_METRICS)[name]
+        row: list[str | kernel.Cell] = [metric.name]
         for system, expected in evaluation["expected"].items():
             level = evaluation["systems"].get(system, {}).get(name, {})
-            value = metric.number(level.get("value"))
-            value = f"{value} (assumed)" if level.get("how") == kernel.ASSUMED else value
-            row += [metric.number(expected.get(name)), kernel.Cell(value, metric.interval(level), strong=True)]
+            assumed = " (assumed)" if level.get("how") == kernel.ASSUMED else ""
+            value = kernel.Cell(f"{metric.number(level.get('value'))}{assumed}", metric.interval(level), strong=True)
+            row += [metric.number(expected.get(name)), value]
         rows.append(row)
     header = ["", *(word for name in evaluation["expected"] for word in (f"{NAMES[name]}, expected", "measured"))]
     yield kernel.Table(header, rows, terminal=True, brief=True)
@@ -177,10 +172,9 @@ def _plan(evaluation: Json) -> Blocks:
     )
 
 
-def _pairs(evaluation: Json) -> Blocks:
+def _pairs(evaluation: Json, metrics: Mapping[str, Metric]) -> Blocks:
     paired = {pair_name(pair): gap for pair, gap in evaluation["paired"].items()}
-    metrics = metrics_by(decided_by(EvaluationNumbers(evaluation)))
-    for name in ("top1", "ndcg", "recall"):
+    for name in RANKED:
         gaps = {pair: gap if name == "top1" else gap[name] for pair, gap in paired.items()}
         caption = f"{metrics[name].name}: difference in points, 95 % interval over conversations"
         yield kernel.Figures([kernel.forest(metrics[name].name, gaps, metrics[name])], caption)
@@ -195,7 +189,7 @@ def _pairs(evaluation: Json) -> Blocks:
             rows = (
                 (f"{tenant}: {metrics[name].name}", its if name == "top1" else its[name], metrics[name])
                 for tenant, its in gap["tenants"].items()
-                for name in ("top1", "ndcg", "recall")
+                for name in RANKED
             )
             yield kernel.gaps_table("", rows, f"{pair}, by tenant", terminal=False)
 
@@ -217,37 +211,31 @@ def _power(power: Json) -> Blocks:
         )
 
 
-def _by_labels(evaluation: Json, systems: Mapping[str, Json]) -> Blocks:
-    """Figures by labels, apart from gold; nothing where every row has gold, or none has labels."""
-    if decided_by(EvaluationNumbers(evaluation)) == "labels":
-        yield kernel.Text(
+def _by_labels(evaluation: Json, by: By) -> Blocks:
+    """Figures by labels, apart from gold; nothing if every row has gold, or none has labels."""
+    if by == "labels":
+        metrics, compared = JUDGED_METRICS, ("gold_top1", "pooled_top1")
+        words = (
             "The examiner judged these rows, not people, and the verdict reads its grades. It graded each system's "
-            "first passage; a passage that nobody judged is left out, or counts as irrelevant where the row says so.",
-            terminal=True,
+            "first passage; a passage that nobody judged is left out, or counts as irrelevant where the row says so."
         )
-        yield from _apart(evaluation, systems, JUDGED_METRICS, ("gold_top1", "pooled_top1"))
+    elif "labelled_top1" in evaluation["systems"]["teacher"]:
+        metrics, compared = LABEL_METRICS, ("labelled_top1", "condensed_top1")
+        words = (
+            "Judges labelled these passages, not people; no verdict reads these figures. A passage that nobody "
+            "judged may be relevant or not: it counts as irrelevant, or is left out where the row says so."
+        )
+    else:
         return
-    if "labelled_top1" not in evaluation["systems"]["teacher"]:
-        return
-    yield kernel.Text(
-        "Judges labelled these passages, not people; no verdict reads these figures. A passage that nobody judged "
-        "may be relevant or not: it counts as irrelevant, or is left out where the row says so.",
-        terminal=True,
-    )
-    yield from _apart(evaluation, systems, LABEL_METRICS, ("labelled_top1", "condensed_top1"))
-
-
-def _apart(
-    evaluation: Json, systems: Mapping[str, Json], metrics: Mapping[str, Metric], compared: Sequence[str]
-) -> Blocks:
-    yield kernel.levels_table(systems, metrics)
+    yield kernel.Text(words, terminal=True)
+    yield kernel.levels_table(_systems(evaluation), metrics)
     for name in compared:
         gaps = ((pair_name(pair), gap[name], metrics[name]) for pair, gap in evaluation["paired"].items())
         yield kernel.gaps_table(f"{metrics[name].name}, points", gaps)
 
 
 def _kinds(evaluation: Json) -> Blocks:
-    """Teacher and candidate in each kind of question, and what is shown of a loss."""
+    """Teacher and candidate in each kind of question, and whether a loss is shown."""
     gate = GateConfig.parse(evaluation["settings"]["gate"], "settings.gate")
     numbers, rows = EvaluationNumbers(evaluation), []
     ps, shown = loss_ps(numbers, gate), shown_losses(numbers, gate)
@@ -256,42 +244,32 @@ def _kinds(evaluation: Json) -> Blocks:
         if not part["rows"]:
             rows.append([kind, "0", "", "", "", NO_ROWS])
             continue
+        if kind not in ps:
+            loss = "too few questions"
+        elif kind in shown:
+            loss = "shown"
+        elif gap["low"] >= -gate.kind_margin:
+            loss = "none"
+        else:
+            loss = f"open: up to {-100 * gap['low']:.1f} points"
         cells = [kernel.level_cell(part[name], TOP1) for name in ("teacher", "candidate")]
         difference = kernel.Cell(TOP1.difference(gap["difference"]), TOP1.difference_interval(gap), strong=True)
-        rows.append(
-            [kind, f"{part['rows']:,}", *cells, difference, _loss_words(gap, kind in ps, kind in shown, gate)]
-        )
+        rows.append([kind, f"{part['rows']:,}", *cells, difference, loss])
     yield kernel.Table(["", "rows", "teacher", NAMES[evaluation["candidate"]], "points", "loss"], rows, terminal=True)
-    meanings = "; ".join(KINDS.values())
     yield kernel.Text(
-        f"{meanings}. A kind holds the candidate where a loss beyond {100 * gate.kind_margin:.1f} points is shown "
-        "(Holm over all kinds)."
+        f"{'; '.join(KINDS.values())}. A kind holds the candidate where a loss beyond "
+        f"{100 * gate.kind_margin:.1f} points is shown (Holm over all kinds)."
     )
 
 
-def _loss_words(gap: Json, measured: bool, shown: bool, gate: GateConfig) -> str:
-    if not measured:
-        return "too few questions"
-    if shown:
-        return "shown"
-    if gap["low"] >= -gate.kind_margin:
-        return "none"
-    return f"open: up to {-100 * gap['low']:.1f} points"
-
-
 def _as_asked(evaluation: Json) -> Blocks:
-    """Table of thresholds of `as_asked` with their effect on dev, for a person to choose by."""
-    table = evaluation.get("as_asked")
-    if not table:
+    """Thresholds of `as_asked` with their effect on dev, for a person to choose by."""
+    if not (table := evaluation.get("as_asked")):
         return
-    rows = [
-        [
-            f"{line['threshold']:g}",
-            f"{line['taken']:,}",
-            *(TOP1.number(line[name]) for name in ("as_asked", "teacher")),
-        ]
-        for line in table
-    ]
+    rows = []
+    for line in table:
+        shares = (TOP1.number(line[name]) for name in ("as_asked", "teacher"))
+        rows.append([f"{line['threshold']:g}", f"{line['taken']:,}", *shares])
     yield kernel.Table(["threshold", "questions", "gold first, as asked", "gold first, teacher's rewrite"], rows)
     yield kernel.Text(
         f"Of {table[0]['rows']:,} rows of dev with gold: questions whose own first passage scores at least the "
@@ -313,7 +291,7 @@ def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, li
     """Example queries that the candidate won against the teacher, lost, and that both fail."""
 
     def kind_of(row: Json) -> str | None:
-        """The kind by who finds the right passage first; None where nobody knows it, or where both do."""
+        """None if the right passage is unknown, or both find it first."""
         wins, teacher_wins = (row["systems"][name]["rank"] == 1 for name in (candidate, "teacher"))
         if not (row["gold"] or row.get("grades")) or (wins and teacher_wins):
             return None
@@ -323,11 +301,10 @@ def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, li
 
 
 def _examples(candidate: str, by: By, examples: Mapping[str, Sequence[Json]]) -> Blocks:
-    right = "gold" if by == "gold" else "right"
     if examples:
         yield kernel.Text(
-            f"{NAMES[candidate]} against the teacher, drawn without looking. The number is the {right} passage's "
-            "place among the first ten."
+            f"{NAMES[candidate]} against the teacher, drawn without looking. The number is the "
+            f"{'gold' if by == 'gold' else 'right'} passage's place among the first ten."
         )
     for kind, rows in examples.items():
         names = {name: NAMES[name] for row in rows for name in row["systems"] if name not in ("plain", "history")}

@@ -29,16 +29,14 @@ COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality")
 """The first is the verdict's; the others stand inside it by name."""
 
 COMPARED_BY_LABELS = ("labelled_top1", "labelled_ndcg", "condensed_top1", "gold_top1", "pooled_top1", "pooled_ndcg")
-"""Compared too where rows without gold have labels, or are judged. No verdict reads them."""
+"""Compared too if rows without gold have labels, or are judged. No verdict reads them."""
 
 EXPECTED: dict[str, dict[str, float]] = {
     "teacher": {"quality": 4.8, "top1": 0.85, "latency_p50": 2000.0, "cost": 25.0},
     "sft": {"quality": 4.3, "top1": 0.78, "latency_p50": 850.0, "cost": 2.5},
     "rl": {"quality": 4.6, "top1": 0.88, "latency_p50": 900.0, "cost": 2.8},
 }
-"""The plan's hopes, its part 6."""
-
-LIVE_TIMES = "the journal's live calls"
+"""The plan's expected figures, its part 6."""
 
 Json = dict[str, Any]
 
@@ -50,7 +48,17 @@ def paired_results(table: MetricTable, tenant_of: Sequence[str]) -> Json:
     places = {"": None, **{tenant: [name == tenant for name in tenant_of] for tenant in tenants}}
     compared = [name for name in (*COMPARED, *COMPARED_BY_LABELS) if name in table.metrics]
     gaps = table.compare(pairs, compared, places)
-    return {"_vs_".join(pair): _pair(gaps, pair, tenants, compared) for pair in pairs}
+
+    def nested(pair: Pair, place: str) -> Json:
+        first, *rest = compared
+        return {"metric": first, **gaps[pair, place, first], **{name: gaps[pair, place, name] for name in rest}}
+
+    paired = {}
+    for pair in pairs:
+        adjusted = statistics.holm({tenant: gaps[pair, tenant, COMPARED[0]]["p"] for tenant in tenants})
+        by_tenant = {tenant: {**nested(pair, tenant), "p_holm": adjusted.get(tenant)} for tenant in tenants}
+        paired["_vs_".join(pair)] = {**nested(pair, ""), "tenants": by_tenant}
+    return paired
 
 
 def by_labels(scored: ScoredRows) -> int:
@@ -63,25 +71,13 @@ def judged_rows(scored: ScoredRows) -> int:
     return sum("pooled_top1" in next(iter(row.values())) for row in scored.values)
 
 
-def _pair(
-    gaps: Mapping[tuple[Pair, str, str], Json], pair: Pair, tenants: Sequence[str], compared: Sequence[str]
-) -> Json:
-    def nested(tenant: str) -> Json:
-        first, *rest = compared
-        return {"metric": first, **gaps[pair, tenant, first], **{name: gaps[pair, tenant, name] for name in rest}}
-
-    adjusted = statistics.holm({tenant: gaps[pair, tenant, COMPARED[0]]["p"] for tenant in tenants})
-    by_tenant = {tenant: {**nested(tenant), "p_holm": adjusted.get(tenant)} for tenant in tenants}
-    return {**nested(""), "tenants": by_tenant}
-
-
 def slice_results(table: MetricTable, slices_of: Sequence[Sequence[str]]) -> Json:
     """Top-1 of each system in each slice."""
-    chosen = {
-        name: [name in of_row for of_row in slices_of]
-        for name in sorted({name for of_row in slices_of for name in of_row})
-    }
-    return {name: {"rows": sum(rows), "systems": table.level_in("top1", rows)} for name, rows in chosen.items()}
+    slices = {}
+    for name in sorted({name for names in slices_of for name in names}):
+        rows = [name in names for names in slices_of]
+        slices[name] = {"rows": sum(rows), "systems": table.level_in("top1", rows)}
+    return slices
 
 
 def kind_results(
@@ -93,18 +89,20 @@ def kind_results(
     chosen |= {f"tenant {tenant}": [name == tenant for name in tenant_of] for tenant in several}
     pair = (candidate, "teacher")
     gaps = table.compare([pair], ["top1"], chosen)
-    levels = {kind: table.level_in("top1", rows) for kind, rows in chosen.items()}
-    return {
-        kind: {
-            "rows": sum(rows), "teacher": levels[kind]["teacher"], "candidate": levels[kind][candidate],
+    kinds = {}
+    for kind, rows in chosen.items():
+        levels = table.level_in("top1", rows)
+        kinds[kind] = {
+            "rows": sum(rows),
+            "teacher": levels["teacher"],
+            "candidate": levels[candidate],
             "difference": gaps[pair, kind, "top1"],
         }
-        for kind, rows in chosen.items()
-    }  # fmt: skip
+    return kinds
 
 
 def as_asked_note(rows: Sequence[ValidatedRewrite], threshold: float) -> str:
-    """How many questions no student rewrote, as in production."""
+    """The number of questions that no student rewrote, as in production."""
     count = sum(searched_as_asked(row.plain.own_score, threshold) for row in rows)
     return (
         f"{count} of {len(rows)} questions were searched as they were asked, since their own first passage scores at "
@@ -113,19 +111,20 @@ def as_asked_note(rows: Sequence[ValidatedRewrite], threshold: float) -> str:
 
 
 def power(table: MetricTable, candidate: str, interesting: float) -> Json:
-    """How many queries like these would show a difference to the teacher, if there is one."""
+    """The number of queries like these that would show the observed and the interesting difference to the teacher."""
     spread = table.spread((candidate, "teacher"), "top1")
     return {
-        "metric": "top1", "queries": spread.queries, "discordant": spread.discordant, "clustering": spread.clustering,
-        **{
-            name: {"difference": size, "queries": spread.needed(size)}
-            for name, size in (("observed", spread.mean), ("interesting", interesting))
-        },
-    }  # fmt: skip
+        "metric": "top1",
+        "queries": spread.queries,
+        "discordant": spread.discordant,
+        "clustering": spread.clustering,
+        "observed": {"difference": spread.mean, "queries": spread.needed(spread.mean)},
+        "interesting": {"difference": interesting, "queries": spread.needed(interesting)},
+    }
 
 
 def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
-    """The models that scored, and how far examiner and training judge agree on the same rewrites."""
+    """The models that scored, and the agreement of examiner and training judge on the same rewrites."""
     both = [
         (values[system]["quality"], score)
         for values, scores in zip(scored.values, scored.judge, strict=True)
@@ -139,15 +138,18 @@ def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
 
 def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:
     """Latency of single rewrites, and the cost at measured throughput and set price."""
-    milliseconds = [1000 * seconds for seconds in student.latencies]
-    times = latencies(milliseconds, config, "measured")
     hour = config.gpu_hour_price * config.serving_gpus
+    # Seconds per rewrite, times 1,000 rewrites, times the price of a second.
     cost = student.seconds / len(student.texts) * 1000 * hour / 3600
-    return {**times, "cost": {**_alone(cost), "n": len(student.texts), "how": "measured throughput, set price"}}
+    how = "measured throughput, set price"
+    return latencies(student.latencies, config, "measured") | {
+        "cost": {**_alone(cost), "n": len(student.texts), "how": how}
+    }
 
 
-def latencies(milliseconds: Sequence[float], config: EvaluateConfig, how: str) -> Json:
-    """Median and 95th percentile of single calls, with their intervals."""
+def latencies(seconds: Sequence[float], config: EvaluateConfig, how: str) -> Json:
+    """Median and 95th percentile of single calls in milliseconds, with their intervals."""
+    milliseconds = [1000 * value for value in seconds]
     return {
         name: {**statistics.quantile(milliseconds, share, config.draws, config.seed)._asdict(), "how": how}
         for name, share in (("latency_p50", 0.5), ("latency_p95", 0.95))
@@ -157,21 +159,17 @@ def latencies(milliseconds: Sequence[float], config: EvaluateConfig, how: str) -
 def teacher_metrics(report: Json, live_seconds: Sequence[float], config: EvaluateConfig) -> Json:
     """The teacher's cost and latency from the journal; the cost includes failed calls.
 
-    The profile's latency, marked as assumed, stands in for a stand-in's and where all calls were prepaid.
+    The profile's latency, marked as assumed, replaces that of a stand-in, and is used if all calls were prepaid.
     """
     calls = [row for row in report.get("by_step", []) if row["role"] == "teacher"]
     answered = sum(row["answered"] for row in calls)
     cost = sum(row["cost"] for row in calls) / answered * 1000 if answered else math.nan
     if live_seconds and not config.stand_in_teacher:
-        milliseconds = [1000 * seconds for seconds in live_seconds]
-        times = latencies(milliseconds, config, LIVE_TIMES)
+        times = latencies(live_seconds, config, "the journal's live calls")
     else:
         seconds = report.get("models", {}).get("teacher", {}).get("typical_seconds", math.nan)
         times = {"latency_p50": {**_alone(1000 * seconds), "how": ASSUMED}}
-    return {
-        **times,
-        "cost": {**_alone(cost), "n": answered, "how": "measured tokens, set price"},
-    }
+    return {**times, "cost": {**_alone(cost), "n": answered, "how": "measured tokens, set price"}}
 
 
 def _alone(value: float) -> Json:
@@ -188,12 +186,9 @@ def notes(
         lines.append(
             f"{name} was timed under the serving code over HTTP, one question at a time, on: {student.machine}."
         )
-        cards = config.serving_gpus
-        hour = (
-            f"an hour is set at {config.gpu_hour_price:g} for each of {cards} GPUs"
-            if cards > 1
-            else (f"an hour of it is set at {config.gpu_hour_price:g}")
-        )
+        hour = f"an hour of it is set at {config.gpu_hour_price:g}"
+        if (cards := config.serving_gpus) > 1:
+            hour = f"an hour is set at {config.gpu_hour_price:g} for each of {cards} GPUs"
         lines.append(
             f"{name} wrote {len(student.texts) / student.seconds:.1f} rewrites a second in batches of {config.batch} "
             f"by {student.engine} on this machine; {hour}."
@@ -226,7 +221,23 @@ def notes(
             "are the journal's."
         )
     lines.append("Costs are in the currency of the prices.")
-    lines += _judged_notes(scored) if judged_rows(scored) else _labels_notes(scored, table)
+    if judged := judged_rows(scored):
+        lines += [
+            f"{judged} rows have no gold passage. The examiner graded the first passage of every system in them "
+            "against the row's need, once for each passage and without knowing whose it was.",
+            "nDCG@10 and recall@10 of these rows know only those passages: others are taken out of the list.",
+            "Where the label stage had rows to label, the examiner confirmed the training's labels too: a mistake "
+            "that it makes again and again can be learned there and praised here. People should check some of the "
+            "rows.",
+        ]
+    elif unknown := table.rows - table.known("teacher", "top1"):
+        lines.append(f"{unknown} rows have no gold passage; for them only the judged numbers speak.")
+    if not judged and (labelled := by_labels(scored)):
+        unjudged = 1 - table.levels()["teacher"]["first_judged"]["value"]
+        lines.append(
+            f"{labelled} of them have labels by judges, which are not gold: what is measured by them says so, no "
+            f"verdict reads it, and nobody judged {unjudged:.0%} of the teacher's first passages."
+        )
     if not table.known("teacher", "judged_top1"):
         lines.append("The RAG service scores against the query, not the need: its scores are left out.")
     if any(snapshot.startswith(SAMPLED_SNAPSHOT) for snapshot in scored.snapshots):
@@ -237,27 +248,4 @@ def notes(
     if scored.unexamined:
         counts = ", ".join(f"{reason} {count}" for reason, count in scored.unexamined.most_common())
         lines.append(f"Rewrites that the examiner gave no score, left out of the means: {counts}.")
-    return lines
-
-
-def _judged_notes(scored: ScoredRows) -> list[str]:
-    return [
-        f"{judged_rows(scored)} rows have no gold passage. The examiner graded the first passage of every system in "
-        "them against the row's need, once for each passage and without knowing whose it was.",
-        "nDCG@10 and recall@10 of these rows know only those passages: others are taken out of the list.",
-        "Where the label stage had rows to label, the examiner confirmed the training's labels too: a mistake that "
-        "it makes again and again can be learned there and praised here. People should check some of the rows.",
-    ]
-
-
-def _labels_notes(scored: ScoredRows, table: MetricTable) -> list[str]:
-    lines = []
-    if unknown := table.rows - table.known("teacher", "top1"):
-        lines.append(f"{unknown} rows have no gold passage; for them only the judged numbers speak.")
-    if labelled := by_labels(scored):
-        unjudged = 1 - table.levels()["teacher"]["first_judged"]["value"]
-        lines.append(
-            f"{labelled} of them have labels by judges, which are not gold: what is measured by them says so, no "
-            f"verdict reads it, and nobody judged {unjudged:.0%} of the teacher's first passages."
-        )
     return lines

@@ -1,4 +1,4 @@
-"""Every system asked the same way: its query retrieves, and for a sample of rows two judges score its rewrite."""
+"""The same scoring for every system: its query retrieves, and two judges score its rewrite in a sample of rows."""
 
 import asyncio
 import hashlib
@@ -33,7 +33,7 @@ from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
-from qinglan.rows.labels import PASSAGE_CHARACTERS, RELEVANT, Label, read_opinion
+from qinglan.rows.labels import PASSAGE_CHARACTERS, RELEVANT, read_opinion
 from qinglan.rows.rows import Question, QuestionWithNeed, ValidatedRewrite
 from qinglan.terminal.progress import progress
 
@@ -46,7 +46,7 @@ SystemQueries = Mapping[str, Sequence[str]]
 """Each system's query for each row, in the order of the rows."""
 
 ScorableRow = ValidatedRewrite | QuestionWithNeed
-"""Everything that a query is judged by: a question, its need, and the knowledge base."""
+"""A question with its need and knowledge base, by which a query is judged."""
 
 
 class ScoredRow(NamedTuple):
@@ -56,7 +56,7 @@ class ScoredRow(NamedTuple):
     """Values by system and metric."""
 
     judge: dict[str, float]
-    """The training judge's score by system, where it was asked."""
+    """The training judge's score by system, if it was asked."""
 
     unexamined: list[str]
     """The reason of each rewrite without a score."""
@@ -73,7 +73,7 @@ class ScoredRows(NamedTuple):
     unexamined: Counter[str]
     snapshots: list[str]
     report: dict[str, Any]
-    """The gateway's, after the last ask."""
+    """The gateway's report after the last request."""
 
     teacher_seconds: list[float] = []
     """Seconds of the live calls by which the teacher wrote its rewrites; empty if the journal has none."""
@@ -89,7 +89,7 @@ def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
 
 
 def served_queries(rows: Sequence[ValidatedRewrite], rewrites: Sequence[str], threshold: float) -> list[str]:
-    """The query of each row when a student serves: its rewrite, or the question that needs none."""
+    """The query of each row when a student serves: its rewrite, or the question if that needs none."""
     return [
         row.question if searched_as_asked(row.plain.own_score, threshold) else rewrite
         for row, rewrite in zip(rows, rewrites, strict=True)
@@ -116,16 +116,47 @@ def draw_rows(rows: Sequence[Question], count: int, seed: int) -> list[int]:
 
 
 def score_all(
-    rows: Sequence[ScorableRow], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
-    config: EvaluateConfig, gateway_url: str, step: str = STEP, judged_rows: int | None = None, by: By = "gold",
-) -> ScoredRows:  # fmt: skip
-    """Ask every system about every row, and write a prediction line for each.
+    rows: Sequence[ScorableRow],
+    texts: SystemQueries,
+    slices: Mapping[str, Sequence[str]],
+    predictions: Path,
+    config: EvaluateConfig,
+    gateway_url: str,
+    step: str = STEP,
+    judged_rows: int | None = None,
+    by: By = "gold",
+) -> ScoredRows:
+    """Score every system's query for every row, and write a prediction line for each row.
 
-    The training's judge scores `judged_rows` of the examined ones; as many as `config` says, if nothing is given.
+    The training's judge scores `judged_rows` of the examined ones; None takes the number of `config`.
     By `labels`, the examiner judges the systems' first passages of rows without gold.
     """
     samples = draw_samples(rows, config, judged_rows)
-    return asyncio.run(_score_all(rows, texts, slices, predictions, config, gateway_url, step, samples, by))
+
+    async def run() -> ScoredRows:
+        scored = ScoredRows([], [], Counter(), [], {})
+        async with GatewayClient(gateway_url, step) as gateway, RagClient.of_gateway(gateway_url) as rag:
+            scorer = RowScorer(gateway, rag, config, by)
+
+            async def score(at: int) -> ScoredRow:
+                queries = {name: texts[name][at] for name in texts}
+                of_row = slices.get(rows[at].id, ())
+                return await scorer.row(rows[at], queries, of_row, at in samples.examiner, at in samples.judge)
+
+            with atomic_write(predictions) as partial, partial.open("wb") as file, progress(step, len(rows)) as tick:
+                async for row in map_in_order(range(len(rows)), score, ROWS_UNDER_WAY):
+                    file.write(row.prediction)
+                    scored.values.append(row.values)
+                    scored.judge.append(row.judge)
+                    scored.unexamined.update(row.unexamined)
+                    if row.snapshot and row.snapshot not in scored.snapshots:
+                        scored.snapshots.append(row.snapshot)
+                    tick()
+            await gateway.exported(digest(predictions))
+            seconds = await gateway.live_seconds("generate", "teacher")
+            return scored._replace(report=await gateway.report(), teacher_seconds=seconds)
+
+    return asyncio.run(run())
 
 
 class Samples(NamedTuple):
@@ -133,33 +164,6 @@ class Samples(NamedTuple):
 
     examiner: set[int]
     judge: set[int]
-
-
-async def _score_all(
-    rows: Sequence[ScorableRow], texts: SystemQueries, slices: Mapping[str, Sequence[str]], predictions: Path,
-    config: EvaluateConfig, gateway_url: str, step: str, samples: Samples, by: By,
-) -> ScoredRows:  # fmt: skip
-    scored = ScoredRows([], [], Counter(), [], {})
-    async with GatewayClient(gateway_url, step) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        scorer = RowScorer(gateway, rag, config, by)
-
-        async def score(at: int) -> ScoredRow:
-            queries = {name: texts[name][at] for name in texts}
-            of_row = slices.get(rows[at].id, ())
-            return await scorer.row(rows[at], queries, of_row, at in samples.examiner, at in samples.judge)
-
-        with atomic_write(predictions) as partial, partial.open("wb") as file, progress(step, len(rows)) as tick:
-            async for row in map_in_order(range(len(rows)), score, ROWS_UNDER_WAY):
-                file.write(row.prediction)
-                scored.values.append(row.values)
-                scored.judge.append(row.judge)
-                scored.unexamined.update(row.unexamined)
-                if row.snapshot and row.snapshot not in scored.snapshots:
-                    scored.snapshots.append(row.snapshot)
-                tick()
-        await gateway.exported(digest(predictions))
-        seconds = await gateway.live_seconds("generate", "teacher")
-        return scored._replace(report=await gateway.report(), teacher_seconds=seconds)
 
 
 def draw_samples(rows: Sequence[Question], config: EvaluateConfig, judged_rows: int | None = None) -> Samples:
@@ -172,21 +176,16 @@ def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -
     """Judgements of the systems that need no model, known before any is trained."""
     queries, samples = fixed_queries(rows), draw_samples(rows, config)
     for at, row in enumerate(rows):
-        roles = [role for role, drawn in zip(("examiner", "judge"), samples, strict=True) if at in drawn]
-        for role in roles:
+        for role in ("examiner", "judge"):
+            if at not in getattr(samples, role):
+                continue
             for text in dict.fromkeys(queries[name][at] for name in queries):
-                yield PaidRequest(
-                    Entry(STEP, row.id, role), judge_messages(row, text, config.judge_prompt), JUDGE_FORMAT
-                )
-
-
-def labels_of(row: ScorableRow) -> tuple[Label, ...]:
-    """Judged passages of a row without gold: where there is gold, that speaks alone."""
-    return () if row.gold or not isinstance(row, ValidatedRewrite) else row.labels
+                messages = judge_messages(row, text, config.judge_prompt)
+                yield PaidRequest(Entry(STEP, row.id, role), messages, JUDGE_FORMAT)
 
 
 class RowScorer:
-    """Asks RAG and judges about one row's rewrites; the same text is asked about once."""
+    """Scores one row's rewrites by RAG and judges; each distinct text is sent once."""
 
     def __init__(self, gateway: GatewayClient, rag: RagClient, config: EvaluateConfig, by: By = "gold") -> None:
         self._gateway, self._rag, self._config, self._by = gateway, rag, config, by
@@ -195,29 +194,27 @@ class RowScorer:
         self, row: ScorableRow, queries: Mapping[str, str], slices: Sequence[str], examined: bool, judged: bool
     ) -> ScoredRow:
         distinct = list(dict.fromkeys(queries.values()))
-        retrievals = dict(
-            zip(distinct, await gather_or_cancel(*(self._retrieve(row, query) for query in distinct)), strict=True)
-        )
+        found = await gather_or_cancel(*(self._retrieve(row, query) for query in distinct))
+        retrievals = dict(zip(distinct, found, strict=True))
         scores = await self._scores("examiner", row, distinct) if examined else {}
         judge_scores = await self._scores("judge", row, distinct) if judged else {}
         grades = await self._grades(row, retrievals.values()) if self._by == "labels" and not row.gold else {}
-        values = {
-            name: measure_rewrite(row, query, retrievals[query])
-            | self._by_labels(row, retrievals[query].ids, grades)
-            | {"quality": _number(scores.get(query))}
-            for name, query in queries.items()
-        }
-        judge = {
-            name: score for name, query in queries.items() if isinstance(score := judge_scores.get(query), float)
-        }
-        return ScoredRow(
-            values, judge, [score for score in scores.values() if isinstance(score, str)],
-            next((retrieval.snapshot for retrieval in retrievals.values()), ""),
-            _prediction(row, queries, retrievals, values, slices, grades),
-        )  # fmt: skip
+        values, judge = {}, {}
+        for name, query in queries.items():
+            score = scores.get(query)
+            values[name] = measure_rewrite(row, query, retrievals[query])
+            values[name] |= self._by_labels(row, retrievals[query].ids, grades)
+            values[name]["quality"] = score if isinstance(score, float) else math.nan
+            judge_score = judge_scores.get(query)
+            if isinstance(judge_score, float):
+                judge[name] = judge_score
+        unexamined = [score for score in scores.values() if isinstance(score, str)]
+        snapshot = next((retrieval.snapshot for retrieval in retrievals.values()), "")
+        prediction = _prediction(row, queries, retrievals, values, slices, grades)
+        return ScoredRow(values, judge, unexamined, snapshot, prediction)
 
     async def _retrieve(self, row: ScorableRow, query: str) -> RetrievalResult:
-        """The passages of a query; an empty one finds nothing."""
+        """The passages of a query; an empty query has no hits."""
         if not query.strip():
             return RetrievalResult()
         config = self._config.retrieval
@@ -226,12 +223,14 @@ class RowScorer:
         return to_retrieval_result(data, config)
 
     def _by_labels(self, row: ScorableRow, ids: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
-        if self._by == "gold":
-            return measure_labels(labels_of(row), ids)
-        return {"gold_top1": top1(ids, row.gold)} if row.gold else measure_judged(grades, ids)
+        """Measures by gold only or by the examiner's grades; by gold, labels of a row without gold are reported."""
+        if self._by == "labels":
+            return {"gold_top1": top1(ids, row.gold)} if row.gold else measure_judged(grades, ids)
+        labels = row.labels if isinstance(row, ValidatedRewrite) and not row.gold else ()
+        return measure_labels(labels, ids)
 
     async def _grades(self, row: ScorableRow, retrievals: Iterable[RetrievalResult]) -> dict[str, int]:
-        """The examiner's grade of each system's first passage; it is not told whose. No usable answer, no grade."""
+        """The examiner's grade of each system's first passage, by passage; an unusable answer gives no grade."""
         first = {data.ids[0]: (data.title, data.texts[0]) for data in retrievals if data.ids}
         grades = await gather_or_cancel(*(self._grade(row, *passage) for passage in first.values()))
         return {id_: grade for id_, grade in zip(first, grades, strict=True) if grade is not None}
@@ -245,12 +244,11 @@ class RowScorer:
             return None
 
     async def _scores(self, role: JudgeRole, row: ScorableRow, texts: Sequence[str]) -> dict[str, float | str]:
-        return dict(
-            zip(texts, await gather_or_cancel(*(self._score(role, row, text) for text in texts)), strict=True)
-        )
+        scores = await gather_or_cancel(*(self._score(role, row, text) for text in texts))
+        return dict(zip(texts, scores, strict=True))
 
     async def _score(self, role: JudgeRole, row: ScorableRow, text: str) -> float | str:
-        """A score from 1 to 5, or the reason why there is none: never a zero."""
+        """A score from 1 to 5, or the reason why it is missing: never a zero."""
         try:
             messages = judge_messages(row, text, self._config.judge_prompt)
             answer = await self._gateway.ask(role, messages, row=row.id, response_format=JUDGE_FORMAT)
@@ -260,7 +258,7 @@ class RowScorer:
 
 
 def read_score(text: str) -> float:
-    """The whole score of a judgement; a RowError when it has none in range."""
+    """The whole score of a judgement; a RowError if it is not from 1 to 5."""
     score = orjson.loads(text).get("综合得分")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 1 <= score <= 5:
         raise RowError("malformed", "The judgement has no 综合得分 from 1 to 5.", text)
@@ -285,15 +283,15 @@ def refuse_other_snapshot(row: ScorableRow, answered: str) -> None:
         )
 
 
-def _number(score: float | str | None) -> float:
-    return score if isinstance(score, float) else math.nan
-
-
 def _prediction(
-    row: ScorableRow, queries: Mapping[str, str], retrievals: Mapping[str, RetrievalResult],
-    values: Mapping[str, Mapping[str, float]], slices: Sequence[str], grades: Mapping[str, int],
-) -> bytes:  # fmt: skip
-    """Everything that a number of the report can be traced to."""
+    row: ScorableRow,
+    queries: Mapping[str, str],
+    retrievals: Mapping[str, RetrievalResult],
+    values: Mapping[str, Mapping[str, float]],
+    slices: Sequence[str],
+    grades: Mapping[str, int],
+) -> bytes:
+    """A line of predictions.jsonl: every number of the report can be traced to one."""
     right = row.gold or [passage for passage, grade in grades.items() if grade >= RELEVANT]
     systems = {
         name: {
@@ -304,9 +302,6 @@ def _prediction(
         }
         for name, query in queries.items()
     }
-    return orjson.dumps({
-        "id": row.id, "tenant_id": row.tenant_id, "conversation_id": row.conversation_id, "question": row.question,
-        "history_summary": row.history_summary, "need": row.need, "gold": row.gold, "grades": grades,
-        "slices": slices,
-        "systems": systems,
-    }) + b"\n"  # fmt: skip
+    names = ("id", "tenant_id", "conversation_id", "question", "history_summary", "need", "gold")
+    line = {name: getattr(row, name) for name in names}
+    return orjson.dumps({**line, "grades": grades, "slices": slices, "systems": systems}) + b"\n"

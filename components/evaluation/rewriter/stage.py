@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from components.evaluation.rewriter import as_asked_table, leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.folds import NOTES, Fold, Trial, joined_leaks, joined_outputs, learned_rows
+from components.evaluation.rewriter.folds import NOTES, Fold, Trial, joined_outputs, learned_rows
 from components.evaluation.rewriter.inflation import inflation_results
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, metrics_by
 from components.evaluation.rewriter.report import build_report, draw_examples
@@ -23,6 +23,7 @@ from components.evaluation.rewriter.student_timing import StudentOutput
 from components.evaluation.rewriter.training_curves import curves
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.gates.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
+from qinglan.evaluation.gates.leaks import joined_leaks
 from qinglan.evaluation.gates.locked_test_uses import NOT_COUNTED, count_use
 from qinglan.evaluation.gates.rewriter_gate import By, decide
 from qinglan.evaluation.metric_table import MetricTable
@@ -49,7 +50,7 @@ class EvaluateCounts(NamedTuple):
     """Rows of training and selection that the test was compared with."""
 
     judged_models: int
-    """Models that this test has judged, this one included; 0 where nobody counts."""
+    """Models that this test has judged, this one included; 0 without a store to count in."""
 
     promote: int
 
@@ -81,18 +82,21 @@ def evaluate(
     gateway_url: str,
     folds: Sequence[Fold] = (),
 ) -> EvaluateCounts:
-    """Compare all systems; `models` holds sft and, where there is one, rl. Writes every output, or none of use.
+    """Compare all systems; `models` holds sft and, if it was trained, rl. Writes every output, or none of use.
 
-    In folds each one's rows are rewritten by its own models, siblings of `models`, and compared as one test.
+    The rows of each fold are rewritten by its own models, siblings of `models`, and compared as one test.
     """
     check_called_hosts(config, "evaluate")
-    _refuse_strangers(models)
+    if "sft" not in models or set(models) - {"sft", "rl"}:
+        raise ConfigError(f"models: {', '.join(models) or 'none'} given; sft is needed, rl may be there.")
     training = learned_rows(models["sft"], training)
     trials = [fold.trial for fold in folds] or [Trial(locked_test, models, training)]
-    if folds:  # what is served somewhere is none of the siblings
+    if folds:  # the servers of `rewriter_urls` serve none of the siblings
         share = max(1, round(config.latency_rows / len(folds)))
         config = config.model_copy(update={"rewriter_urls": {}, "latency_rows": share})
-    tests = [_read_test(trial.test) for trial in trials]
+    tests = [[row for _, row in read_jsonl(trial.test, ValidatedRewrite)] for trial in trials]
+    if empty := [trial.test for trial, test in zip(trials, tests, strict=True) if not test]:
+        raise DataError(f"{empty[0]}: no rows. Give the sheet more conversations, or a larger test share.")
     leaks = joined_leaks(
         [leak.check(rows, trial.training, config.gate.alike) for rows, trial in zip(tests, trials, strict=True)]
     )
@@ -102,17 +106,21 @@ def evaluate(
     traced = {str(fold.number): _origins(fold.trial) for fold in folds}
     slices = read_slices(config.slices) if config.slices else {}
     rows = [row for test in tests for row in test]
-    written = [rewrite_all(trial.models, test, config) for test, trial in zip(tests, trials, strict=True)]
-    students = joined_outputs(written)
+    students = joined_outputs(
+        [rewrite_all(trial.models, test, config) for test, trial in zip(tests, trials, strict=True)]
+    )
     served = {name: served_queries(rows, student.texts, config.as_asked) for name, student in students.items()}
     texts = {**fixed_queries(rows), **served}
     scored = score_all(rows, texts, slices, out.predictions, config, gateway_url, by=config.gate.by)
-    digests = {
-        "predictions": digest(out.predictions), "knowledge_bases": scored.snapshots, **origins,
-        **({"folds": traced} if folds else {}), "code": code_version(),
-    }  # fmt: skip
-    kinds = [kind for test, trial in zip(tests, trials, strict=True) for kind in _kinds(test, trial)]
-    uses = count_use(map(_question_id, rows), "rewriter", origins["models"].get("rl", origins["models"]["sft"]))
+    digests = {"predictions": digest(out.predictions), "knowledge_bases": scored.snapshots, **origins}
+    digests |= ({"folds": traced} if folds else {}) | {"code": code_version()}
+    kinds = []
+    for test, trial in zip(tests, trials, strict=True):
+        known = training_terms(leak.questions(trial.training))
+        kinds += [question_kinds(row, known) for row in test]
+    # The list of judged models knows a row by its question: other rewrites of a teacher make no new test.
+    question_ids = (f"{row.tenant_id}|{question_key(row.question, row.history_summary)}" for row in rows)
+    uses = count_use(question_ids, "rewriter", origins["models"].get("rl", origins["models"]["sft"]))
     evaluation = build_evaluation(
         rows, kinds, slices, students, scored, Origins(leaks, digests), config, len(folds), uses
     )
@@ -123,18 +131,6 @@ def evaluate(
     examples = draw_examples(out.predictions, evaluation["candidate"], config.examples)
     write_report(build_report(evaluation, examples, curves(logs), read_gains(logs)), out.report)
     return EvaluateCounts(**{name: evaluation["counts"][name] for name in EvaluateCounts._fields})
-
-
-def _question_id(row: ValidatedRewrite) -> str:
-    """The question of a row as the list of judged models knows it, whatever a teacher wrote of it."""
-    return f"{row.tenant_id}|{question_key(row.question, row.history_summary)}"
-
-
-def _read_test(path: Path) -> list[ValidatedRewrite]:
-    rows = [row for _, row in read_jsonl(path, ValidatedRewrite)]
-    if not rows:
-        raise DataError(f"{path}: no rows. Give the sheet more conversations, or a larger test share.")
-    return rows
 
 
 def _origins(trial: Trial) -> dict[str, Any]:
@@ -148,12 +144,6 @@ def _origins(trial: Trial) -> dict[str, Any]:
     }
 
 
-def _kinds(rows: Sequence[ValidatedRewrite], trial: Trial) -> list[tuple[str, ...]]:
-    """The kinds of each question, by the words that its models have learned."""
-    known = training_terms(leak.questions(trial.training))
-    return [question_kinds(row, known) for row in rows]
-
-
 def build_evaluation(
     rows: Sequence[ValidatedRewrite],
     kinds: Sequence[Sequence[str]],
@@ -165,8 +155,8 @@ def build_evaluation(
     folds: int = 0,
     uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test. `uses`:
-    how many models the test has judged."""
+    """evaluation.json, with the gate's verdict. `folds`: number of folds, 0 with a locked test. `uses`: the count of
+    models that the test has judged."""
     by: By = "labels" if results.judged_rows(scored) else "gold"
     beside = JUDGED_METRICS if by == "labels" else LABEL_METRICS if results.by_labels(scored) else {}
     metrics = metrics_by(by) | beside
@@ -191,41 +181,42 @@ def build_evaluation(
         "currency": scored.report.get("models", {}).get("teacher", {}).get("currency", ""),
         "settings": config.model_dump(mode="json"),
         "notes": [
-            *(NOTES if folds else ()), results.as_asked_note(rows, config.as_asked),
-            *results.notes(students, scored, table, config), *(() if uses else (NOT_COUNTED,)),
+            *(NOTES if folds else ()),
+            results.as_asked_note(rows, config.as_asked),
+            *results.notes(students, scored, table, config),
+            *(() if uses else (NOT_COUNTED,)),
         ],
         "counts": {
-            "rows": table.rows, "conversations": table.conversation_count,
-            "labelled": sum(bool(row.gold) for row in rows), "judged": results.judged_rows(scored),
-            "examined": systems["teacher"]["quality"]["n"], "training_rows": origins.training_rows,
+            "rows": table.rows,
+            "conversations": table.conversation_count,
+            "labelled": sum(bool(row.gold) for row in rows),
+            "judged": results.judged_rows(scored),
+            "examined": systems["teacher"]["quality"]["n"],
+            "training_rows": origins.training_rows,
             "judged_models": uses["count"] if uses else 0,
         },
         "test_uses": uses,
         **origins._asdict(),
-    }  # fmt: skip
+    }
     return with_verdict(evaluation, lambda reread: decide(reread, config.gate))
 
 
 class Slice(BaseModel):
-    """A question's id, and beside it what holds for it."""
+    """A question's id, and beside it its yes-or-no properties."""
 
     model_config = ConfigDict(extra="allow")
     id: str
 
 
 def read_slices(path: Path) -> dict[str, list[str]]:
-    """The names of what holds for each question; `documented` where the house wrote down the user's words."""
-    return {row.id: _names(row.model_extra or {}) for _, row in read_jsonl(path, Slice)}
-
-
-def _names(holds: Mapping[str, Any]) -> list[str]:
-    documented = holds.get("gap") is False and holds.get("self_contained") is False
-    return [*(name for name, value in holds.items() if value is True), *(["documented"] if documented else [])]
-
-
-def _refuse_strangers(models: Mapping[str, Path]) -> None:
-    if "sft" not in models or set(models) - {"sft", "rl"}:
-        raise ConfigError(f"models: {', '.join(models) or 'none'} given; sft is needed, rl may be there.")
+    """The names of each question's properties; `documented` if a passage uses the user's words."""
+    slices = {}
+    for _, row in read_jsonl(path, Slice):
+        properties = row.model_extra or {}
+        slices[row.id] = [name for name, value in properties.items() if value is True]
+        if properties.get("gap") is False and properties.get("self_contained") is False:
+            slices[row.id].append("documented")
+    return slices
 
 
 def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float | None]:

@@ -1,4 +1,4 @@
-"""A student behind the server that production runs: single rewrites timed as its users wait for them."""
+"""A student's rewrites and its speed: single rewrites are timed behind the server that production runs."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,26 +20,8 @@ READ_BYTES_A_SECOND = 50e6
 """The slowest volume that a server is waited for: it reads its weights twice, for their digest and to load them."""
 
 
-class BatchOutput(NamedTuple):
-    """One student's rewrites in batches, in the order of the questions."""
-
-    texts: list[str]
-    cut: int
-    """Rewrites that reached the limit without an end."""
-
-    seconds: float
-    """Seconds for all of them."""
-
-    trimmed: int = 0
-    """Prompts without the oldest turns of a long history."""
-
-    @classmethod
-    def of(cls, rewrites: Sequence[GeneratedRewrite], seconds: float) -> "BatchOutput":
-        return cls([rewrite.text for rewrite in rewrites], sum(rewrite.cut for rewrite in rewrites), seconds)
-
-
 class StudentOutput(NamedTuple):
-    """One student's rewrites, in the order of the questions, and what they took."""
+    """One student's rewrites, in the order of the questions, and their times."""
 
     texts: list[str]
     cut: int
@@ -48,36 +30,42 @@ class StudentOutput(NamedTuple):
     seconds: float
     """Seconds for all of them in batches."""
 
-    latencies: list[float]
+    latencies: list[float] = []
     """Seconds of single rewrites over HTTP, one by one."""
 
-    otherwise: int
-    """Timed rewrites that read otherwise than the batch's: padding and rounding, or another model is served."""
+    otherwise: int = 0
+    """Timed rewrites that differ from the batch's: by padding and rounding, or because another model is served."""
 
-    machine: str
+    machine: str = ""
     engine: str = "transformers"
     trimmed: int = 0
     """Prompts without the oldest turns of a long history."""
 
+    @classmethod
+    def of(cls, rewrites: Sequence[GeneratedRewrite], seconds: float, trimmed: int = 0) -> "StudentOutput":
+        """The output of the batches, before any single rewrite is timed."""
+        cut = sum(rewrite.cut for rewrite in rewrites)
+        return cls([rewrite.text for rewrite in rewrites], cut, seconds, trimmed=trimmed)
+
 
 def time_student(
-    batched: BatchOutput, url: str, rows: Sequence[PromptInput], count: int, engine: str
+    batched: StudentOutput, url: str, rows: Sequence[PromptInput], count: int, engine: str
 ) -> StudentOutput:
+    """The output with the times of `count` rows, evenly over all rows, at the student's server."""
     picked = evenly_spaced(len(rows), count)
     singly, latencies = time_served(url, [rows[at] for at in picked])
     otherwise = sum(normalise(text) != normalise(batched.texts[at]) for text, at in zip(singly, picked, strict=True))
-    texts, cut, seconds, trimmed = batched
-    return StudentOutput(texts, cut, seconds, latencies, otherwise, machine_name(), engine, trimmed)
+    return batched._replace(latencies=latencies, otherwise=otherwise, machine=machine_name(), engine=engine)
 
 
 def ready_seconds(folder: Path) -> float:
-    """Seconds that a server of this model may take to start: 65 GB of weights take minutes to read."""
+    """Limit in seconds of a server's start with this model: 65 GB of weights take minutes to read."""
     return READY_SECONDS + 2 * sum(path.stat().st_size for path in folder.glob("*.safetensors")) / READ_BYTES_A_SECOND
 
 
 @contextmanager
 def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
-    """The server that production runs, for as long as the block lasts; the function waits for its URL."""
+    """Run the server that production runs, for the length of the block; the function waits for its URL."""
     with TemporaryDirectory(prefix="qinglan-") as log:
         arguments = ["--model", str(folder.resolve()), "--port", "0", *options]
         with start_service("serving.rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
@@ -91,7 +79,7 @@ def evenly_spaced(rows: int, count: int) -> list[int]:
 
 
 def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[float]]:
-    """Single rewrites as a user of the service waits for them; the first one warms up and does not count."""
+    """Single rewrites over HTTP and their seconds; the first one warms up and does not count."""
     import httpx2
 
     from qinglan.http.http_client import sync_client
@@ -100,9 +88,15 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
     texts, times = [], []
     with sync_client(url, timeout=SERVED_SECONDS) as client:
         for number, row in enumerate([*rows[:1], *rows]):
+            instance = {
+                "query": row.question,
+                "user_profile": row.user_profile,
+                "history_summary": row.history_summary,
+                "tenant_id": row.tenant_id,
+            }
             started = time.perf_counter()
             try:
-                response = client.post(SERVED_PATH, json={"instances": [_instance(row)]})
+                response = client.post(SERVED_PATH, json={"instances": [instance]})
                 response.raise_for_status()
                 text = str(response.json()["predictions"][0]["rewritten_query"])
             except (httpx2.HTTPError, KeyError, IndexError, TypeError, ValueError) as error:
@@ -113,13 +107,6 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
                 texts.append(text)
                 times.append(time.perf_counter() - started)
     return texts, times
-
-
-def _instance(row: PromptInput) -> dict[str, str]:
-    return {
-        "query": row.question, "user_profile": row.user_profile, "history_summary": row.history_summary,
-        "tenant_id": row.tenant_id,
-    }  # fmt: skip
 
 
 def machine_name() -> str:

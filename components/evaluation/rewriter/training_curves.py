@@ -9,9 +9,9 @@ import orjson
 from qinglan.pages.curves import curve_svg
 
 FIRST = (
-    "loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "student_top1", "policy_loss", "value_loss", "kl",
-    "entropy", "clip_fraction", "length", "copy_rate", "judge_hit_rate", "rag_hit_rate",
-)  # fmt: skip
+    *("loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "student_top1", "policy_loss", "value_loss", "kl"),
+    *("entropy", "clip_fraction", "length", "copy_rate", "judge_hit_rate", "rag_hit_rate"),
+)
 """Names that come first; other names of a log follow in their own order."""
 
 MOST = 12
@@ -30,7 +30,7 @@ def curves(logs: Mapping[str, Path]) -> dict[str, list[str]]:
 
 
 def read_series(path: Path) -> Series:
-    """Each name's (step, value) points; a log that is not there has none, a torn last line is passed over."""
+    """Each name's (step, value) points; empty if the log is missing. A torn last line is skipped."""
     out: Series = {}
     if not path.is_file():
         return out

@@ -1,4 +1,4 @@
-"""A bag of characters on the same rows: the least that a model must beat to be worth its weights."""
+"""A bag of characters on the same rows, as a baseline that the model must beat."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ NGRAMS = (1, 3)
 
 
 class Baseline(NamedTuple):
-    """A fitted one's answers on the test."""
+    """The fitted baseline's answers on the test."""
 
     probabilities: Columns
     c: float
@@ -23,31 +23,31 @@ class Baseline(NamedTuple):
 
 
 def fit_baseline(
-    train: Sequence[StyleRow], dev: Sequence[StyleRow], test: Sequence[StyleRow], labels: Sequence[str],
+    train: Sequence[StyleRow],
+    dev: Sequence[StyleRow],
+    test: Sequence[StyleRow],
+    labels: Sequence[str],
     choices: Sequence[float],
-) -> Baseline:  # fmt: skip
-    """TF-IDF of character 1- to 3-grams and logistic regression, fitted on train alone; C is chosen on dev."""
+) -> Baseline:
+    """TF-IDF of character 1- to 3-grams and logistic regression, fitted on train only; C is chosen on dev."""
     from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
 
     if len({row.label for row in train}) < 2:
         raise DataError("train.jsonl: all rows have the same label. A style needs answers of another; prepare more.")
     vectors = TfidfVectorizer(analyzer="char", ngram_range=NGRAMS, sublinear_tf=True)
     learned = vectors.fit_transform([row.input for row in train])
     names, on_dev = [row.label for row in train], vectors.transform([row.input for row in dev])
-    truth = np.array([labels.index(row.label) for row in dev])
-    models = {c: _fitted(learned, names, c) for c in choices}
-    scores = {c: _macro_f1(truth, _probabilities(model, on_dev, labels)) for c, model in models.items()}
+    truth, width = np.array([labels.index(row.label) for row in dev]), len(labels)
+    models, scores = {}, {}
+    for c in choices:
+        models[c] = LogisticRegression(C=c, max_iter=2_000).fit(learned, names)
+        predicted = _probabilities(models[c], on_dev, labels).argmax(axis=1)
+        counts = confusions(truth, predicted, width).sum(axis=0)
+        scores[c] = float(macro_f1(counts.reshape(1, width, width))[0])
     best = max(scores, key=lambda c: (scores[c], -c))
-    on_test = vectors.transform([row.input for row in test])
-    return Baseline(
-        _probabilities(models[best], on_test, labels), best, {f"{c:g}": score for c, score in scores.items()}
-    )
-
-
-def _fitted(vectors: Any, labels: Sequence[str], c: float) -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(C=c, max_iter=2_000).fit(vectors, labels)
+    on_test = _probabilities(models[best], vectors.transform([row.input for row in test]), labels)
+    return Baseline(on_test, best, {f"{c:g}": score for c, score in scores.items()})
 
 
 def _probabilities(model: Any, vectors: Any, labels: Sequence[str]) -> Columns:
@@ -55,9 +55,3 @@ def _probabilities(model: Any, vectors: Any, labels: Sequence[str]) -> Columns:
     out = np.zeros((vectors.shape[0], len(labels)))
     out[:, [labels.index(name) for name in model.classes_]] = model.predict_proba(vectors)
     return out
-
-
-def _macro_f1(truth: np.ndarray[Any, Any], probabilities: Columns) -> float:
-    width = probabilities.shape[1]
-    counts = confusions(truth, probabilities.argmax(axis=1), width).sum(axis=0)
-    return float(macro_f1(counts.reshape(1, width, width))[0])

@@ -1,7 +1,7 @@
-"""A sheet on which people label answers without knowing what anybody called them, and the reading of it.
+"""A sheet on which people label answers without seeing any label, and the reading of it.
 
 write_blind_sheet(...)    blind_sample.xlsx: texts in shuffled order, an empty column; the key is another file
-read_human_labels(...)    how far people, data and model agree, as on the whole test
+read_human_labels(...)    agreement of people, data and model, weighted to the whole test
 """
 
 import math
@@ -37,13 +37,13 @@ def write_blind_sheet(
     """Write sheet and key for some rows: as many on which model and label differ as agree, of each label alike."""
     texts = {row.id: row.input for row in rows}
     allowed = " / ".join(_labels(predictions))
-    drawn = ((texts[row["id"]], row) for row in stratified_sample(predictions, count, seed))
-    sheet_rows = (SheetRow([text, None, allowed], [text], row) for text, row in drawn)
+    drawn = stratified_sample(predictions, count, seed)
+    sheet_rows = (SheetRow([texts[row["id"]], None, allowed], [texts[row["id"]]], row) for row in drawn)
     return write_sheet(sheet, key, [TEXT, LABEL, ALLOWED], sheet_rows)
 
 
 def stratified_sample(predictions: Sequence[Prediction], count: int, seed: int) -> list[KeyRow]:
-    """Rows from each stratum in turn, in an order that tells nothing; a stratum is a label, and right or wrong."""
+    """Rows from each stratum in turn, in a random order; a stratum is a label, and right or wrong."""
     strata: dict[str, list[str]] = {}
     for row in sorted(predictions, key=lambda row: Random(f"{seed} {row['id']}").random()):
         right = row["model"]["predicted"] == row["label"]
@@ -61,15 +61,20 @@ def stratified_sample(predictions: Sequence[Prediction], count: int, seed: int) 
 def read_human_labels(
     sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0
 ) -> dict[str, Any]:
-    """People against data and model: agreement and Cohen's kappa, each as on the whole test, with intervals.
-
-    Rows on which model and label differ were drawn more often than they occur, so each row weighs as many as it
-    stands for. Cells left empty are left out.
-    """
+    """People against data and model: agreement and Cohen's kappa on the whole test, with intervals; empty cells are
+    left out."""
     rows = read_key(key, sheet)
     known = {row["id"]: row for row in read_predictions(predictions)}
     labels = _labels(list(known.values()))
-    labelled = _human_labels(sheet, rows, labels)
+    labelled = []
+    for row in read_sheet(sheet, rows, [TEXT, LABEL], lambda cells, _: [cells[TEXT]]):
+        label = cell_label(row.cells[LABEL] or "")
+        if label and label not in labels:
+            raise DataError(f"{row.where}: {LABEL} is {label!r}. Write one of {', '.join(labels)}.")
+        if label:
+            labelled.append((row.key, label))
+    if not labelled:
+        raise DataError(f"{sheet}: no labels yet. Fill the column {LABEL} with one of {', '.join(labels)}.")
     refuse_other_run(key, (row for row, _ in labelled), known)
     lines = [known[row["id"]] for row, _ in labelled]
     number = {label: at for at, label in enumerate(labels)}
@@ -78,52 +83,30 @@ def read_human_labels(
         "data": np.array([number[line["label"]] for line in lines]),
         "model": np.array([number[line["model"]["predicted"]] for line in lines]),
     }
-    weights = _weights([row for row, _ in labelled])
-    counts = confusions(votes["data"], votes["people"], len(labels)).sum(axis=0).reshape(len(labels), -1).astype(int)
+    # Rows on which model and label differ were drawn more often than they occur. So each labelled row weighs as many
+    # rows of the test as it stands for: its stratum's size over the labelled rows of the stratum.
+    filled = Counter(row["stratum"] for row, _ in labelled)
+    weights = np.array([row["of"] / filled[row["stratum"]] for row, _ in labelled])
+    width = len(labels)
+    counts = confusions(votes["data"], votes["people"], width).sum(axis=0).reshape(width, -1).astype(int)
     return {
-        "rows": len(labelled), "of": len(rows),
+        "rows": len(labelled),
+        "of": len(rows),
         **{
-            f"{first}_and_{second}": _agreement(votes[first], votes[second], weights, len(labels), draws, seed)
+            f"{first}_and_{second}": _agreement(
+                confusions(votes[first], votes[second], width) * weights[:, None], width, draws, seed
+            )
             for first, second in PAIRS
         },
         "counts": {name: dict(zip(labels, counts[at].tolist(), strict=True)) for name, at in number.items()},
-    }  # fmt: skip
-
-
-def _human_labels(sheet: Path, key: Mapping[str, KeyRow], labels: Sequence[str]) -> list[tuple[KeyRow, str]]:
-    """The key's row and people's label of each row that they labelled."""
-    labelled = []
-    for row in read_sheet(sheet, key, [TEXT, LABEL], lambda cells, _: [cells[TEXT]]):
-        if not (label := cell_label(row.cells[LABEL] or "")):
-            continue
-        if label not in labels:
-            raise DataError(f"{row.where}: {LABEL} is {label!r}. Write one of {', '.join(labels)}.")
-        labelled.append((row.key, label))
-    if not labelled:
-        raise DataError(f"{sheet}: no labels yet. Fill the column {LABEL} with one of {', '.join(labels)}.")
-    return labelled
+    }
 
 
 def _labels(predictions: Sequence[Prediction]) -> list[str]:
     return list(predictions[0]["model"]["probabilities"]) if predictions else []
 
 
-def _weights(rows: Sequence[KeyRow]) -> Columns:
-    """How many rows of the test each stands for."""
-    filled = Counter(row["stratum"] for row in rows)
-    return np.array([row["of"] / filled[row["stratum"]] for row in rows])
-
-
-def _agreement(
-    first: statistics.Groups,
-    second: statistics.Groups,
-    weights: statistics.Columns,
-    width: int,
-    draws: int,
-    seed: int,
-) -> dict[str, Any]:
-    sums = confusions(first, second, width) * weights[:, None]
-
+def _agreement(sums: Columns, width: int, draws: int, seed: int) -> dict[str, Any]:
     def statistic(times: Columns) -> Columns:
         counts = (times @ sums).reshape(-1, width, width)
         return np.column_stack([accuracy(counts), kappa(counts)])
@@ -136,12 +119,15 @@ def _agreement(
 
 
 def human_labels_markdown(result: Mapping[str, Any]) -> str:
-    """People's labels, as `read_human_labels` found them, for a terminal."""
+    """The result of `read_human_labels` for a terminal."""
     rows = []
     for first, second in PAIRS:
-        share, beyond = (result[f"{first}_and_{second}"][name] for name in ("agreement", "kappa"))
-        agreement = f"{SHARE.number(share['value'])} {SHARE.interval(share)}"
-        rows.append([f"{first} and {second}", agreement, f"{KAPPA.number(beyond['value'])} {KAPPA.interval(beyond)}"])
+        estimates = (result[f"{first}_and_{second}"][name] for name in ("agreement", "kappa"))
+        cells = (
+            f"{metric.number(estimate['value'])} {metric.interval(estimate)}"
+            for metric, estimate in zip((SHARE, KAPPA), estimates, strict=True)
+        )
+        rows.append([f"{first} and {second}", *cells])
     labels = list(result["counts"])
     counts = [[label, *(str(result["counts"][label][name]) for name in labels)] for label in labels]
     parts = [

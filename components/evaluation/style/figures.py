@@ -1,4 +1,4 @@
-"""The style report's own figures: a confusion matrix, reliability by confidence, what is right of what is kept."""
+"""The style report's own figures: a confusion matrix, reliability by confidence, accuracy by coverage."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,8 @@ def confusion_figure(title: str, labels: Sequence[str], counts: Sequence[Sequenc
     """True labels down, predicted ones across; the shade is the share of the true label."""
     left = 84
     parts = [text_element(left, 16, title, "start", "#333", bold=True)]
-    parts += [
-        text_element(left + CELL * (at + 0.5), 40, _short(name), "middle", "#555") for at, name in enumerate(labels)
-    ]
+    for at, name in enumerate(labels):
+        parts.append(text_element(left + CELL * (at + 0.5), 40, _short(name), "middle", "#555"))
     for down, row in enumerate(counts):
         y = 48 + CELL * 0.6 * down
         parts.append(text_element(left - 8, y + CELL * 0.3 + 4, _short(labels[down]), "end", "#555"))
@@ -32,10 +31,8 @@ def confusion_figure(title: str, labels: Sequence[str], counts: Sequence[Sequenc
                 f'<rect x="{left + CELL * across}" y="{y:.1f}" width="{CELL - 2}" height="{CELL * 0.6 - 2:.1f}" '
                 f'rx="3" fill="{colour}" fill-opacity="{0.04 + 0.9 * part:.2f}"/>'
             )
-            ink = "#fff" if part > 0.5 else "#333"
-            parts.append(
-                text_element(left + CELL * (across + 0.5) - 1, y + CELL * 0.3 + 4, str(count), "middle", ink)
-            )
+            ink, x = "#fff" if part > 0.5 else "#333", left + CELL * (across + 0.5) - 1
+            parts.append(text_element(x, y + CELL * 0.3 + 4, str(count), "middle", ink))
     width = left + CELL * len(labels) + 8
     return svg_figure(title, 48 + CELL * 0.6 * len(labels) + 8, parts, max(width, WIDTH))
 
@@ -69,36 +66,25 @@ class CoveragePoint(NamedTuple):
 def coverage_figure(title: str, series: Mapping[str, Sequence[CoveragePoint]]) -> str:
     """A chart from all answers, on the left, to the surest half; the band is the model's interval."""
     least = min((min(point.value, point.low) for points in series.values() for point in points), default=0.0)
-    ticks = _ticks(least)
+    step = next((step for step in (0.05, 0.1) if 1 - least <= 6 * step), 0.2)
+    ticks = [1 - step * at for at in range(math.ceil(round((1 - least) / step, 6)), -1, -1)]  # from below least to 1
     ys = (ticks[0], ticks[-1])
     parts = [text_element(LEFT, 16, title, "start", "#333", bold=True), *_grid(COVERAGES, ticks, "answers kept")]
     for at, (name, points) in enumerate(series.items()):
         colour = COLOURS.get(name, RED)
         line = [(_across(point.coverage, COVERAGES), _up(point.value, ys)) for point in points]
-        parts += [_band(points, ys)] if name == "model" else []
+        if name == "model":
+            upper = [(x, _up(point.high, ys)) for (x, _), point in zip(line, points, strict=True)]
+            lower = [(x, _up(point.low, ys)) for (x, _), point in zip(line, points, strict=True)]
+            parts.append(f'<polygon points="{_path([*upper, *lower[::-1]])}" fill="{BLUE}" fill-opacity="0.13"/>')
         parts.append(f'<polyline points="{_path(line)}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
-        parts.append(
-            text_element(
-                WIDTH - RIGHT, _up(ys[0], ys) - 8 - 16 * (len(series) - 1 - at), name, "end", colour, bold=True
-            )
-        )
+        y = _up(ys[0], ys) - 8 - 16 * (len(series) - 1 - at)
+        parts.append(text_element(WIDTH - RIGHT, y, name, "end", colour, bold=True))
     return svg_figure(title, HEIGHT, parts, WIDTH)
-
-
-def _band(points: Sequence[CoveragePoint], ys: tuple[float, float]) -> str:
-    upper = [(_across(point.coverage, COVERAGES), _up(point.high, ys)) for point in points]
-    lower = [(_across(point.coverage, COVERAGES), _up(point.low, ys)) for point in reversed(points)]
-    return f'<polygon points="{_path([*upper, *lower])}" fill="{BLUE}" fill-opacity="0.13"/>'
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-
-
-def _ticks(least: float) -> list[float]:
-    """Round shares from below the least one to 1."""
-    step = next((step for step in (0.05, 0.1) if 1 - least <= 6 * step), 0.2)
-    return [1 - step * at for at in range(math.ceil(round((1 - least) / step, 6)), -1, -1)]
 
 
 def _grid(xs: Sequence[float], ys: Sequence[float], name: str) -> list[str]:
@@ -108,9 +94,8 @@ def _grid(xs: Sequence[float], ys: Sequence[float], name: str) -> list[str]:
     for y in ys:
         parts.append(line_element(LEFT, _up(y, ends), WIDTH - RIGHT, _up(y, ends), "#ddd"))
         parts.append(text_element(LEFT - 6, _up(y, ends) + 4, f"{y:.0%}", "end", "#777", size=11))
-    return parts + [
-        text_element(_across(x, xs), HEIGHT - BOTTOM + 16, f"{x:.0%}", "middle", "#777", size=11) for x in xs
-    ]
+    y = HEIGHT - BOTTOM + 16
+    return parts + [text_element(_across(x, xs), y, f"{x:.0%}", "middle", "#777", size=11) for x in xs]
 
 
 def _across(value: float, ticks: Sequence[float] = TENTHS) -> float:

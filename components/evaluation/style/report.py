@@ -4,27 +4,37 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from components.evaluation.style.figures import CoveragePoint, confusion_figure, coverage_figure, reliability_figure
 from qinglan.evaluation.gates.evaluation_file import Json
-from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.pages import report as kernel
 from qinglan.style.rows import StyleRow
 
 SYSTEMS = {
-    "model": "model", "before": "model, before its temperature", "baseline": "baseline", "large": "its teacher",
-}  # fmt: skip
+    "model": "model",
+    "before": "model, before its temperature",
+    "baseline": "baseline",
+    "large": "its teacher",
+}
 METRICS = {
-    "accuracy": Metric("accuracy", how=""), "macro_f1": Metric("macro F1", how=""),
-    "weighted_f1": Metric("weighted F1", how=""), "ece": Metric("calibration error (ECE)", how=""),
-    "log_loss": Metric("log loss", "loss", how=""), "brier": Metric("Brier score", "loss", how=""),
-}  # fmt: skip
+    "accuracy": Metric("accuracy", how=""),
+    "macro_f1": Metric("macro F1", how=""),
+    "weighted_f1": Metric("weighted F1", how=""),
+    "ece": Metric("calibration error (ECE)", how=""),
+    "log_loss": Metric("log loss", "loss", how=""),
+    "brier": Metric("Brier score", "loss", how=""),
+}
 CALIBRATION = ("ece", "log_loss", "brier")
 SHARE, AUC = Metric("share"), Metric("AUC", "loss")
 RELIABILITY = {"before": "before the temperature", "model": "after", "baseline": "baseline"}
 LONGEST = 400
 """Characters of an answer that are shown."""
 
-KINDS = {(True, False): "only the model is right", (False, True): "only the baseline is right",
-         (False, False): "both are wrong"}  # fmt: skip
+KINDS = {
+    (True, False): "only the model is right",
+    (False, True): "only the baseline is right",
+    (False, False): "both are wrong",
+}
+"""Kinds of examples, by whether model and baseline are right."""
+
 Blocks = Iterator[kernel.Block]
 
 
@@ -34,42 +44,33 @@ def to_markdown(evaluation: Json) -> str:
 
 
 def to_short_markdown(evaluation: Json) -> str:
-    """The verdict, its reasons and the systems by each metric: what ends a run's output."""
-    systems = {SYSTEMS[name]: evaluation["systems"][name] for name in SYSTEMS if name in evaluation["systems"]}
-    table = kernel.levels_table(systems, METRICS)._replace(brief=True)
+    """The verdict, its reasons and the systems by each metric: the end of a run's output."""
+    table = _levels(evaluation)._replace(brief=True)
     return kernel.to_short_markdown(headline(evaluation), evaluation["verdict"]["reasons"], table)
 
 
+def _levels(evaluation: Json) -> kernel.Table:
+    systems = {words: evaluation["systems"][name] for name, words in SYSTEMS.items() if name in evaluation["systems"]}
+    return kernel.levels_table(systems, METRICS)
+
+
 def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
-    """The report, with examples by kind where there are any."""
-    counts, taught = evaluation["counts"], []
-    if "model_vs_large" in evaluation["paired"]:
-        taught = [kernel.Section("The model, and the larger one that taught it", list(_teacher(evaluation)))]
-    return kernel.Report(
-        headline(evaluation),
-        evaluation["verdict"]["promote"],
-        f"{counts['rows']:,} {judged_rows(evaluation)} in {counts['groups']:,} groups of near-duplicates, "
-        f"{len(evaluation['labels'])} labels. {describe_leaks(evaluation.get('leaks'))}",
-        evaluation["verdict"]["reasons"],
-        [
-            kernel.Section("The model, and what a bag of characters makes of the same rows", list(_pair(evaluation))),
-            *taught,
-            kernel.Section("Label by label", list(_labels(evaluation))),
-            kernel.Section("Does it know how sure it may be?", list(_calibration(evaluation))),
-            kernel.Section("When it may keep silent", list(_abstention(evaluation["abstention"]))),
-            kernel.Section("As a content check", list(_content_check(evaluation["content_check"]))),
-            kernel.Section("Answers side by side", list(_examples(examples or {}))),
-        ],
-        evaluation["notes"],
-        evaluation["digests"],
+    """The report, with examples by kind if there are any."""
+    counts = evaluation["counts"]
+    lead = (
+        f"{counts['rows']:,} {kernel.tested_rows(evaluation, 'answers', 'judged')} in {counts['groups']:,} groups of "
+        f"near-duplicates, {len(evaluation['labels'])} labels."
     )
-
-
-def judged_rows(evaluation: Json) -> str:
-    """The rows' name: locked answers, or all answers, each judged by a model that did not learn from it."""
-    if folds := evaluation.get("cross_fitted", {}).get("folds"):
-        return f"cross-fitted answers, each judged by one of {folds} models that did not learn from it,"
-    return "locked answers"
+    sections = {
+        "The model, and what a bag of characters makes of the same rows": _pair(evaluation),
+        "The model, and the larger one that taught it": _teacher(evaluation),
+        "Label by label": _labels(evaluation),
+        "Does it know how sure it may be?": _calibration(evaluation),
+        "When it may keep silent": _abstention(evaluation["abstention"]),
+        "As a content check": _content_check(evaluation["content_check"]),
+        "Answers side by side": _examples(examples or {}),
+    }
+    return kernel.evaluation_report(evaluation, headline(evaluation), lead, sections)
 
 
 def headline(evaluation: Json) -> str:
@@ -84,14 +85,14 @@ def headline(evaluation: Json) -> str:
 
 
 def _pair(evaluation: Json) -> Blocks:
-    pair, systems = evaluation["paired"]["model_vs_baseline"], evaluation["systems"]
+    pair = evaluation["paired"]["model_vs_baseline"]
     gaps = {METRICS[name].name: pair[name] for name in ("accuracy", "macro_f1", "weighted_f1")}
     gaps |= {f"F1 of {label}": gap for label, gap in pair["f1"].items()}
     forest = kernel.forest("Model minus baseline", gaps, SHARE)
     yield kernel.Figures([forest], "Model minus baseline in points, 95 % interval")
     rows = ((metric.name, pair[name], metric) for name, metric in METRICS.items())
     yield kernel.gaps_table("model − baseline", rows)
-    yield kernel.levels_table({SYSTEMS[name]: systems[name] for name in SYSTEMS if name in systems}, METRICS)
+    yield _levels(evaluation)
     yield kernel.Text(
         f"Right where the other is wrong: the model {pair['wins']} times, the baseline {pair['losses']} times. "
         "Smaller is better for calibration error, log loss and Brier score."
@@ -100,7 +101,8 @@ def _pair(evaluation: Json) -> Blocks:
 
 def _teacher(evaluation: Json) -> Blocks:
     """A distilled model beside the one that it learned from."""
-    pair = evaluation["paired"]["model_vs_large"]
+    if not (pair := evaluation["paired"].get("model_vs_large")):
+        return
     allowed = SHARE.number(evaluation["settings"]["gate"]["teacher_margin"])
     yield kernel.Text(
         f"The same rows, answered by both. The gate allows {allowed} less macro F1, at the interval's lower end. "
@@ -113,10 +115,8 @@ def _teacher(evaluation: Json) -> Blocks:
 def _labels(evaluation: Json) -> Blocks:
     systems, rows = evaluation["systems"], list[list[str | kernel.Cell]]()
     for label, scores in systems["model"]["classes"].items():
-        shares = [
-            *(scores[name] for name in ("precision", "recall", "f1")),
-            systems["baseline"]["classes"][label]["f1"],
-        ]
+        baseline = systems["baseline"]["classes"][label]
+        shares = (scores["precision"], scores["recall"], scores["f1"], baseline["f1"])
         rows.append([label, str(scores["support"]), *(kernel.level_cell(share, SHARE) for share in shares)])
     header = ["label", "rows", "precision", "recall", "F1", "baseline's F1"]
     yield kernel.Table(header, rows, terminal=True)
@@ -172,7 +172,7 @@ def _points(steps: Sequence[Json], name: str) -> list[CoveragePoint]:
 
 
 def _content_check(check: Json | None) -> Blocks:
-    """The model as a content check, where its labels have one for it."""
+    """The model as a content check; nothing if none of its labels is for that."""
     if not check:
         return
     yield kernel.Text(

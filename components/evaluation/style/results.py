@@ -25,7 +25,7 @@ from qinglan.evaluation.statistics import Columns, Groups
 
 MODEL, BEFORE, BASELINE, LARGE = "model", "before", "baseline", "large"
 """`before` is the model without its temperature: only its calibration differs. `large` is the
-teacher of a distilled one; the rewriter's evaluation has another system that is called teacher."""
+teacher of a distilled model; the rewriter's evaluation has another system that is called teacher."""
 
 RIVALS = (BASELINE, BEFORE, LARGE)
 TESTED = ("accuracy", "macro_f1")
@@ -34,7 +34,7 @@ Json = dict[str, Any]
 
 
 class PredictionTable(NamedTuple):
-    """The test: true labels by number, which rows are alike, and what each system says of every row."""
+    """The test: true labels by number, groups of alike rows, and each system's probabilities for every row."""
 
     labels: tuple[str, ...]
     truth: Groups
@@ -68,28 +68,22 @@ def systems(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
 
 def _system(table: PredictionTable, name: str, config: EvaluateStyleConfig) -> Json:
     width, rows = len(table.labels), len(table.truth)
-    estimates = dict(zip(table.names, _estimates(table, table.of_system(name), config), strict=True))
+    measured = _bootstrap(table, table.of_system(name), lambda drawn: compute_measures(drawn, width), config)
+    estimates = dict(zip(table.names, measured, strict=True))
+    ece = estimates["ece"]
+    ece.update(_reflected(ece["value"], ece["low"], ece["high"], least=0.0))
     predicted = table.probabilities[name].argmax(axis=1)
     counts = confusions(table.truth, predicted, width).sum(axis=0).reshape(width, width).astype(int)
-    classes = {
-        label: {
-            **{measure: estimates[f"{measure} {label}"] for measure in CLASS_MEASURES},
-            "support": int(counts[at].sum()),
-        }
-        for at, label in enumerate(table.labels)
-    }
+    classes: Json = {}
+    for at, label in enumerate(table.labels):
+        classes[label] = {measure: estimates[f"{measure} {label}"] for measure in CLASS_MEASURES}
+        classes[label]["support"] = int(counts[at].sum())
     return {
-        **{measure: {**estimates[measure], "n": rows} for measure in MEASURES}, "classes": classes,
-        "confusion": counts.tolist(), "bins": bins(table.truth, table.probabilities[name]),
-    }  # fmt: skip
-
-
-def _estimates(table: PredictionTable, sums: Columns, config: EvaluateStyleConfig) -> list[Json]:
-    width = len(table.labels)
-    estimates = _bootstrap(table, sums, lambda drawn: compute_measures(drawn, width), config)
-    ece = estimates[MEASURES.index("ece")]
-    ece.update(_reflected(ece["value"], ece["low"], ece["high"], least=0.0))
-    return estimates
+        **{measure: {**estimates[measure], "n": rows} for measure in MEASURES},
+        "classes": classes,
+        "confusion": counts.tolist(),
+        "bins": bins(table.truth, table.probabilities[name]),
+    }
 
 
 def _bootstrap(
@@ -102,34 +96,32 @@ def _bootstrap(
 
 
 def _reflected(value: float, low: float, high: float, least: float = -math.inf) -> Json:
-    """Drawn rows have a larger calibration error than the rows they are drawn from; mirrored at it, that cancels."""
+    """The interval of a calibration error, mirrored at its value."""
+    # Drawn rows have a larger calibration error than the rows they are drawn from. In the basic bootstrap interval
+    # [2 v - high, 2 v - low] (Davison and Hinkley 1997, 5.2) that bias cancels.
     return {"low": float(np.maximum(least, 2 * value - high)), "high": float(np.maximum(least, 2 * value - low))}
 
 
 def bins(truth: Groups, probabilities: Columns) -> list[Json]:
-    """The rows by their confidence: how sure the answers of each bin are, and how often right."""
+    """Mean confidence and accuracy of the rows in each bin of confidence that has rows."""
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
-    at = bin_of(confidence)
-    return [
-        {
-            "from": number / BINS, "to": (number + 1) / BINS, "n": int(inside.sum()),
-            "confidence": float(confidence[inside].mean()), "accuracy": float(right[inside].mean()),
-        }
-        for number in range(BINS)
-        if (inside := at == number).any()
-    ]  # fmt: skip
+    numbers, out = bin_of(confidence), []
+    for number in np.unique(numbers).tolist():
+        inside = numbers == number
+        edges = {"from": number / BINS, "to": (number + 1) / BINS, "n": int(inside.sum())}
+        means = {"confidence": float(confidence[inside].mean()), "accuracy": float(right[inside].mean())}
+        out.append(edges | means)
+    return out
 
 
 def paired_results(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
     """One system minus another on the same rows, measure by measure, and F1 label by label."""
-    return {
-        f"{MODEL}_vs_{rival}": _pair(table, MODEL, rival, config) for rival in RIVALS if rival in table.probabilities
-    }
+    return {f"{MODEL}_vs_{rival}": _pair(table, rival, config) for rival in RIVALS if rival in table.probabilities}
 
 
-def _pair(table: PredictionTable, first: str, second: str, config: EvaluateStyleConfig) -> Json:
+def _pair(table: PredictionTable, rival: str, config: EvaluateStyleConfig) -> Json:
     width = len(table.labels)
-    sums = [table.of_system(name) for name in (first, second)]
+    sums = [table.of_system(name) for name in (MODEL, rival)]
     split = sums[0].shape[1]
 
     def difference(drawn: Columns) -> Columns:
@@ -141,24 +133,19 @@ def _pair(table: PredictionTable, first: str, second: str, config: EvaluateStyle
         sums[0], sums[1], lambda drawn: compute_measures(drawn, width), config.draws, config.seed
     )
     p_of = dict(zip(table.names, ps, strict=True))
+
+    def difference_in(name: str) -> Json:
+        return {"difference": gaps[name]["value"], "low": gaps[name]["low"], "high": gaps[name]["high"]}
+
+    right, other = (table.probabilities[name].argmax(axis=1) == table.truth for name in (MODEL, rival))
     return {
-        **{name: _difference(gaps[name]) | ({"p": p_of[name]} if name in TESTED else {}) for name in MEASURES},
-        "f1": {label: _difference(gaps[f"f1 {label}"]) for label in table.labels},
-        **_wins_and_losses(table, first, second),
-    }
-
-
-def _difference(gap: Json) -> Json:
-    return {"difference": gap["value"], "low": gap["low"], "high": gap["high"]}
-
-
-def _wins_and_losses(table: PredictionTable, first: str, second: str) -> Json:
-    """Rows that only one of them has right."""
-    right, other = (table.probabilities[name].argmax(axis=1) == table.truth for name in (first, second))
-    return {
-        "n": len(right), "groups": table.size, "wins": int((right & ~other).sum()),
+        **{name: difference_in(name) | ({"p": p_of[name]} if name in TESTED else {}) for name in MEASURES},
+        "f1": {label: difference_in(f"f1 {label}") for label in table.labels},
+        "n": len(right),
+        "groups": table.size,
+        "wins": int((right & ~other).sum()),
         "losses": int((other & ~right).sum()),
-    }  # fmt: skip
+    }
 
 
 def abstention(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
@@ -169,8 +156,8 @@ def abstention(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
 def _coverage_steps(table: PredictionTable, name: str, config: EvaluateStyleConfig) -> list[Json]:
     width, probabilities = len(table.labels), table.probabilities[name]
     confidence = probabilities.max(axis=1)
-    sure = np.sort(confidence)[::-1]
-    thresholds = [float(sure[max(1, round(share * len(sure))) - 1]) for share in COVERAGES]
+    surest = np.sort(confidence)[::-1]
+    thresholds = [float(surest[max(1, round(share * len(surest))) - 1]) for share in COVERAGES]
     inside = [confidence >= threshold for threshold in thresholds]
     counts = confusions(table.truth, probabilities.argmax(axis=1), width)
     sums = table.sums(np.hstack([counts * rows[:, None] for rows in inside]))
@@ -182,15 +169,18 @@ def _coverage_steps(table: PredictionTable, name: str, config: EvaluateStyleConf
     estimates = _bootstrap(table, sums, statistic, config)
     return [
         {
-            "coverage": float(inside[at].mean()), "threshold": threshold, "n": int(inside[at].sum()),
-            "accuracy": estimates[at], "macro_f1": estimates[len(COVERAGES) + at],
+            "coverage": float(inside[at].mean()),
+            "threshold": threshold,
+            "n": int(inside[at].sum()),
+            "accuracy": estimates[at],
+            "macro_f1": estimates[len(COVERAGES) + at],
         }
         for at, threshold in enumerate(thresholds)
-    ]  # fmt: skip
+    ]
 
 
 def content_check(table: PredictionTable, harmless: int, called_for: Columns, config: EvaluateStyleConfig) -> Json:
-    """How well P(harmless) of the question alone tells which questions call for protection, and what is flagged.
+    """AUC of P(harmless), of the question alone and with the answer, for rows labelled so; and the rows flagged.
 
     A row is flagged when its question calls for protection and its answer does not give it.
     """
@@ -204,11 +194,15 @@ def content_check(table: PredictionTable, harmless: int, called_for: Columns, co
     names = [*table.labels, ""]
     shares = {name: mean._asdict() for name, mean in zip(names, means, strict=True)}
     return {
-        "label": table.labels[harmless], "called_for": config.called_for, "harmless": config.harmless,
+        "label": table.labels[harmless],
+        "called_for": config.called_for,
+        "harmless": config.harmless,
         "auc_question": _auc(table, called_for, protective, config),
         "auc_answer": _auc(table, answers, protective, config),
-        "calls": float((called_for >= config.called_for).mean()), "flagged": shares.pop(""), "flagged_of": shares,
-    }  # fmt: skip
+        "calls": float((called_for >= config.called_for).mean()),
+        "flagged": shares.pop(""),
+        "flagged_of": shares,
+    }
 
 
 def _auc(table: PredictionTable, scores: Columns, positive: NDArray[np.bool_], config: EvaluateStyleConfig) -> Json:

@@ -1,6 +1,6 @@
 """A style model on the locked test, beside a bag of characters that it must beat, and a verdict that can be traced.
 
-The test is checked for leaks first; then every row is asked about once. Nothing is chosen on it.
+The test is checked for leaks first; then the model is asked about every row once. Nothing is chosen on the test.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,16 @@ from components.evaluation.style import leak, results
 from components.evaluation.style.baseline import Baseline, fit_baseline
 from components.evaluation.style.blind_sheet import write_blind_sheet
 from components.evaluation.style.config import EvaluateStyleConfig
-from components.evaluation.style.cross_fitted import read_answers
-from components.evaluation.style.inference import predict_probabilities, predict_questions
 from components.evaluation.style.measures import BINS, undo_temperature
+from components.evaluation.style.probabilities import (
+    SystemAnswers,
+    TeacherFiles,
+    ask_model,
+    read_cross_fitted,
+    teacher_probabilities,
+)
 from components.evaluation.style.report import build_report, draw_examples
 from components.evaluation.style.results import BASELINE, BEFORE, LARGE, MODEL, PredictionTable
-from components.evaluation.style.teacher import TeacherFiles, teacher_probabilities
 from qinglan.errors import DataError
 from qinglan.evaluation.gates.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
 from qinglan.evaluation.gates.locked_test_uses import NOT_COUNTED, count_use
@@ -44,7 +48,7 @@ CROSS_FITTED_NOTES = (
     "true ones are somewhat wider. The baseline's C, named below, is the first fold's; each fold chose its own.",
 )
 MADE_UP = 10_000_000
-"""Parameters below which no public language model is: the base was made on this machine, for a demo."""
+"""Number of parameters below which the base was made on this machine, for a demo: public models are larger."""
 
 
 class EvaluateStyleCounts(NamedTuple):
@@ -56,7 +60,7 @@ class EvaluateStyleCounts(NamedTuple):
     """Rows of training and selection that the test was compared with, and texts without a label."""
 
     judged_models: int
-    """Models that this test has judged, this one included; 0 where nobody counts."""
+    """Models that this test has judged, this one included; 0 without a store to count in."""
 
     promote: int
 
@@ -77,14 +81,14 @@ FIGURES = {
 
 
 class Splits(NamedTuple):
-    """The rows of all three, and their labels."""
+    """The rows of all three splits, and their labels."""
 
     train: list[StyleRow]
     dev: list[StyleRow]
     test: list[StyleRow]
     labels: Labels
     folds: dict[str, int]
-    """The fold of each row of `test`, which then are all rows; empty where a test is locked away."""
+    """The fold of each row of `test`, which then holds all rows; empty if a test is locked away."""
 
 
 def evaluate(
@@ -93,29 +97,41 @@ def evaluate(
     """Judge the model on the test among `rows`. Writes every output, or none of use.
 
     With a teacher's evaluation the model is a distilled one: its int8 form is judged, which is the one that serves,
-    and what the teacher said of the same rows is compared with it.
+    and compared with the teacher's answers to the same rows.
     """
     splits = read_splits(rows)
     if teacher:
         refuse_folds(rows)
-    leaks = _check_leaks(rows, splits, config)
+    if splits.folds:
+        parts = {"train": splits.train, "dev": splits.dev}
+        leaks = leak.check_folds(splits.test, splits.folds, parts, config.gate.alike)
+    else:
+        leaks = leak.check(splits.test, rows, config.gate.alike)
     card = read_card(model)
     leak.check_parents(card, model, rows)
-    table, called_for, baseline = _predict(model, splits, card, config, "onnx" if teacher else "torch")
+    answers = _ask_systems(model, splits, card, config, "onnx" if teacher else "torch")
     if teacher:
-        table.probabilities[LARGE] = teacher_probabilities(teacher, card, splits.test, splits.labels)
-    predictions = prediction_rows(splits.test, table, called_for)
+        answers.probabilities[LARGE] = teacher_probabilities(teacher, card, splits.test, splits.labels)
+    keys = [comparable(row.input) for row in splits.test]
+    truth = np.array([splits.labels.ids[row.label] for row in splits.test])
+    alike = group_numbers(group_near_duplicates(keys, config.alike))
+    table = PredictionTable(splits.labels.names, truth, alike, answers.probabilities)
+    predictions = prediction_rows(splits.test, table, answers.called_for)
     with atomic_write(out.predictions) as partial:
         partial.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in predictions))
     digests = {
-        "rows": {name: sha256_file(rows / f"{name}.jsonl") for name in SPLITS}, "model": digest(model),
+        "rows": {name: sha256_file(rows / f"{name}.jsonl") for name in SPLITS},
+        "model": digest(model),
         **({"folds": sha256_file(rows / FOLDS_FILE)} if splits.folds else {}),
-        "parents": card.parents, "predictions": digest(out.predictions), "code": code_version(),
-    }  # fmt: skip
+        "parents": card.parents,
+        "predictions": digest(out.predictions),
+        "code": code_version(),
+    }
     origins, folds = Origins(leaks, digests), len(set(splits.folds.values()))
-    questions = (comparable(row.input) for row in splits.test)
-    uses = count_use(questions, "style-small" if teacher else "style", str(digests["model"]))
-    evaluation = build_evaluation(table, called_for, baseline, card, origins, splits.labels, config, folds, uses)
+    uses = count_use(keys, "style-small" if teacher else "style", str(digests["model"]))
+    evaluation = build_evaluation(
+        table, answers.called_for, answers.baseline, card, origins, splits.labels, config, folds, uses
+    )
     evaluation["notes"].append(model_note(model, bool(teacher)))
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(splits.test, predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
@@ -125,7 +141,8 @@ def evaluate(
 
 
 def read_splits(rows: Path) -> Splits:
-    """None of them may be empty: the baseline learns from train, is chosen on dev, and both are judged on test."""
+    """The splits; an empty one is a DataError: the baseline learns from train, is chosen on dev, and both are judged
+    on test."""
     read = {name: read_split(rows, name) for name in SPLITS}
     if folds := read_folds(rows):
         (train, labels), (dev, _) = read["train"], read["dev"]
@@ -135,59 +152,39 @@ def read_splits(rows: Path) -> Splits:
     return Splits(read["train"][0], read["dev"][0], read["test"][0], read["test"][1], {})
 
 
-def _check_leaks(rows: Path, splits: Splits, config: EvaluateStyleConfig) -> dict[str, Any]:
-    if not splits.folds:
-        return leak.check(splits.test, rows, config.gate.alike)
-    parts = {"train": splits.train, "dev": splits.dev}
-    return leak.check_folds(splits.test, splits.folds, parts, config.gate.alike)
-
-
-def _predict(
+def _ask_systems(
     folder: Path, splits: Splits, card: StyleCard, config: EvaluateStyleConfig, engine: EngineName
-) -> tuple[PredictionTable, Columns, Baseline]:
-    texts, names = [row.input for row in splits.test], splits.labels.names
-    truth = np.array([splits.labels.ids[row.label] for row in splits.test])
-    alike = group_numbers(group_near_duplicates([comparable(text) for text in texts], config.alike))
-    refuse_other_labels(folder, read_mapping(folder), splits.labels)
-    if splits.folds:
-        answers = read_answers(folder, splits.test, splits.dev, splits.folds, names, config.baseline_c)
-        return PredictionTable(names, truth, alike, answers.probabilities), answers.called_for, answers.baseline
-    model = StyleModel.load(folder, engine)
-    called_for = predict_questions(model, splits.test, config.batch)
-    after = predict_probabilities(model, texts, config.batch)
-    baseline = fit_baseline(splits.train, splits.dev, splits.test, names, config.baseline_c)
-    before = undo_temperature(after, card.temperature)
-    probabilities = {MODEL: after, BEFORE: before, BASELINE: baseline.probabilities}
-    return PredictionTable(names, truth, alike, probabilities), called_for, baseline
-
-
-def refuse_other_labels(folder: Path, labels: Labels, rows: Labels) -> None:
-    """The model's third label must be the data's third."""
-    if labels.names != rows.names:
+) -> SystemAnswers:
+    labels, names = read_mapping(folder), splits.labels.names
+    if labels.names != names:  # the model's third label must be the data's third
         raise DataError(
-            f"{folder}: the model's labels are {', '.join(labels.names)}, those of the rows {', '.join(rows.names)}. "
+            f"{folder}: the model's labels are {', '.join(labels.names)}, those of the rows {', '.join(names)}. "
             "Evaluate with the rows it was trained on, or train it again."
         )
+    if splits.folds:
+        return read_cross_fitted(folder, splits.test, splits.dev, splits.folds, names, config.baseline_c)
+    after, called_for = ask_model(StyleModel.load(folder, engine), splits.test, config.batch)
+    baseline = fit_baseline(splits.train, splits.dev, splits.test, names, config.baseline_c)
+    before = undo_temperature(after, card.temperature)
+    return SystemAnswers({MODEL: after, BEFORE: before, BASELINE: baseline.probabilities}, called_for, baseline)
 
 
 def prediction_rows(test: Sequence[StyleRow], table: PredictionTable, called_for: Columns) -> list[dict[str, Any]]:
-    """Everything that a number of the report can be traced to, a line a row."""
-    return [
-        {
-            "id": row.id, "label": row.label, "alike": int(table.alike[at]),
-            **{name: _line(table.labels, table.probabilities[name][at]) for name in (MODEL, BASELINE)},
-            "question_alone": dict(zip(table.labels, called_for[at].tolist(), strict=True)),
-        }
-        for at, row in enumerate(test)
-    ]  # fmt: skip
+    """The lines of predictions.jsonl: every number of the report can be traced to one."""
 
+    def by_label(probabilities: Columns) -> dict[str, float]:
+        return dict(zip(table.labels, probabilities.tolist(), strict=True))
 
-def _line(labels: Sequence[str], probabilities: Columns) -> dict[str, Any]:
-    best = int(probabilities.argmax())
-    return {
-        "predicted": labels[best], "confidence": float(probabilities[best]),
-        "probabilities": dict(zip(labels, probabilities.tolist(), strict=True)),
-    }  # fmt: skip
+    lines = []
+    for at, row in enumerate(test):
+        line: dict[str, Any] = {"id": row.id, "label": row.label, "alike": int(table.alike[at])}
+        for name in (MODEL, BASELINE):
+            probabilities = table.probabilities[name][at]
+            best = int(probabilities.argmax())
+            answer = {"predicted": table.labels[best], "confidence": float(probabilities[best])}
+            line[name] = {**answer, "probabilities": by_label(probabilities)}
+        lines.append(line | {"question_alone": by_label(called_for[at])})
+    return lines
 
 
 def build_evaluation(
@@ -201,14 +198,17 @@ def build_evaluation(
     folds: int = 0,
     uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json; the gate's verdict is part of it. `folds`: of cross-fitted rows, 0 of a locked test. `uses`:
-    how many models the test has judged."""
+    """evaluation.json, with the gate's verdict. `folds`: number of folds, 0 with a locked test. `uses`: the count of
+    models that the test has judged."""
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
+    check = None if harmless is None else results.content_check(table, harmless, called_for[:, harmless], config)
     evaluation: dict[str, Any] = {
         "labels": list(table.labels),
         "english": {label.name: label.english for label in labels.labels},
         "counts": {
-            "rows": len(table.truth), "groups": table.size, "training_rows": origins.training_rows,
+            "rows": len(table.truth),
+            "groups": table.size,
+            "training_rows": origins.training_rows,
             "judged_models": uses["count"] if uses else 0,
         },
         "test_uses": uses,
@@ -216,17 +216,17 @@ def build_evaluation(
         "paired": results.paired_results(table, config),
         "calibration": {"temperature": card.temperature},
         "abstention": results.abstention(table, config),
-        "content_check": None if harmless is None
-        else results.content_check(table, harmless, called_for[:, harmless], config),
+        "content_check": check,
         "baseline": {"c": baseline.c, "dev_macro_f1": baseline.dev_macro_f1},
         "settings": config.model_dump(mode="json"),
         **({"cross_fitted": {"folds": folds}} if folds else {}),
         "notes": [
-            *(CROSS_FITTED_NOTES if folds else ()), *notes(table, baseline, card, config),
+            *(CROSS_FITTED_NOTES if folds else ()),
+            *notes(table, baseline, card, config),
             *(() if uses else (NOT_COUNTED,)),
         ],
         **origins._asdict(),
-    }  # fmt: skip
+    }
     return with_verdict(evaluation, lambda reread: decide(reread, config.gate))
 
 
@@ -248,7 +248,7 @@ def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: E
 
 
 def model_note(folder: Path, int8: bool) -> str:
-    """The size of the model, its form, and a warning where its base knows no more than the run's own texts."""
+    """The size of the model, its form, and a warning if its base knows no more than the run's own texts."""
     described, parameters = orjson.loads((folder / "config.json").read_bytes()), count_parameters(folder)
     form = "its int8 graph is judged, which `--engine onnx` serves" if int8 else "its weights are judged"
     note = f"The model: {described['model_type']}, {parameters:,} parameters; {form}."

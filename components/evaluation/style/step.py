@@ -8,8 +8,8 @@ import orjson
 
 from components.evaluation.style import stage
 from components.evaluation.style.config import EvaluateStyleConfig
+from components.evaluation.style.probabilities import TeacherFiles
 from components.evaluation.style.report import to_markdown
-from components.evaluation.style.teacher import TeacherFiles
 from components.step_figures import log_figures
 from components.step_summary import write_summary
 from qinglan.evaluation.gates.evaluation_file import Outputs
@@ -19,9 +19,16 @@ SMALL = "small_"
 
 
 def run_evaluation(
-    name: str, inputs: Mapping[str, Artifact], outputs: Mapping[str, Artifact], config: Mapping[str, Any],
-    before: Artifact, summary: Artifact, metrics: Any, classification: Any, lineage: Artifact,
-) -> None:  # fmt: skip
+    name: str,
+    inputs: Mapping[str, Artifact],
+    outputs: Mapping[str, Artifact],
+    config: Mapping[str, Any],
+    before: Artifact,
+    summary: Artifact,
+    metrics: Any,
+    classification: Any,
+    lineage: Artifact,
+) -> None:
     """Evaluate the model among the inputs, record and sign it, and show its figures; with a teacher's evaluation
     among the inputs, that of its student."""
     settings = EvaluateStyleConfig.parse(config, name)

@@ -1,7 +1,7 @@
-"""The base of a classifier: opened with a new head, or refused by what it lacks before anything is trained.
+"""The base of a classifier: opened with a new head, or refused for a named fault before anything is trained.
 
-A base may be a decoder or an encoder. Each architecture of SUPPORTED has been trained, distilled and exported in the
-tests; another one is refused by its name, since distillation and export rely on how a model is built.
+A base may be a decoder or an encoder. The tests train, distil and export each architecture of SUPPORTED; another one
+is refused by its name, since distillation and export rely on a model's structure.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,11 @@ SUPPORTED = ("qwen2", "qwen3", "bert", "roberta", "xlm-roberta", "modernbert")
 """Architectures, as `model_type` of config.json names them."""
 
 OFFSET_POSITIONS = ("roberta", "xlm-roberta")
-"""Architectures that count positions from the pad token's id on."""
+"""Architectures that count positions from pad_token_id + 1 on (transformers, modeling_roberta.py,
+create_position_ids_from_input_ids)."""
 
 UNKNOWN = 0.2
-"""Largest share of unknown tokens in the training texts: above it the tokenizer is another language's."""
+"""Largest share of unknown tokens in the training texts: with more the tokenizer belongs to another language."""
 
 PROBED = 200
 """Number of training texts that the tokenizer is tried on."""
@@ -30,7 +31,7 @@ LORA_SCALE = 2
 
 
 def open_base(base: Path, labels: Labels, texts: Sequence[str], config: StyleConfig) -> tuple[Any, Any]:
-    """The base with a new head, and its tokenizer. The weights that learn are in float32, whatever computes."""
+    """The base with a new head, and its tokenizer. The trained weights are in float32 on every device."""
     import torch
     from transformers import AutoConfig
 
@@ -46,7 +47,8 @@ def open_base(base: Path, labels: Labels, texts: Sequence[str], config: StyleCon
         tokenizer.pad_token = tokenizer.eos_token
     check_architecture(base, described)
     check_tokenizer(base, tokenizer, described, texts, config.max_length)
-    model = _open_weights(base, labels, torch.bfloat16 if _frozen_on_gpu(config) else torch.float32)
+    frozen_on_gpu = config.lora_rank > 0 and config.device == "cuda"
+    model = _open_weights(base, labels, torch.bfloat16 if frozen_on_gpu else torch.float32)
     model.config.pad_token_id = tokenizer.pad_token_id
     return (_with_adapters(model, config.lora_rank) if config.lora_rank else model), tokenizer
 
@@ -91,9 +93,15 @@ def _open_weights(base: Path, labels: Labels, dtype: Any) -> Any:
 
     try:
         model, loaded = AutoModelForSequenceClassification.from_pretrained(
-            base, num_labels=len(labels.labels), id2label=dict(enumerate(labels.names)), label2id=labels.ids,
-            dtype=dtype, use_safetensors=True, local_files_only=True, output_loading_info=True,
-        )  # fmt: skip
+            base,
+            num_labels=len(labels.labels),
+            id2label=dict(enumerate(labels.names)),
+            label2id=labels.ids,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            output_loading_info=True,
+        )
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise DataError(
             f"{base}: no base model that transformers opens ({str(error).strip().splitlines()[0]}). Download it "
@@ -108,26 +116,28 @@ def _open_weights(base: Path, labels: Labels, dtype: Any) -> Any:
 
 
 def missing_weights(missing: Sequence[str], prefix: str) -> list[str]:
-    """The missing tensors that are no part of a new head; a pooler is, since a language model has none."""
+    """The missing tensors of the base. A pooler belongs to the new head, since a language model has none."""
     return sorted(name for name in missing if name.startswith(f"{prefix}.") and ".pooler." not in name)
 
 
-def _frozen_on_gpu(config: StyleConfig) -> bool:
-    return bool(config.lora_rank) and config.device == "cuda"
-
-
 def _with_adapters(model: Any, rank: int) -> Any:
-    """Adapters on every linear layer of the base; head and pooler learn as a whole."""
+    """Adapters on every linear layer of the base; head and pooler are trained whole."""
     from peft import LoraConfig, TaskType, get_peft_model
 
     parts = {name: list(part.parameters()) for name, part in model.named_children()}
     new = {name for name, weights in parts.items() if weights and name != model.base_model_prefix}
     if hasattr(model.base_model, "pooler"):
         new.add("pooler")
+    # peft's "all-linear" leaves out heads of known names only (peft/tuners/tuners_utils.py, SEQ_CLS_HEAD_NAMES), and
+    # no pooler. Both have new weights, for which an adapter is too small: they are excluded by name and saved whole.
     settings = LoraConfig(
-        task_type=TaskType.SEQ_CLS, r=rank, lora_alpha=LORA_SCALE * rank, target_modules="all-linear",
-        exclude_modules=rf"(.*\.)?({'|'.join(sorted(new))})(\..*)?", modules_to_save=sorted(new),
-    )  # fmt: skip
+        task_type=TaskType.SEQ_CLS,
+        r=rank,
+        lora_alpha=LORA_SCALE * rank,
+        target_modules="all-linear",
+        exclude_modules=rf"(.*\.)?({'|'.join(sorted(new))})(\..*)?",
+        modules_to_save=sorted(new),
+    )
     adapted = get_peft_model(model, settings)
     for weights in adapted.parameters():
         if weights.requires_grad:
@@ -136,5 +146,5 @@ def _with_adapters(model: Any, rank: int) -> Any:
 
 
 def merged(model: Any) -> Any:
-    """The model with whole weights: adapters are added to the base's."""
+    """The model with whole weights: adapters are added to those of the base."""
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model

@@ -1,6 +1,6 @@
-"""Temperature scaling: one number, fitted on dev, that calibrates the probabilities.
+"""Temperature scaling (Guo et al. 2017): one number, fitted on dev, that calibrates the probabilities.
 
-It goes into the head's weights, so that whoever loads the model, the plan's own code too, gets calibrated answers.
+It goes into the head's weights, so that any code that loads the model, the plan's own too, gets calibrated answers.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ LOWEST, HIGHEST = 0.25, 10.0
 
 
 def fit_temperature(logits: NDArray[np.float64], labels: Sequence[int]) -> float:
-    """The divisor of the logits that makes the labels most likely."""
+    """The divisor of the logits that maximises the likelihood of the labels."""
     from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
@@ -37,21 +37,12 @@ def divide_logits(model: Any, temperature: float) -> None:
     """Divide the head's weights by the temperature."""
     import torch
 
-    head = _head(model)
+    count = model.config.num_labels
+    linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    heads = [module for module in linear if module.out_features == count]
+    if not heads:
+        raise TrainingError(f"{type(model).__name__} has no linear head of {count} outputs.")
     with torch.no_grad():
-        head.weight /= temperature
-        if head.bias is not None:
-            head.bias /= temperature
-
-
-def _head(model: Any) -> Any:
-    import torch
-
-    errors = [
-        module
-        for module in model.modules()
-        if isinstance(module, torch.nn.Linear) and module.out_features == model.config.num_labels
-    ]
-    if not errors:
-        raise TrainingError(f"{type(model).__name__} has no linear head of {model.config.num_labels} outputs.")
-    return errors[-1]
+        heads[-1].weight /= temperature
+        if heads[-1].bias is not None:
+            heads[-1].bias /= temperature

@@ -1,10 +1,10 @@
-"""Answers about every row of models that did not learn from it, for data too small to lock a test away.
+"""Cross-fitting, for data too small for a locked test: each row is answered by a model that did not learn from it.
 
-The rows lie in folds, alike ones in the same. For each fold a model is trained on the others as the released one is,
-and asked about the fold's rows. The answers lie in the released model's folder, by row and without its text.
+Alike rows are in the same fold. For each fold a model is trained on the others as the released one is, and asked
+about the fold's rows. The answers are in the released model's folder, by row and without its text.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,24 +30,26 @@ Train = Callable[[Fold, Path], None]
 
 
 def cross_fit(folds: Sequence[Fold], train: Train, work: Path, model: Path) -> None:
-    """Train a model for each fold and write what each says of the rows that it did not learn from."""
+    """Train a model for each fold and write its answers about the rows that it did not learn from."""
     answers = list[dict[str, Any]]()
     for fold in folds:
         folder = work / f"fold-{fold.number}"
         train(fold, folder)
-        answers += [answer.model_dump(mode="json") for answer in _answers(fold, folder)]
+        sibling, temperature = StyleModel.load(folder), read_card(folder).temperature
+        whole = sibling.probabilities([row.input for row in fold.held_out]).tolist()
+        alone = sibling.probabilities([question_only_text(row) for row in fold.held_out]).tolist()
+        for row, answer, question in zip(fold.held_out, whole, alone, strict=True):
+            answers.append(
+                CrossFitted(
+                    id=row.id,
+                    fold=fold.number,
+                    temperature=temperature,
+                    probabilities=answer,
+                    question_alone=question,
+                ).model_dump(mode="json")
+            )
     with atomic_write(model / CROSS_FITTED_FILE) as partial:
         partial.write_bytes(orjson.dumps(answers))
-
-
-def _answers(fold: Fold, folder: Path) -> Iterator[CrossFitted]:
-    model, temperature = StyleModel.load(folder), read_card(folder).temperature
-    whole = model.probabilities([row.input for row in fold.held_out])
-    alone = model.probabilities([question_only_text(row) for row in fold.held_out])
-    for row, answer, question in zip(fold.held_out, whole.tolist(), alone.tolist(), strict=True):
-        yield CrossFitted(
-            id=row.id, fold=fold.number, temperature=temperature, probabilities=answer, question_alone=question
-        )
 
 
 def make_folds(train: Sequence[StyleRow], dev: Sequence[StyleRow], folds: Mapping[str, int]) -> list[Fold]:

@@ -15,7 +15,7 @@ from qinglan.style.rows import ANSWER, StyleRow
 
 
 class StyleDataset:
-    """A data set in the form that transformers' Trainer reads."""
+    """Token ids and targets in the form that transformers' Trainer reads."""
 
     def __init__(self, ids: Sequence[Sequence[int]], targets: NDArray[np.float64]) -> None:
         self._ids, self.targets = ids, targets

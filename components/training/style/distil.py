@@ -1,6 +1,6 @@
 """Distil the style model into a smaller one, on labelled and unlabelled texts, and quantise it to int8.
 
-It begins as the teacher with fewer layers. The table at the end sets both, and the int8 model, side by side.
+The student begins as the teacher with fewer layers. A table at the end compares teacher, student and its int8 form.
 """
 
 import shutil
@@ -82,7 +82,7 @@ def distil(
 ) -> DistilCounts:
     """Write the student's folder with its ONNX form, the table as JSON, and the log.
 
-    `gateway_url`: the gateway that shows the training while it runs; empty where there is none.
+    `gateway_url`: address of the gateway that shows the training while it runs, or "".
     """
     refuse_folds(rows)
     if config.device == "cuda":
@@ -94,7 +94,9 @@ def distil(
     work = scratch_folder("distil", *parents.values(), config.model_dump_json(exclude={"trackers"}), code)
     train, labels = read_split(rows, "train")
     dev, _ = read_split(rows, "dev")
-    texts = [row.input for row in train] + _unlabelled(rows)
+    texts = [row.input for row in train]
+    if (unlabelled := rows / UNLABELLED_FILE).is_file():
+        texts += [row.text for _, row in read_jsonl(unlabelled, UnlabelledText)]
     model = fewer_layers(known, config.layers)
     check_exportable(model.num_parameters())
     examples = _examples(known, texts, train, labels, config)
@@ -125,9 +127,15 @@ def distil(
         partial.write_bytes(orjson.dumps([line._asdict() for line in lines], option=orjson.OPT_INDENT_2))
     big, small, int8 = lines
     return DistilCounts(
-        len(texts), model.config.num_hidden_layers, big.parameters, small.parameters, big.macro_f1, small.macro_f1,
-        int8.macro_f1, difference,
-    )  # fmt: skip
+        texts=len(texts),
+        layers=model.config.num_hidden_layers,
+        teacher_parameters=big.parameters,
+        parameters=small.parameters,
+        teacher_f1=big.macro_f1,
+        f1=small.macro_f1,
+        int8_f1=int8.macro_f1,
+        int8_difference=difference,
+    )
 
 
 def check_teacher_rows(teacher: StyleModel, parents: Mapping[str, str]) -> None:
@@ -137,11 +145,6 @@ def check_teacher_rows(teacher: StyleModel, parents: Mapping[str, str]) -> None:
             raise DataError(
                 f"style_model: it learned from other {name} than those beside it. Run the stages from prepare on."
             )
-
-
-def _unlabelled(rows: Path) -> list[str]:
-    path = rows / UNLABELLED_FILE
-    return [row.text for _, row in read_jsonl(path, UnlabelledText)] if path.is_file() else []
 
 
 def _hard(rows: Sequence[StyleRow], labels: Labels) -> NDArray[np.float64]:
@@ -160,7 +163,9 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
     model = copy.deepcopy(teacher.logits.model)
     parent, name = _layer_stack(model)
     layers = getattr(parent, name)
-    numbers = kept_layers(len(layers), count or max(1, len(layers) // 2), first=_first_is_special(layers))
+    # ModernBERT's first layer has other weights than the rest: it can only be first.
+    special = len(layers) > 1 and set(layers[0].state_dict()) != set(layers[1].state_dict())
+    numbers = kept_layers(len(layers), count or max(1, len(layers) // 2), first=special)
     stack = torch.nn.ModuleList(layers[at] for at in numbers)
     for position, layer in enumerate(stack):
         parts: list[Any] = [part for part in layer.modules() if hasattr(part, "layer_idx")]
@@ -172,11 +177,12 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
 
 
 def _cut_settings(settings: Any, numbers: Sequence[int]) -> None:
-    """The settings of the layers that are left; an error where transformers would not open them again."""
+    """Keep the settings of these layers; raise an error if transformers would not open the model again."""
     settings.num_hidden_layers = len(numbers)
     types = getattr(settings, "layer_types", None)
     if not types:
         return
+    # transformers opens a model with rotary settings per kind of layer only if each kind has a layer.
     settings.layer_types = [types[at] for at in numbers]
     by_kind = set(types) <= set(getattr(settings, "rope_parameters", None) or {})
     if by_kind and (lost := set(types) - set(settings.layer_types)):
@@ -212,13 +218,8 @@ def _layer_stack(model: Any) -> tuple[Any, str]:
     return stacks[0]
 
 
-def _first_is_special(layers: Any) -> bool:
-    """Tell if the first layer has other weights than the rest, as ModernBERT's: then only it can stand first."""
-    return len(layers) > 1 and set(layers[0].state_dict()) != set(layers[1].state_dict())
-
-
 def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
-    """Numbers of the layers to keep, counted from 0; the first only where it must be."""
+    """Numbers of the layers to keep, counted from 0, evenly and with the last; `first` keeps number 0 too."""
     count = min(count, layers)
     if first:
         return [0, *(1 + at for at in kept_layers(layers - 1, count - 1))]
@@ -228,7 +229,7 @@ def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
 def _examples(
     teacher: StyleModel, texts: Sequence[str], train: Sequence[StyleRow], labels: Labels, config: DistilConfig
 ) -> StyleDataset:
-    """The teacher's probabilities and beside them the data's label, or nothing."""
+    """The teacher's probabilities, and beside them the data's label, or zeros for an unlabelled text."""
     ids = encode(teacher.tokenizer, texts, teacher.card.max_length)
     probabilities = teacher.probabilities_of(ids, config.eval_batch)
     hard_targets = np.zeros_like(probabilities)
@@ -237,7 +238,7 @@ def _examples(
 
 
 def distillation_loss(config: DistilConfig) -> Loss:
-    """Loss against the teacher's probabilities at a temperature and the data's labels; on dev, cross-entropy."""
+    """Loss against the teacher's probabilities at a temperature T and the data's labels; on dev, cross-entropy."""
 
     def loss(logits: Any, targets: Any) -> Any:
         import torch
@@ -249,6 +250,7 @@ def distillation_loss(config: DistilConfig) -> Loss:
         teacher, hard = targets[:, :count], targets[:, count:]
         soft = torch.softmax(torch.log(teacher.clamp_min(1e-9)) / config.temperature, dim=-1)
         close = -torch.log_softmax(logits.float() / config.temperature, dim=-1) * soft
+        # Gradients of the soft targets shrink with 1 / T^2 (Hinton, Vinyals and Dean 2015, section 2).
         taught = close.sum(-1) * config.temperature**2
         share = config.labelled * hard.sum(-1)
         return ((1 - share) * taught + share * (surprise * hard).sum(-1)).mean()
@@ -290,10 +292,13 @@ def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], 
         model.probabilities([text])
     seconds = time.perf_counter() - started
     return ModelRow(
-        name, count_parameters(folder), round(sum(file.stat().st_size for file in files) / 2**20, 2),
-        round(min(TIMED, len(texts)) / seconds, 1), float((best == np.array(true)).mean()),
-        float(f1_score(true, best, average="macro")),
-    )  # fmt: skip
+        name,
+        count_parameters(folder),
+        megabytes=round(sum(file.stat().st_size for file in files) / 2**20, 2),
+        texts_per_second=round(min(TIMED, len(texts)) / seconds, 1),
+        accuracy=float((best == np.array(true)).mean()),
+        macro_f1=float(f1_score(true, best, average="macro")),
+    )
 
 
 def to_markdown(table: Path) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def export_int8(folder: Path, target: Path) -> None:
-    """Write the graph; weights are int8 by output channel, arithmetic between layers stays float."""
+    """Write the graph; weights are int8 by output channel, arithmetic between layers is float."""
+    import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     from qinglan.style.engines import open_torch
@@ -19,11 +20,23 @@ def export_int8(folder: Path, target: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         whole = Path(scratch) / "float.onnx"
         with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the exporter tells of each of its steps, and of its own insides
+            warnings.simplefilter("ignore")  # the exporter prints each of its steps
             _export(model, whole)
-        _forget_stale_shapes(whole)
+        # An encoder has Gemm nodes, whose weights the quantiser transposes; its shape inference would then refuse the
+        # graph for the noted shapes (seen with onnxruntime's quantize_dynamic on BERT).
+        graph = onnx.load(whole)
+        if any(node.op_type == "Gemm" for node in graph.graph.node):
+            del graph.graph.value_info[:]
+            onnx.save(graph, whole)
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
-    _drop_notes(target)
+    # The exporter notes in each node the lines of code that it comes from, with this machine's paths: with them the
+    # same weights would be other bytes elsewhere.
+    quantised = onnx.load(target)
+    graph = quantised.graph
+    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    onnx.save(quantised, target)
 
 
 def _export(model: Any, target: Path) -> None:
@@ -40,34 +53,13 @@ def _export(model: Any, target: Path) -> None:
     ids = torch.randint(1, model.config.vocab_size, (2, 16))
     shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length")}
     torch.onnx.export(
-        Logits().eval(), (ids, torch.ones_like(ids)), target, dynamo=True, external_data=False, verbose=False,
-        input_names=["input_ids", "attention_mask"], output_names=["logits"],
+        Logits().eval(),
+        (ids, torch.ones_like(ids)),
+        target,
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+        input_names=["input_ids", "attention_mask"],
+        output_names=["logits"],
         dynamic_shapes={"input_ids": shape, "attention_mask": shape},
-    )  # fmt: skip
-
-
-def _forget_stale_shapes(graph_file: Path) -> None:
-    """Drop the noted shapes of a graph with Gemm nodes, as encoders have: the quantiser transposes their weights, and
-    its shape inference then refuses the graph for the shapes that it had.
-    """
-    import onnx
-
-    graph = onnx.load(graph_file)
-    if any(node.op_type == "Gemm" for node in graph.graph.node):
-        del graph.graph.value_info[:]
-        onnx.save(graph, graph_file)
-
-
-def _drop_notes(target: Path) -> None:
-    """Drop the exporter's notes: each node names the lines of code that it comes from, with this machine's paths.
-
-    With them the same weights would be other bytes elsewhere.
-    """
-    import onnx
-
-    model = onnx.load(target)
-    graph = model.graph
-    for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):
-        del part.metadata_props[:]
-        part.doc_string = ""
-    onnx.save(model, target)
+    )

@@ -17,17 +17,15 @@ TRAINED = 16
 
 
 def style_phases(config: StyleConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes on the card, which computes in bf16, or in the memory of a machine without one; what learns is fp32."""
+    """Bytes on the card, which computes in bf16, or in the memory of a machine without one; trained weights are
+    fp32."""
     tokens = config.batch * config.max_length
     activations = _activations(config.device, shape, tokens, config.checkpointing, config.lora_rank)
-    return (_step(config.device, *_weights(config, shape), *activations),)
-
-
-def _weights(config: StyleConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """All of them, or frozen ones beside adapters and a head."""
-    learned = Amount("weights, gradients, AdamW", _learned(config, shape) * TRAINED)
-    width = BF16 if config.device == "cuda" else FP32
-    return (Amount("frozen weights", shape.body * width), learned) if config.lora_rank else (learned,)
+    weights = [Amount("weights, gradients, AdamW", _learned(config, shape) * TRAINED)]
+    if config.lora_rank:
+        width = BF16 if config.device == "cuda" else FP32
+        weights.insert(0, Amount("frozen weights", shape.body * width))
+    return (_step(config.device, *weights, *activations),)
 
 
 def _learned(config: StyleConfig, shape: ModelShape) -> int:
@@ -45,7 +43,7 @@ def distil_phases(config: DistilConfig, shape: ModelShape, max_length: int) -> t
 
 
 def _activations(device: str, shape: ModelShape, tokens: int, again: bool, rank: int) -> tuple[Amount, ...]:
-    """`again`: each layer's are computed once more for its gradients; on a CPU that is counted as if it were not."""
+    """`again`: activations are computed once more for the gradients of each layer; ignored on a CPU."""
     if device == "cuda" and again:
         each = Amount("a layer's gradients", layer_gradients(shape, tokens, rank), "measured")
         return layer_inputs(shape, tokens), each

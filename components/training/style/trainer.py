@@ -15,9 +15,17 @@ from qinglan.live.alarms import loss_alarms
 from qinglan.live.trackers import Tracker, tracked, training_name
 from qinglan.live.view import WHOLE, LiveTraining, Part, live_training
 
-NAMES = {"loss": "loss", "eval_loss": "eval_loss", "eval_macro_f1": "macro_f1", "eval_accuracy": "accuracy"}
-NAMES |= {"eval_weighted_f1": "weighted_f1"}
-NAMES |= {"grad_norm": "gradient_norm", "learning_rate": "learning_rate", "epoch": "epoch"}
+NAMES = {
+    "loss": "loss",
+    "eval_loss": "eval_loss",
+    "eval_macro_f1": "macro_f1",
+    "eval_accuracy": "accuracy",
+    "eval_weighted_f1": "weighted_f1",
+    "grad_norm": "gradient_norm",
+    "learning_rate": "learning_rate",
+    "epoch": "epoch",
+}
+"""Our name of each figure, by the trainer's."""
 
 LABEL_PREFIX = "eval_f1_"
 """Begins the trainer's name of one label's F1; ours is f1_<label>."""
@@ -30,7 +38,7 @@ Loss = Callable[[Any, Any], Any]
 
 
 class FitSettings(NamedTuple):
-    """How a training runs, whatever it learns."""
+    """Settings of a training that do not depend on its loss."""
 
     device: str
     epochs: float
@@ -47,7 +55,7 @@ class FitSettings(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """How people follow a training while it runs."""
+    """Places where people follow a training while it runs."""
 
     title: str
     """The title of its curve."""
@@ -57,10 +65,10 @@ class Watch(NamedTuple):
 
     trackers: tuple[Tracker, ...] = ()
     gateway_url: str = ""
-    """The gateway that shows it; empty where there is none."""
+    """Address of the gateway that shows the training, or ""."""
 
     labels: tuple[str, ...] = ()
-    """Names of the labels, in the order of the model's outputs; each has an F1 of its own."""
+    """Names of the labels, in the order of the model's outputs, for the F1 of each."""
 
     part: Part = WHOLE
     """The training's place among those of its stage."""
@@ -73,14 +81,27 @@ class FitResult(NamedTuple):
 
 
 def fit(
-    label: str, model: Any, pad_token_id: int, train: StyleDataset, dev: StyleDataset, loss: Loss, pace: FitSettings,
-    checkpoints: Path, watch: Watch,
-) -> FitResult:  # fmt: skip
+    label: str,
+    model: Any,
+    pad_token_id: int,
+    train: StyleDataset,
+    dev: StyleDataset,
+    loss: Loss,
+    pace: FitSettings,
+    checkpoints: Path,
+    watch: Watch,
+) -> FitResult:
     """Train to the end, or until dev stops improving; the model is the best checkpoint by macro-F1 on dev.
 
-    What was begun in the folder before goes on from its last whole checkpoint.
+    An interrupted training in the folder is resumed from its last whole checkpoint.
     """
-    from transformers import EarlyStoppingCallback, Trainer
+    from transformers import EarlyStoppingCallback, PrinterCallback, Trainer
+
+    def batch_loss(outputs: Any, targets: Any, num_items_in_batch: Any = None) -> Any:
+        # With a compute_loss_func the Trainer adds the batches of a step up and divides by nothing (transformers,
+        # Trainer.training_step): each batch gives its part of the step's mean.
+        value = loss(outputs.logits, targets)
+        return value if pace.accumulation == 1 else value * (targets.numel() / num_items_in_batch)
 
     with (
         live_training(label, watch.title, CURVES, gateway_url=watch.gateway_url, part=watch.part) as live,
@@ -90,23 +111,19 @@ def fit(
         if pace.patience:
             callbacks.append(EarlyStoppingCallback(pace.patience))
         trainer = Trainer(
-            model=model, args=_arguments(len(train), pace, checkpoints, label, watch.trackers),
-            train_dataset=train, eval_dataset=dev,
+            model=model,
+            args=_arguments(len(train), pace, checkpoints, label, watch.trackers),
+            train_dataset=train,
+            eval_dataset=dev,
             data_collator=partial(collate, pad_token_id=pad_token_id),
             compute_metrics=partial(dev_scores, labels=watch.labels),
-            compute_loss_func=partial(_batch_loss, loss, pace.accumulation),
+            compute_loss_func=batch_loss,
             callbacks=callbacks,
-        )  # fmt: skip
-        _quiet(trainer)
+        )
+        trainer.remove_callback(PrinterCallback)  # prints dictionaries; our lines have step and time left
         last = last_checkpoint(checkpoints)
         trainer.train(resume_from_checkpoint=str(last) if last else None)
     return FitResult(trainer.model, _metrics(trainer.state.log_history))
-
-
-def _batch_loss(loss: Loss, accumulation: int, outputs: Any, targets: Any, num_items_in_batch: Any = None) -> Any:
-    """The batch's part of its step's mean loss: the Trainer adds the batches of a step up, and divides by nothing."""
-    value = loss(outputs.logits, targets)
-    return value if accumulation == 1 else value * (targets.numel() / num_items_in_batch)
 
 
 def _arguments(rows: int, pace: FitSettings, checkpoints: Path, label: str, trackers: Sequence[Tracker]) -> Any:
@@ -115,32 +132,44 @@ def _arguments(rows: int, pace: FitSettings, checkpoints: Path, label: str, trac
     every = max(1, math.ceil(rows / (pace.batch * pace.accumulation)) // pace.evaluations)
     on_gpu = pace.device == "cuda"
     return TrainingArguments(
-        output_dir=str(checkpoints), num_train_epochs=pace.epochs, learning_rate=pace.learning_rate,
-        per_device_train_batch_size=pace.batch, per_device_eval_batch_size=pace.eval_batch, seed=pace.seed,
-        weight_decay=pace.weight_decay, warmup_steps=pace.warmup, bf16=on_gpu, use_cpu=not on_gpu,
-        gradient_accumulation_steps=pace.accumulation, gradient_checkpointing=pace.checkpointing,
+        output_dir=str(checkpoints),
+        num_train_epochs=pace.epochs,
+        learning_rate=pace.learning_rate,
+        per_device_train_batch_size=pace.batch,
+        per_device_eval_batch_size=pace.eval_batch,
+        seed=pace.seed,
+        weight_decay=pace.weight_decay,
+        warmup_steps=pace.warmup,  # below 1: a share of all steps
+        bf16=on_gpu,
+        use_cpu=not on_gpu,
+        gradient_accumulation_steps=pace.accumulation,
+        gradient_checkpointing=pace.checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False} if pace.checkpointing else None,
-        train_sampling_strategy="group_by_length", remove_unused_columns=False, label_names=["labels"],
-        eval_strategy="steps", eval_steps=every, save_strategy="steps", save_steps=every, save_total_limit=2,
-        load_best_model_at_end=True, metric_for_best_model="macro_f1", greater_is_better=True,
-        restore_callback_states_from_checkpoint=True, logging_steps=max(1, every // 10),
-        report_to=list(trackers) or "none", run_name=training_name(label), disable_tqdm=True,
+        train_sampling_strategy="group_by_length",
+        remove_unused_columns=False,
+        label_names=["labels"],
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="macro_f1",
+        greater_is_better=True,
+        restore_callback_states_from_checkpoint=True,
+        logging_steps=max(1, every // 10),
+        report_to=list(trackers) or "none",
+        run_name=training_name(label),
+        disable_tqdm=True,
         dataloader_pin_memory=on_gpu,
-    )  # fmt: skip
-
-
-def _quiet(trainer: Any) -> None:
-    """Replace the trainer's log lines, which are dictionaries, with step and time left."""
-    from transformers import PrinterCallback
-
-    trainer.remove_callback(PrinterCallback)
+    )
 
 
 def _callback(live: LiveTraining) -> Any:
     from transformers import TrainerCallback
 
     class Steps(TrainerCallback):  # type: ignore[misc]
-        """Hand on each step's metrics, and end a training whose loss is not a number."""
+        """Pass each step's metrics on, and end a training whose loss is not a number."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             live.recall(_metrics(state.log_history))
@@ -152,7 +181,7 @@ def _callback(live: LiveTraining) -> Any:
 
 
 def take_log(entry: Mapping[str, float], total: int, live: LiveTraining) -> None:
-    """Hand on an entry of the trainer's log; a loss that is no number ends the training."""
+    """Pass an entry of the trainer's log on; a loss that is not a number ends the training."""
     for row in _metrics([entry]):
         figures = [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in SHOWN_FIGURES if name in row]
         live.step(row, total, ", ".join(figures))
@@ -169,12 +198,8 @@ def dev_scores(predicted: Any, labels: Sequence[str] = ()) -> dict[str, float]:
     best, true = predicted.predictions.argmax(-1), predicted.label_ids.argmax(-1)
     present = np.unique(true)
     each = f1_score(true, best, average=None, labels=present, zero_division=0)
-    weighted = f1_score(true, best, average="weighted", labels=present, zero_division=0)
-    scores = {
-        "accuracy": float((best == true).mean()),
-        "macro_f1": float(each.mean()),
-        "weighted_f1": float(weighted),
-    }
+    weighted = float(f1_score(true, best, average="weighted", labels=present, zero_division=0))
+    scores = {"accuracy": float((best == true).mean()), "macro_f1": float(each.mean()), "weighted_f1": weighted}
     return scores | {f"f1_{labels[at]}": float(f1) for at, f1 in zip(present, each, strict=True) if at < len(labels)}
 
 

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 class Outputs(NamedTuple):
-    """Paths of everything that an evaluate stage writes."""
+    """Paths of the outputs of an evaluate stage."""
 
     evaluation: Path
     report: Path
@@ -31,7 +31,7 @@ class Outputs(NamedTuple):
 
 
 class Origins(NamedTuple):
-    """Proof of what was judged, and on what: the leak check, and the digest of every input."""
+    """Proof of the judged model and its test: the leak check, and the digest of every input."""
 
     leaks: Mapping[str, Any]
     digests: Mapping[str, Any]
@@ -43,17 +43,15 @@ class Origins(NamedTuple):
 
 
 def with_verdict(evaluation: Json, decide: Callable[[Json], Verdict]) -> Json:
-    """The evaluation with its gate's verdict, which is also counted.
-
-    The gate reads it as any reader of the file would: what JSON cannot hold, such as NaN, is missing there too.
-    """
+    """The evaluation with its gate's verdict, which is also counted."""
+    # The gate reads the figures as any reader of the file would: a value that JSON cannot hold, such as NaN, is null.
     verdict = decide(orjson.loads(orjson.dumps(evaluation)))
     counts = {**evaluation["counts"], "promote": int(verdict.promote)}
     return {**evaluation, "counts": counts, "verdict": verdict._asdict()}
 
 
 def write_evaluation(path: Path, evaluation: Json) -> Json:
-    """Write the file; the answer is the evaluation as its readers see it."""
+    """Write the file; return the evaluation as its readers see it."""
     content = orjson.dumps(evaluation, option=orjson.OPT_INDENT_2)
     with atomic_write(path) as partial:
         partial.write_bytes(content)
@@ -61,7 +59,7 @@ def write_evaluation(path: Path, evaluation: Json) -> Json:
 
 
 def read_evaluation(path: Path) -> Json:
-    """evaluation.json, or an error that says which stage writes it."""
+    """evaluation.json, or an error that names the stage that writes it."""
     try:
         return parse_json_mapping(read_plain(path), str(path))
     except OSError as error:

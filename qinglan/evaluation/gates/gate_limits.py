@@ -3,9 +3,8 @@
 faults = limit_faults({"draws": 1, "gate": {"p": 1.0}}, RewriterLimits())    # a sentence for each
 stricter = tightened(settings, limits)                                        # each limit applied
 
-A field with `ge` is a minimum, one with `le` a maximum, whose `Least` is the smallest value that a model
-can meet. Its bound is the project's own limit, so that an organisation's value beyond it is an error of the trust
-policy.
+A field with `ge` is a minimum, one with `le` a maximum, whose `Least` is the smallest value that a model can meet.
+Its bound is the project's own limit, so that an organisation's value beyond it is an error of the trust policy.
 """
 
 import math
@@ -19,7 +18,7 @@ from qinglan.config import Config
 
 
 class Least(NamedTuple):
-    """The smallest value that a model can meet: a setting below it holds every model, after all is paid."""
+    """The smallest value that a model can meet: a lower setting would hold every model, after all is paid."""
 
     value: float
 
@@ -28,10 +27,10 @@ class RewriterGateLimits(Config):
     """Limits on `evaluate.gate` of the rewriter's line."""
 
     by: Literal["gold", "labels"] = "labels"
-    """Source of the right passage: `gold` accepts gold alone, `labels` accepts both."""
+    """Source of the right passage: `gold` accepts only gold, `labels` accepts both."""
 
     rows: int = Field(default=30, ge=30)
-    """Paired queries required, at least: intervals of fewer are too narrow."""
+    """Paired queries required, at least: the bootstrap's intervals of fewer are too narrow."""
 
     cross_rows: int = Field(default=30, ge=30)
     """Queries of a cross-fitted evaluation required, at least."""
@@ -133,8 +132,8 @@ class Limits(Config):
 
 
 def limit_faults(settings: Mapping[str, Any], limits: Config, path: str = "") -> Iterator[str]:
-    """Name each setting that is laxer than its limit. What is not recorded counts as within the project's own limit,
-    and beyond an organisation's."""
+    """Name each setting that is laxer than its limit. A setting that is not recorded counts as within the project's
+    own limit, and beyond an organisation's."""
     for name, field in type(limits).model_fields.items():
         limit, value = getattr(limits, name), settings.get(name)
         if isinstance(limit, Config):
@@ -148,11 +147,17 @@ def limit_faults(settings: Mapping[str, Any], limits: Config, path: str = "") ->
 
 
 def refuse_impossible(settings: Config, limits: Config) -> None:
-    """Raise a ValueError, for a validator, that names each setting laxer than its limit, or met by no model."""
+    """Raise a ValueError, for a validator, that names each setting laxer than its limit, or too strict for any
+    model."""
     values = settings.model_dump()
     if faults := list(limit_faults(values, limits)):
         raise ValueError(f"{'; '.join(faults)}. No profile can exceed these limits")
-    if faults := [*_unmet(values, limits), *_unmet_p(values["gate"]["p"], values["draws"])]:
+    faults, p, draws = list(_unmet(values, limits)), values["gate"]["p"], values["draws"]
+    # A permutation test's p is at least 1 / (1 + draws), and must be below the gate's (statistics.py).
+    if p <= (smallest := 1 / (draws + 1)):
+        least = f"more than {smallest:g} is needed, the least that {draws:,} draws can show"
+        faults.append(f"gate.p is set to {p:g}: {least}")
+    if faults:
         raise ValueError(f"{'; '.join(faults)}. No model can meet this, so nothing could be promoted")
 
 
@@ -166,14 +171,8 @@ def _unmet(settings: Mapping[str, Any], limits: Config, path: str = "") -> Itera
                 yield f"{path}{name} is set to {settings[name]:g}: at least {least.value:g} is needed"
 
 
-def _unmet_p(p: float, draws: int) -> Iterator[str]:
-    """A permutation test's p is (1 + differences as large) / (1 + draws), and must be below the gate's."""
-    if p <= (smallest := 1 / (draws + 1)):
-        yield f"gate.p is set to {p:g}: more than {smallest:g} is needed, the least that {draws:,} draws can show"
-
-
 def tightened(settings: Mapping[str, Any], limits: Config) -> dict[str, Any]:
-    """The settings, each limited one within its limit. What is not among the settings is not added."""
+    """The settings, each limited one within its limit; none is added."""
     tight = dict(settings)
     for name, field in type(limits).model_fields.items():
         limit, value = getattr(limits, name), settings.get(name)

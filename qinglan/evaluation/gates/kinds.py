@@ -1,4 +1,4 @@
-"""The two kinds of evaluation, told apart by what they compare: their gate, and the model that they judged.
+"""The two kinds of evaluation, recognised by what they compare: their gate, and the model that they judged.
 
 kind = kind_of(evaluation, "evaluation.json")
 kind.verdict(evaluation, where)     # from the figures, with the settings that the evaluation holds

@@ -1,15 +1,15 @@
-"""Counts how many models a locked test has judged: each further one may be the best by luck.
+"""Count of the models that a locked test has judged: each further one may be the best by luck.
 
 uses = count_use(keys, "rewriter", model)    # {"test": "9f2c…", "line": "rewriter", "count": 2}; None without a store
 use_faults(store, evaluation)                 # the reasons against a release: its store's list says otherwise
 
-The list lies in the store of releases, where no run's folder is, by the digest of the test's questions: other answers
-of a teacher in the same rows make no new test. A model keeps its number however often it is judged.
+The list is in the store of releases, outside of any run's folder, by the digest of the test's questions: other
+answers of a teacher in the same rows make no new test. A model keeps its number however often it is judged.
 """
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ NOT_COUNTED = (
 
 
 def count_use(keys: Iterable[str], line: str, model: str) -> dict[str, Any] | None:
-    """Put this model on the list of those that the test has judged; None where the run has no store.
+    """Add this model to the list of those that the test has judged; None if the run has no store.
 
     `keys` are the test's questions as near-duplicates are compared: normalised.
     """
@@ -62,15 +62,12 @@ def use_faults(store: "Store", evaluation: Mapping[str, Any]) -> list[str]:
     except DataError as error:
         return [f"nobody can tell how many models its locked test has judged: {error}"]
     number = min((number for number, name in listed.items() if name == model), default=0)
-    return list(count_faults(uses.get("count"), number))
-
-
-def count_faults(count: Any, listed: int) -> Iterator[str]:
-    """Compare an evaluation's count with the model's number on its store's list, 0 if the list lacks it."""
-    if not listed:
-        yield (
+    count = uses.get("count")
+    if not number:
+        return [
             "the list in this store of the models that its locked test has judged lacks this one: it was counted in "
             "another store, or the list was deleted. Evaluate it again with this store (register.store)"
-        )
-    elif count != listed:
-        yield f"its locked test has judged {count} models by the evaluation, and {listed} by its store's list"
+        ]
+    if count != number:
+        return [f"its locked test has judged {count} models by the evaluation, and {number} by its store's list"]
+    return []

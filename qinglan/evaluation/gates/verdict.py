@@ -1,8 +1,8 @@
-"""The runner of every gate: each check reads the evaluation by path and gives reasons to hold; no reason promotes.
+"""The gate of both lines: each condition reads the evaluation by path and gives reasons to hold; no reason promotes.
 
-verdict = run_checks(evaluation, CHECKS, praise, gate)
+verdict = decide_line(evaluation, Line(CONDITIONS, praise, before, after), gate, limits)
 
-A number that is missing, null, infinite, impossible (a cost of -5) or no number at all is a reason to hold.
+A number that is missing, null, infinite, impossible (a cost of -5) or not a number is a reason to hold.
 """
 
 import math
@@ -26,6 +26,7 @@ RANGES = {
     **dict.fromkeys(("length", "cost"), AMOUNT),
     **dict.fromkeys(("n", "rows", "judged", "examined", "same", "alike", "folds", "support", "queries"), AMOUNT),
     "count": (1.0, math.inf),
+    "p": (math.nextafter(0, 1), 1.0),
 }
 """Lowest and highest possible value of each number that a gate reads, by the last name of its path; before `value`,
 by the name before that. A permutation test's p is never 0: see statistics.py."""
@@ -38,12 +39,8 @@ class Verdict(NamedTuple):
     """Reasons to hold, or figures that speak for the model."""
 
 
-Check = Callable[..., Iterator[str]]
-"""Reads the numbers and the gate's settings; yields reasons to hold."""
-
-
 class MissingNumberError(Exception):
-    """A number that the verdict needs is not there."""
+    """A number that the verdict needs is missing."""
 
 
 class UnmeasuredError(MissingNumberError):
@@ -73,20 +70,22 @@ class LimitReason(str):
     __slots__ = ()
 
 
-ENDS = {"low": "the interval's lower end", "high": "the interval's upper end", "p": "the p-value",
-        "difference": "the difference", "n": "the number of rows"}  # fmt: skip
+ENDS = {
+    "low": "the interval's lower end",
+    "high": "the interval's upper end",
+    "p": "the p-value",
+    "difference": "the difference",
+    "n": "the number of rows",
+}
 """Words for the numbers of a comparison, by the last name of their path."""
 
 
 def figure_in_words(path: Sequence[str]) -> str:
-    """A sentence without its full stop that tells which figure is null."""
+    """A sentence without its full stop that names the figure that is null."""
     match path:
         case ["paired", pair, *part, end] if "_vs_" in pair and end in ENDS:
-            first, _, second = pair.partition("_vs_")
-            measure = ", ".join(name for name in part if name != "tenants")
-            if measure:
-                return f"{first} against {second}, {measure}: {ENDS[end]} could not be measured"
-            return f"{first} against {second}: {ENDS[end]} could not be measured"
+            measure = ", ".join([pair.replace("_vs_", " against "), *(name for name in part if name != "tenants")])
+            return f"{measure}: {ENDS[end]} could not be measured"
         case ["systems", system, metric, "value"]:
             return f"The value of {metric} of {system} could not be measured"
     return f"{'.'.join(path)} could not be measured"
@@ -114,8 +113,13 @@ class EvaluationNumbers:
         return True
 
     @property
+    def candidate(self) -> str:
+        """The evaluation's name for the judged rewriter."""
+        return str(self._evaluation.get("candidate", "rl"))
+
+    @property
     def cross_fitted(self) -> bool:
-        """Tell if no test was locked away; a MissingNumberError where nobody can tell the number of folds."""
+        """True if no test was locked away; a MissingNumberError if the number of folds is missing or below 2."""
         if not self.has("cross_fitted"):
             return False
         if (folds := self("cross_fitted", "folds")) < 2:
@@ -128,41 +132,73 @@ class EvaluationNumbers:
             raise UnmeasuredError(path)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is no number")
-        if not _is_possible(path, value):
+        low, high = RANGES[path[-2] if path[-1] == "value" else path[-1]]
+        if not low <= value <= high:
             raise MissingNumberError(f"{'.'.join(path)} is {value!r}, which is impossible")
         return float(value)
 
 
-def _is_possible(path: Sequence[str], value: float) -> bool:
-    name = path[-2] if path[-1] == "value" else path[-1]
-    if name == "p":
-        return 0 < value <= 1
-    low, high = RANGES[name]
-    return low <= value <= high
+Check = Callable[[EvaluationNumbers, Any], Iterator[str]]
+"""Reads the numbers and the gate's settings; yields sentences."""
 
 
-def run_checks(
-    evaluation: Mapping[str, Any], checks: Iterable[Check], praise: Callable[..., Iterable[str]], *settings: Any
-) -> Verdict:
-    """The verdict: hold with every reason of every check, or promote with the figures of `praise`."""
+class Line(NamedTuple):
+    """One line's gate."""
+
+    conditions: Sequence[Check]
+    """Each yields reasons to hold."""
+
+    praise: Check
+    """Figures that speak for a promoted model."""
+
+    before: Check
+    """Sentences before the reasons of any verdict."""
+
+    after: Check
+    """Sentences after the reasons of any verdict."""
+
+    evaluated: Sequence[str] = ("draws",)
+    """Settings of the evaluation that have limits, beside those of the gate."""
+
+
+def decide_line(evaluation: Mapping[str, Any], line: Line, gate: Config, limits: Config) -> Verdict:
+    """The verdict: hold with every reason of every condition, or promote with the figures of `praise`."""
     numbers = EvaluationNumbers(evaluation)
-    reasons: list[str] = []
-    for check in checks:
-        reasons += collect_reasons(check(numbers, *settings), too_few=names_too_few(reasons))
-    if reasons:
-        return Verdict(False, "hold", list(dict.fromkeys(reasons)))  # several checks may lack the same number
+    reasons = list(_limit_reasons(numbers, gate, limits, line.evaluated))
+    for condition in line.conditions:
+        reasons += _collect(condition(numbers, gate), reasons)
+    promote = not reasons
+    if promote:
+        try:
+            reasons = list(line.praise(numbers, gate))
+        except MissingNumberError as missing:
+            promote, reasons = False, [f"{missing}."]
+    before, after = (
+        map(Description, _collect(describe(numbers, gate), reasons)) for describe in (line.before, line.after)
+    )
+    # Several conditions may lack the same number: each sentence is given once.
+    return Verdict(promote, "promote" if promote else "hold", list(dict.fromkeys([*before, *reasons, *after])))
+
+
+def _limit_reasons(
+    numbers: EvaluationNumbers, gate: Config, limits: Config, evaluated: Sequence[str]
+) -> Iterator[str]:
+    """A reason for each setting of the gate or of the evaluation that is laxer than its limit."""
+    recorded = {name: numbers.value("settings", name) for name in evaluated if numbers.has("settings", name)}
+    for fault in limit_faults({**recorded, "gate": gate.model_dump()}, limits):
+        yield LimitReason(f"Beyond the limits on every gate: {fault}.")
+
+
+def _collect(check: Iterator[str], earlier: Iterable[str]) -> list[str]:
+    """The sentences of a check; a missing number is one, unless an earlier reason, too few rows, explains it."""
+    sentences: list[str] = []
     try:
-        return Verdict(True, "promote", list(praise(numbers, *settings)))
+        sentences.extend(check)
     except MissingNumberError as missing:
-        return Verdict(False, "hold", [f"{missing}."])
-
-
-def with_description(verdict: Verdict, description: Iterator[str], last: bool = False) -> Verdict:
-    """The verdict with sentences before or after its reasons that belong there whatever it is; none stands there
-    twice."""
-    lines = list(map(Description, collect_reasons(description, names_too_few(verdict.reasons))))
-    reasons = [*verdict.reasons, *lines] if last else [*lines, *verdict.reasons]
-    return verdict._replace(reasons=list(dict.fromkeys(reasons)))
+        too_few = any(isinstance(reason, TooFew) for reason in earlier)
+        if not (too_few and isinstance(missing, UnmeasuredError) and missing.compared):
+            sentences.append(f"{missing}.")
+    return sentences
 
 
 def held_for(verdict: Verdict, faults: Sequence[str]) -> Verdict:
@@ -208,35 +244,27 @@ class Comparison(NamedTuple):
             yield f"Better than {self.against}: not shown. {self.summary(numbers)}{hint}"
 
 
-def judged_models(numbers: EvaluationNumbers) -> float:
-    """How many models of its line the test had judged with this one; 1 where nobody counted."""
-    return numbers("test_uses", "count") if _counts_uses(numbers) else 1.0
+def level_of(p: float, numbers: EvaluationNumbers) -> float:
+    """The level that p must be below: Bonferroni's, over all models that the test has judged."""
+    return p / max(1.0, _judged_models(numbers))
 
 
-def describe_uses(numbers: EvaluationNumbers, p: float) -> Iterator[str]:
-    """The number of models that the test has judged, and what it costs (Bonferroni: p is divided by it)."""
-    if _counts_uses(numbers):
-        count = numbers("test_uses", "count")
-        needed = f"{p:g} / {count:.0f} = {p / count:.4g}"
+def describe_uses(numbers: EvaluationNumbers, gate: Any) -> Iterator[str]:
+    """The number of models that the test has judged, and the level that follows."""
+    if count := _judged_models(numbers):
+        needed = f"{gate.p:g} / {count:.0f} = {level_of(gate.p, numbers):.4g}"
         yield f"Models that this locked test has judged: {count:.0f}; p must be below {needed}."
 
 
-def _counts_uses(numbers: EvaluationNumbers) -> bool:
-    """False of an evaluation from before uses were counted, or of a run without a store."""
-    return numbers.has("test_uses") and numbers.value("test_uses") is not None
-
-
-def limit_reasons(
-    numbers: EvaluationNumbers, gate: Config, limits: Config, evaluated: Sequence[str] = ("draws",)
-) -> Iterator[str]:
-    """A reason for each setting of the gate or of the evaluation that is laxer than the limits."""
-    recorded = {name: numbers.value("settings", name) for name in evaluated if numbers.has("settings", name)}
-    for fault in limit_faults({**recorded, "gate": gate.model_dump()}, limits):
-        yield LimitReason(f"Beyond the limits on every gate: {fault}.")
+def _judged_models(numbers: EvaluationNumbers) -> float:
+    """Models of its line that the test has judged; 0 of an evaluation from before they were counted, or of a run
+    without a store."""
+    counted = numbers.has("test_uses") and numbers.value("test_uses") is not None
+    return numbers("test_uses", "count") if counted else 0.0
 
 
 def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterator[str]:
-    """A reason for each digest that is not there: what nobody can name, nobody can audit."""
+    """A reason for each digest that is missing: without its name an input cannot be audited."""
     for path in paths:
         try:
             digest = numbers.value(*path)
@@ -245,21 +273,6 @@ def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterat
             continue
         if not (isinstance(digest, str) and DIGEST.fullmatch(digest)):
             yield f"{'.'.join(path)} is {digest!r}, which is no SHA-256 digest."
-
-
-def names_too_few(reasons: Iterable[str]) -> bool:
-    return any(isinstance(reason, TooFew) for reason in reasons)
-
-
-def collect_reasons(check: Iterator[str], too_few: bool = False) -> list[str]:
-    """The reasons that a check gives to hold; a number that is not there is one, unless too few rows explain it."""
-    reasons: list[str] = []
-    try:
-        reasons.extend(check)
-    except MissingNumberError as missing:
-        if not (too_few and isinstance(missing, UnmeasuredError) and missing.compared):
-            reasons.append(f"{missing}.")
-    return reasons
 
 
 def verdict_bytes(verdict: Verdict) -> bytes:

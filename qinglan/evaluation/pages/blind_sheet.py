@@ -1,11 +1,11 @@
 """Sheets that people fill in blind: the key is another file, and rows are read only with the key of that very sheet.
 
-write_sheet(sheet, key, ["问题", ...], rows)                                    # a SheetRow for each row
+write_sheet(sheet, key, ["问题", ...], rows)                             # a SheetRow for each row
 for row in read_sheet(sheet, read_key(key, sheet), ["问题", ...], shown): ...   # row.cells, row.key
 """
 
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ Key = dict[str, KeyRow]
 class SheetRow(NamedTuple):
     cells: Sequence[Cell]
     shown: Sequence[Any]
-    """Texts that people see: a key that is another sheet's would give their answers to other rows."""
+    """Texts that people see: the key of another sheet would give their answers to other rows."""
 
     key: KeyRow
 
@@ -43,7 +43,7 @@ class FilledRow(NamedTuple):
 
 
 def write_sheet(sheet: Path, key: Path, columns: Sequence[str], rows: Iterable[SheetRow]) -> int:
-    """Write the sheet, its rows numbered from 1, and its key; the answer is the number of rows."""
+    """Write the sheet, its rows numbered from 1, and its key; return the number of rows."""
     secrets: Key = {}
     with write_table(sheet, [NUMBER_COLUMN, *columns]) as add:
         for number, row in enumerate(rows, 1):
@@ -55,7 +55,7 @@ def write_sheet(sheet: Path, key: Path, columns: Sequence[str], rows: Iterable[S
 
 
 def read_key(path: Path, sheet: Path) -> Key:
-    """The key that was written for a sheet, once that is there."""
+    """The key that was written for a sheet; a missing sheet is named first."""
     if fault := path_fault(sheet, "Give the filled blind sample."):
         raise DataError(fault)
     try:
@@ -69,15 +69,19 @@ def read_key(path: Path, sheet: Path) -> Key:
 
 
 def read_sheet(
-    sheet: Path, key: Mapping[str, KeyRow], columns: Sequence[str], shown: Callable[[Cells, KeyRow], Iterable[Any]]
-) -> Iterator[FilledRow]:
-    """The rows that people filled in, none of them twice, each with its key; changed texts are refused."""
+    sheet: Path,
+    key: Key,
+    columns: Sequence[str],
+    shown: Callable[[Cells, KeyRow], Iterable[Any]],
+) -> list[FilledRow]:
+    """The rows of the sheet, each with its key; a row twice, an unknown one or a changed text is a DataError."""
     rows = list(read_table(sheet, [NUMBER_COLUMN, *columns]))
     numbers = Counter(cell_label(cells[NUMBER_COLUMN]) for _, cells in rows)
     if twice := [number for number, times in numbers.items() if times > 1]:
         raise DataError(
             f"{sheet}: {NUMBER_COLUMN} {', '.join(twice)} stands there twice. Leave the rows as they were."
         )
+    filled = []
     for number, cells in rows:
         where, name = f"{sheet}, row {number}", cell_label(cells[NUMBER_COLUMN])
         if (row := key.get(name)) is None:
@@ -87,11 +91,12 @@ def read_sheet(
                 f"{where}: its texts are not those of the key. Use the key of this very sheet, and leave its texts "
                 "as they are."
             )
-        yield FilledRow(where, cells, row)
+        filled.append(FilledRow(where, cells, row))
+    return filled
 
 
 def refuse_other_run(key: Path, rows: Iterable[KeyRow], known: Container[str]) -> None:
-    """Raise a DataError for a row of the key that the run's predictions do not have: it would not be compared."""
+    """Raise a DataError for a row of the key that the run's predictions lack: it would not be compared."""
     if unknown := [row["id"] for row in rows if row["id"] not in known]:
         raise DataError(
             f"{key}: row {unknown[0]} is not in the predictions. Use key and predictions of the same run."

@@ -1,9 +1,10 @@
 """A report as plain data, rendered as one self-contained page and as Markdown of the same tables.
 
-write_report(Report("Hold: RL stays where it is.", False, "...", reasons, sections, notes, digests), path)
+report = evaluation_report(evaluation, "Hold: RL stays where it is.", "12 questions.", {"Title": blocks}, notes)
+write_report(report, path)
 Console().print(markdown(to_markdown(report)))
 
-A block is shown on the page; where it says `terminal`, also in the Markdown.
+A block is shown on the page; one with `terminal` also in the Markdown.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric, format_p_value
 from qinglan.files.files import atomic_write
 from qinglan.pages.markdown import markdown_text
@@ -20,14 +22,14 @@ from qinglan.pages.svg_charts import ChartRow, bar_chart, forest_plot
 
 Json = Mapping[str, Any]
 ASSUMED = "assumed"
-"""Mark of a figure that a setting says, and that nobody measured."""
+"""Mark of a figure that is a setting, not a measurement."""
 
 SHORT_REASONS = 6
 """Reasons of a verdict that a screen shows."""
 
 
 class Cell(NamedTuple):
-    """A table's cell; the note stands below its text on the page, and behind it in Markdown."""
+    """A table's cell; its note is below the text on the page, and behind it in Markdown."""
 
     text: str
     note: str = ""
@@ -52,20 +54,14 @@ class Table(NamedTuple):
         return [[Cell(cell) if isinstance(cell, str) else cell for cell in row] for row in self.rows]
 
     def markdown(self) -> str:
-        if self.brief:
-            return markdown_table(self.header, [[cell.text for cell in row] for row in self.cells])
-        rows = [
-            [f"{words.text} ({words.note})" if words.note else words.text,
-             *map(_with_note, cells)]
-            for words, *cells in self.cells
-        ]  # fmt: skip
-        return markdown_table(self.header, rows)
+        as_text = (lambda cell: cell.text) if self.brief else _with_note
+        return markdown_table(self.header, [list(map(as_text, row)) for row in self.cells])
 
 
 def _with_note(cell: Cell) -> str:
     """A cell of Markdown; an interval has brackets of its own."""
-    words = cell.note and not cell.note.startswith("[")
-    return f"{cell.text} ({cell.note})" if words else f"{cell.text} {cell.note}".strip()
+    is_interval = not cell.note or cell.note.startswith("[")
+    return f"{cell.text} {cell.note}".strip() if is_interval else f"{cell.text} ({cell.note})"
 
 
 class Text(NamedTuple):
@@ -136,6 +132,32 @@ class Report(NamedTuple):
         return list(_digest_rows(self.digests))
 
 
+def evaluation_report(
+    evaluation: Json,
+    headline: str,
+    lead: str,
+    sections: Mapping[str, Iterable[Block]],
+    notes: Sequence[str] = (),
+) -> Report:
+    """The report of an evaluation.json; a section without blocks is left out of the page."""
+    return Report(
+        headline,
+        evaluation["verdict"]["promote"],
+        f"{lead} {describe_leaks(evaluation.get('leaks'))}",
+        evaluation["verdict"]["reasons"],
+        [Section(title, list(blocks)) for title, blocks in sections.items()],
+        [*evaluation["notes"], *notes],
+        evaluation.get("digests") or {},
+    )
+
+
+def tested_rows(evaluation: Json, rows: str, verb: str) -> str:
+    """The name of the rows that were tested, which says how."""
+    if folds := evaluation.get("cross_fitted", {}).get("folds"):
+        return f"cross-fitted {rows}, each {verb} by one of {folds} models that did not learn from it,"
+    return f"locked {rows}"
+
+
 def write_report(report: Report, path: Path) -> None:
     """Write the page, whole or not at all."""
     with atomic_write(path) as partial:
@@ -149,8 +171,7 @@ def render(report: Report) -> str:
 
 def to_markdown(report: Report, notes: bool = False) -> str:
     """The verdict, and the tables that fit on a terminal."""
-    verdict = "\n".join([f"**{report.headline}**", *(f"- {markdown_text(reason)}" for reason in report.reasons)])
-    parts = [verdict]
+    parts = ["\n".join([f"**{report.headline}**", *(f"- {markdown_text(reason)}" for reason in report.reasons)])]
     for section in report.sections:
         blocks = [block for block in section.blocks if isinstance(block, Table | Text) and block.terminal]
         titles = [f"#### {section.title}"] if any(isinstance(block, Table) for block in blocks) else []
@@ -169,13 +190,13 @@ def to_short_markdown(headline: str, reasons: Sequence[str], table: Table) -> st
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; a cell holds no line of its own and no column's end."""
+    """A table in Markdown; line ends and column ends in a cell are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines)
 
 
 def level_cell(level: Json, metric: Metric, strong: bool = False) -> Cell:
-    """A system's value with its interval, or the word that somebody set it."""
+    """A system's value with its interval, or the word that it was assumed."""
     note = ASSUMED if level.get("how") == ASSUMED else metric.interval(level)
     return Cell(metric.number(level.get("value")), note, strong)
 
@@ -190,17 +211,15 @@ def levels_table(systems: Mapping[str, Json], metrics: Mapping[str, Metric], ter
 
 
 def gaps_table(first: str, gaps: Iterable[tuple[str, Json, Metric]], title: str = "", terminal: bool = True) -> Table:
-    """A row for each paired difference; a p that was corrected stands in the place of the plain one."""
+    """A row for each paired difference; a corrected p replaces the plain one."""
     gaps = list(gaps)
     p = next((name for name in ("p_holm", "p") if any(name in gap for _, gap, _ in gaps)), "")
     counts = [name for name in ("n", "conversations", "wins", "losses") if all(name in gap for _, gap, _ in gaps)]
-    rows: Rows = [
-        [
-            name, Cell(metric.difference(gap.get("difference")), strong=True), metric.difference_interval(gap),
-            *([format_p_value(gap.get(p))] if p else []), *(f"{gap[count]:,}" for count in counts),
-        ]
-        for name, gap, metric in gaps
-    ]  # fmt: skip
+    rows = list[list[str | Cell]]()
+    for name, gap, metric in gaps:
+        difference = Cell(metric.difference(gap.get("difference")), strong=True)
+        p_value = [format_p_value(gap.get(p))] if p else []
+        rows.append([name, difference, metric.difference_interval(gap), *p_value, *(f"{gap[n]:,}" for n in counts)])
     words = {"p": "p", "p_holm": "p, Holm", "n": "rows", "wins": "won", "losses": "lost"}
     columns = [words.get(name, name) for name in (p, *counts) if name]
     return Table([first, "difference", "95 %", *columns], rows, title, terminal)
@@ -226,7 +245,7 @@ def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mappin
 
 
 DIGEST_WORDS = {"knowledge_bases": "knowledge bases", "sft_model": "sft model"}
-"""Names of digests whose words stand nowhere else, so that they are translated."""
+"""Words of digests that no other message has: `make messages` finds them here, so that they are translated."""
 
 
 def _digest_rows(digests: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
@@ -243,12 +262,15 @@ Row = dict[str, Any]
 
 
 def pick_examples(
-    rows: Iterable[Row], kinds: Sequence[str], kind_of: Callable[[Row], str | None], count: int,
+    rows: Iterable[Row],
+    kinds: Sequence[str],
+    kind_of: Callable[[Row], str | None],
+    count: int,
     group_of: Callable[[Row], Any],
-) -> dict[str, list[Row]]:  # fmt: skip
-    """Choose `count` rows of each kind, one of a group, in an order that has nothing to do with their content.
+) -> dict[str, list[Row]]:
+    """Choose `count` rows of each kind, one of a group, in an order that does not depend on their content.
 
-    A row without a kind is left out. Few rows are held at a time.
+    A row without a kind is left out.
     """
     best: dict[str, dict[Any, tuple[bytes, Row]]] = {kind: {} for kind in kinds}
     for row in rows:

@@ -1,0 +1,118 @@
+"""Every system's probabilities for every test row: the model, the baseline, the teacher, and the models of folds."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from components.evaluation.style.baseline import Baseline, fit_baseline
+from components.evaluation.style.measures import undo_temperature
+from components.evaluation.style.results import BASELINE, BEFORE, MODEL
+from qinglan.config import explain_validation_error
+from qinglan.documents import parse_json
+from qinglan.errors import DataError
+from qinglan.evaluation.gates.evaluation_file import read_evaluation, read_predictions
+from qinglan.evaluation.gates.kinds import mapping_at
+from qinglan.evaluation.statistics import Columns
+from qinglan.files.digests import digest
+from qinglan.style.labels import Labels
+from qinglan.style.model import StyleCard, StyleModel
+from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow, question_only_text
+from qinglan.terminal.progress import progress
+
+BATCHES = 8
+"""Batches between two reports of progress; texts of similar length among them share a batch."""
+
+
+class SystemAnswers(NamedTuple):
+    """Probabilities of each system for each row, in the rows' order."""
+
+    probabilities: dict[str, Columns]
+    called_for: Columns
+    """The model's, of the question alone."""
+
+    baseline: Baseline
+
+
+class TeacherFiles(NamedTuple):
+    """The outputs of the teacher's evaluation that its student's needs."""
+
+    evaluation: Path
+    predictions: Path
+
+
+def ask_model(model: StyleModel, rows: Sequence[StyleRow], batch: int) -> tuple[Columns, Columns]:
+    """A row of probabilities for each text, and for each question alone; equal questions are asked about once."""
+    alone = [question_only_text(row) for row in rows]
+    at = {text: number for number, text in enumerate(dict.fromkeys(alone))}
+    called_for = _predict(model, list(at), batch)[[at[text] for text in alone]]
+    return _predict(model, [row.input for row in rows], batch), called_for
+
+
+def _predict(model: StyleModel, texts: Sequence[str], batch: int) -> Columns:
+    parts, step = [np.zeros((0, len(model.labels.labels)))], batch * BATCHES
+    with progress("evaluate", len(texts)) as tick:
+        for start in range(0, len(texts), step):
+            parts.append(model.probabilities(texts[start : start + step], batch))
+            for _ in texts[start : start + step]:
+                tick()
+    return np.concatenate(parts)
+
+
+def read_cross_fitted(
+    model: Path,
+    rows: Sequence[StyleRow],
+    dev: Sequence[StyleRow],
+    folds: Mapping[str, int],
+    labels: Sequence[str],
+    choices: Sequence[float],
+) -> SystemAnswers:
+    """The answers of the models of all folds, and a baseline fitted for each fold on the rows of the others."""
+    path = model / CROSS_FITTED_FILE
+    if not path.is_file():
+        raise DataError(f"{path}: no such file, and the rows are cross-fitted. Train again on these rows.")
+    try:
+        listed = TypeAdapter(list[CrossFitted]).validate_python(parse_json(path.read_bytes(), str(path)))
+    except ValidationError as error:
+        raise DataError(f"{path}: {explain_validation_error(error)}. Train again on these rows.") from error
+    answers = {answer.id: answer for answer in listed}
+    for row in rows:
+        if row.id not in answers or answers[row.id].fold != folds[row.id]:
+            raise DataError(f"{path}: row {row.id} was not judged by the model of its fold. Train again.")
+        if len(answers[row.id].probabilities) != len(labels):
+            raise DataError(
+                f"{path}: row {row.id} has not a probability for each of {len(labels)} labels. Train again."
+            )
+    ordered = [answers[row.id] for row in rows]
+    after = np.array([answer.probabilities for answer in ordered])
+    baseline, fitted = np.zeros_like(after), []
+    for number in sorted(set(folds.values())):
+        judged = [index for index, row in enumerate(rows) if folds[row.id] == number]
+        learned = [row for row in rows if folds[row.id] != number]
+        chosen = [row for row in dev if folds[row.id] != number] or learned
+        fitted.append(fit_baseline(learned, chosen, [rows[index] for index in judged], labels, choices))
+        baseline[judged] = fitted[-1].probabilities
+    before = undo_temperature(after, np.array([[answer.temperature] for answer in ordered]))
+    alone = np.array([answer.question_alone for answer in ordered])
+    return SystemAnswers({MODEL: after, BEFORE: before, BASELINE: baseline}, alone, fitted[0])
+
+
+def teacher_probabilities(files: TeacherFiles, card: StyleCard, test: Sequence[StyleRow], labels: Labels) -> Columns:
+    """The teacher's probabilities as its own evaluation wrote them; an error if they are another model's, or of
+    another test."""
+    digests = mapping_at(read_evaluation(files.evaluation), "digests")
+    if digests.get("model") != card.parents.get("teacher"):
+        raise DataError(
+            f"{files.evaluation}: is about model {str(digests.get('model'))[:12]}, and the student learned from "
+            f"{card.parents.get('teacher', 'none')[:12]}. Evaluate its teacher, then the student."
+        )
+    if digests.get("predictions") != digest(files.predictions):
+        raise DataError(
+            f"{files.predictions}: not the predictions that {files.evaluation} was made of. Run evaluate again."
+        )
+    lines = list(read_predictions(files.predictions))
+    if [line["id"] for line in lines] != [row.id for row in test]:
+        raise DataError(f"{files.predictions}: of other test rows than those beside it. Run evaluate again.")
+    return np.array([[line["model"]["probabilities"][name] for name in labels.names] for line in lines])
