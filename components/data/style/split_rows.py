@@ -28,7 +28,8 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
         # A small class gives one to the test before one to dev, and most remain in train.
         test = max(1, round(count * config.test))
         dev = min(max(1, round(count * config.dev)), count - test - 1)
-        splits: list[Split] = ["test"] * test + ["dev"] * dev + ["train"] * (count - test - dev)
+        shares: dict[Split, int] = {"test": test, "dev": dev, "train": count - test - dev}
+        splits = [split for split, times in shares.items() for _ in range(times)]
         for split, members in zip(splits, _shuffled(same_label, rows, name, config.seed), strict=True):
             for at in members:
                 out[at] = split

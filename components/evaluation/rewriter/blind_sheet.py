@@ -15,7 +15,7 @@ import orjson
 
 from qinglan.errors import DataError
 from qinglan.evaluation import statistics
-from qinglan.evaluation.gates.evaluation_file import read_predictions
+from qinglan.evaluation.gates.evaluation_file import Json, read_predictions
 from qinglan.evaluation.pages.blind_sheet import (
     FilledRow,
     SheetRow,
@@ -34,16 +34,15 @@ def write_blind_sheet(predictions: Path, sheet: Path, key: Path, count: int, see
     lines = predictions.read_bytes().splitlines()
     # Examined rows first: only on these can people and examiner be compared.
     order = sorted(range(len(lines)), key=lambda at: (not _examined(lines[at]), Random(f"{seed} {at}").random()))
-    drawn = []
+    drawn = list[tuple[Json, dict[str, str]]]()
     for at in order[:count]:
         row = orjson.loads(lines[at])
-        texts = sorted({answer["rewrite"] for answer in row["systems"].values()})
-        Random(f"{seed} order {at}").shuffle(texts)
-        drawn.append((row, dict(zip(LETTERS, texts, strict=False))))
+        rewrites = sorted({answer["rewrite"] for answer in row["systems"].values()})
+        Random(f"{seed} order {at}").shuffle(rewrites)
+        drawn.append((row, dict(zip(LETTERS, rewrites, strict=False))))
     letters = LETTERS[: max((len(texts) for _, texts in drawn), default=0)]
     sheet_rows = []
     for row, texts in drawn:
-        rewrites = [texts.get(letter, "") for letter in letters]
         writers = {
             letter: [name for name, answer in row["systems"].items() if answer["rewrite"] == text]
             for letter, text in texts.items()
@@ -53,7 +52,8 @@ def write_blind_sheet(predictions: Path, sheet: Path, key: Path, count: int, see
             "conversation": [row["tenant_id"], row["conversation_id"]],
             "letters": writers,
         }
-        cells = [row["question"], row["history_summary"], *rewrites, *[None] * len(letters)]
+        cells = [row["question"], row["history_summary"], *(texts.get(letter, "") for letter in letters)]
+        cells += [None] * len(letters)
         sheet_rows.append(SheetRow(cells, [row["question"], *texts.values()], secret))
     return write_sheet(sheet, key, [QUESTION, HISTORY, *letters, *map(SCORE.format, letters)], sheet_rows)
 

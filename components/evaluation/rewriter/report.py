@@ -1,11 +1,12 @@
 """The rewriter's report from evaluation.json, predictions and training logs. It adds no number of its own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, METRICS, SYSTEM_METRICS, metrics_by
 from qinglan.evaluation.gates.evaluation_file import Json, read_predictions
+from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.gates.rewriter_gate import (
     FIRST_IN_WORDS,
     UNGATED_METRICS,
@@ -85,12 +86,15 @@ def build_report(
     counts, settings, systems = evaluation["counts"], evaluation["settings"], _systems(evaluation)
     by = _decided_by(evaluation)
     metrics = metrics_by(by)
-    judged = f", {counts['judged']:,} judged by the examiner instead" if counts.get("judged") else ""
+    tested, judged = "locked questions", counts.get("judged", 0)
+    if folds := evaluation.get("cross_fitted", {}).get("folds"):
+        tested = f"cross-fitted questions, each rewritten by one of {folds} models that did not learn from it,"
+    taught = STAND_IN_NOTE if settings.get("stand_in_teacher") else ""
     lead = (
-        f"{STAND_IN_NOTE if settings.get('stand_in_teacher') else ''}"
-        f"{counts['rows']:,} {kernel.tested_rows(evaluation, 'questions', 'rewritten')} in "
-        f"{counts['conversations']:,} conversations, {counts['labelled']:,} with gold passages{judged}, "
-        f"{counts['examined']:,} examined."
+        f"{taught}{counts['rows']:,} {tested} in {counts['conversations']:,} conversations, "
+        f"{counts['labelled']:,} with gold passages"
+        f"{f', {judged:,} judged by the examiner instead' if judged else ''}, {counts['examined']:,} examined. "
+        f"{describe_leaks(evaluation.get('leaks'))}"
     )
     bars = [kernel.bars(systems, name, metrics[name], COLOURS) for name in (*RANKED, "quality")]
     curves = [
@@ -99,7 +103,7 @@ def build_report(
     ]
     judges = [judges_line(evaluation["agreement"]), *inflation_lines(evaluation.get("inflation", {}))]
     blind = kernel.Text("The blind sample is for people: fill it in, and read it back with its key.")
-    sections = {
+    sections: dict[str, Iterable[kernel.Block]] = {
         "What the plan expects, and what was measured": _plan(evaluation, metrics),
         "Who is better than whom": _pairs(evaluation, metrics),
         "Every system": [
@@ -155,7 +159,7 @@ def _plan(evaluation: Json, metrics: Mapping[str, Metric]) -> Blocks:
     """Part 6 of the plan beside the measured figures."""
     rows = []
     for name in PLAN:
-        metric = (metrics | SYSTEM_METRICS)[name]
+        metric = {**metrics, **SYSTEM_METRICS}[name]
         row: list[str | kernel.Cell] = [metric.name]
         for system, expected in evaluation["expected"].items():
             level = evaluation["systems"].get(system, {}).get(name, {})
@@ -301,10 +305,11 @@ def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, li
 
 
 def _examples(candidate: str, by: By, examples: Mapping[str, Sequence[Json]]) -> Blocks:
+    right = "gold" if by == "gold" else "right"
     if examples:
         yield kernel.Text(
-            f"{NAMES[candidate]} against the teacher, drawn without looking. The number is the "
-            f"{'gold' if by == 'gold' else 'right'} passage's place among the first ten."
+            f"{NAMES[candidate]} against the teacher, drawn without looking. The number is the {right} passage's "
+            "place among the first ten."
         )
     for kind, rows in examples.items():
         names = {name: NAMES[name] for row in rows for name in row["systems"] if name not in ("plain", "history")}

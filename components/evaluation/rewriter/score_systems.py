@@ -194,8 +194,8 @@ class RowScorer:
         self, row: ScorableRow, queries: Mapping[str, str], slices: Sequence[str], examined: bool, judged: bool
     ) -> ScoredRow:
         distinct = list(dict.fromkeys(queries.values()))
-        found = await gather_or_cancel(*(self._retrieve(row, query) for query in distinct))
-        retrievals = dict(zip(distinct, found, strict=True))
+        results = await gather_or_cancel(*(self._retrieve(row, query) for query in distinct))
+        retrievals = dict(zip(distinct, results, strict=True))
         scores = await self._scores("examiner", row, distinct) if examined else {}
         judge_scores = await self._scores("judge", row, distinct) if judged else {}
         grades = await self._grades(row, retrievals.values()) if self._by == "labels" and not row.gold else {}

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from components.evaluation.style.figures import CoveragePoint, confusion_figure, coverage_figure, reliability_figure
 from qinglan.evaluation.gates.evaluation_file import Json
+from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.pages import report as kernel
 from qinglan.style.rows import StyleRow
@@ -57,9 +58,12 @@ def _levels(evaluation: Json) -> kernel.Table:
 def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
     """The report, with examples by kind if there are any."""
     counts = evaluation["counts"]
+    tested = "locked answers"
+    if folds := evaluation.get("cross_fitted", {}).get("folds"):
+        tested = f"cross-fitted answers, each judged by one of {folds} models that did not learn from it,"
     lead = (
-        f"{counts['rows']:,} {kernel.tested_rows(evaluation, 'answers', 'judged')} in {counts['groups']:,} groups of "
-        f"near-duplicates, {len(evaluation['labels'])} labels."
+        f"{counts['rows']:,} {tested} in {counts['groups']:,} groups of near-duplicates, "
+        f"{len(evaluation['labels'])} labels. {describe_leaks(evaluation.get('leaks'))}"
     )
     sections = {
         "The model, and what a bag of characters makes of the same rows": _pair(evaluation),

@@ -38,8 +38,8 @@ def divide_logits(model: Any, temperature: float) -> None:
     import torch
 
     count = model.config.num_labels
-    linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
-    heads = [module for module in linear if module.out_features == count]
+    linear = (module for module in model.modules() if isinstance(module, torch.nn.Linear))
+    heads: list[Any] = [module for module in linear if module.out_features == count]
     if not heads:
         raise TrainingError(f"{type(model).__name__} has no linear head of {count} outputs.")
     with torch.no_grad():

@@ -155,8 +155,9 @@ def refuse_impossible(settings: Config, limits: Config) -> None:
     faults, p, draws = list(_unmet(values, limits)), values["gate"]["p"], values["draws"]
     # A permutation test's p is at least 1 / (1 + draws), and must be below the gate's (statistics.py).
     if p <= (smallest := 1 / (draws + 1)):
-        least = f"more than {smallest:g} is needed, the least that {draws:,} draws can show"
-        faults.append(f"gate.p is set to {p:g}: {least}")
+        faults.append(
+            f"gate.p is set to {p:g}: more than {smallest:g} is needed, the least that {draws:,} draws can show"
+        )
     if faults:
         raise ValueError(f"{'; '.join(faults)}. No model can meet this, so nothing could be promoted")
 

@@ -6,7 +6,7 @@ must be another model than the training's judge, and every input must be named b
 missing, impossible or not a number holds the candidate, and so does a setting laxer than its limit (gate_limits.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from statistics import NormalDist
 from typing import Any, Literal
@@ -165,13 +165,13 @@ def _better_than_plain(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator
 
 def _no_worse_elsewhere(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
     """Neither overall nor for any of several tenants."""
-    pair = ("paired", f"{numbers.candidate}_vs_teacher")
-    tenants = numbers.value(*pair, "tenants")
+    pair = f"{numbers.candidate}_vs_teacher"
+    tenants = numbers.value("paired", pair, "tenants")
     if not isinstance(tenants, Mapping) or not tenants:
-        raise MissingNumberError(f"{'.'.join(pair)}.tenants is empty")
-    places = {"": pair}
+        raise MissingNumberError(f"paired.{pair}.tenants is empty")
+    places: dict[str, tuple[str, ...]] = {"": ("paired", pair)}
     if len(tenants) > 1:
-        places |= {f" for {tenant}": (*pair, "tenants", tenant) for tenant in tenants}
+        places |= {f" for {tenant}": ("paired", pair, "tenants", tenant) for tenant in tenants}
     for where, place in places.items():
         for metric, words in OTHER_GATED_METRICS.items():
             if (low := numbers(*place, metric, "low")) <= -gate.margin:
@@ -185,17 +185,19 @@ def _no_kind_worse(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str
     if not (numbers.has("kinds") or numbers.has("settings", "gate", "kind_margin")):
         return  # judged before kinds were measured
     for kind, p in shown_losses(numbers, gate).items():
+        gap, low, high, queries = _kind_gap(numbers, kind)
         yield (
-            f"Worse than the teacher in questions of the kind {_kind_gap(numbers, kind)}; a loss beyond "
+            f"Worse than the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
+            f"[{low:+.1f}, {high:+.1f}], {queries:.0f} queries; a loss beyond "
             f"{100 * gate.kind_margin:.1f} points is shown (p {p:.4f})."
         )
 
 
-def _kind_gap(numbers: EvaluationNumbers, kind: str) -> str:
-    """Candidate minus teacher in a kind of question, with its interval and the number of queries."""
+def _kind_gap(numbers: EvaluationNumbers, kind: str) -> tuple[float, float, float, float]:
+    """Candidate minus teacher in a kind of question: points, its interval, and the number of queries."""
     at = ("kinds", kind, "difference")
     gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
-    return f"“{kind}”: {gap:+.1f} points [{low:+.1f}, {high:+.1f}], {numbers(*at, 'n'):.0f} queries"
+    return gap, low, high, numbers(*at, "n")
 
 
 def shown_losses(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
@@ -239,13 +241,13 @@ UPPER_DEVIATIONS = NormalDist().inv_cdf(0.975)
 """Distance from a difference to the upper end of its 95 % interval, in standard deviations: 1.96."""
 
 
-def _at_most_times(metric: str, setting: str, words: str) -> Check:
+def _at_most_times(metric: str, setting: str, words: Callable[[float, float, float], str]) -> Check:
     """The candidate's figure over the teacher's is at most a setting."""
 
     def check(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
         value, teacher = (numbers("systems", name, metric, "value") for name in (numbers.candidate, "teacher"))
         if value > (most := getattr(gate, setting)) * teacher:
-            yield f"{words.format(value, teacher)}: over {most:g} times."
+            yield words(value, teacher, most)
 
     return check
 
@@ -323,11 +325,23 @@ CONDITIONS: tuple[Check, ...] = (
     _better_than_plain,
     _no_worse_elsewhere,
     _no_kind_worse,
-    _at_most_times("length", "length_ratio", "Rewrites have {:.1f} characters, the teacher's {:.1f}"),
+    _at_most_times(
+        "length",
+        "length_ratio",
+        lambda length, teacher, most: (
+            f"Rewrites have {length:.1f} characters, the teacher's {teacher:.1f}: over {most:g} times."
+        ),
+    ),
     _at_most("copied", "copy the history or a passage"),
     _at_most("invented", "hold a number that nobody mentioned"),
     _at_most("zero_hit", "find nothing", above_teacher=True),
-    _at_most_times("cost", "cost_ratio", "1,000 rewrites cost {:.4g} against the teacher's {:.4g}"),
+    _at_most_times(
+        "cost",
+        "cost_ratio",
+        lambda cost, teacher, most: (
+            f"1,000 rewrites cost {cost:.4g} against the teacher's {teacher:.4g}: over {most:g} times."
+        ),
+    ),
     _no_leak,
     _another_judge,
     _named_by_digests,
@@ -349,8 +363,10 @@ def _praise(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
     for kind in numbers.value("kinds") if numbers.has("kinds") else ():  # none before kinds were measured
         high = numbers.value("kinds", kind, "difference", "high")  # null: too few questions to compare
         if high is not None and numbers("kinds", kind, "difference", "high") < 0:
+            gap, low, high, queries = _kind_gap(numbers, kind)
             yield (
-                f"Yet it is below the teacher in questions of the kind {_kind_gap(numbers, kind)}; a loss beyond "
+                f"Yet it is below the teacher in questions of the kind “{kind}”: {gap:+.1f} points "
+                f"[{low:+.1f}, {high:+.1f}], {queries:.0f} queries; a loss beyond "
                 f"{100 * gate.kind_margin:.1f} points is not shown."
             )
 

@@ -159,25 +159,25 @@ def _labels(numbers: EvaluationNumbers) -> list[str]:
     return labels
 
 
-def _macro_f1(numbers: EvaluationNumbers) -> str:
-    value, low, high = (numbers("systems", "model", "macro_f1", name) for name in ("value", "low", "high"))
-    return f"F1 {100 * value:.1f}% [{100 * low:.1f}, {100 * high:.1f}]"
+def _macro_f1(numbers: EvaluationNumbers) -> list[float]:
+    return [100 * numbers("systems", "model", "macro_f1", name) for name in ("value", "low", "high")]
 
 
 def _praise(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
     yield AGAINST_BASELINE.summary(numbers)
     if _is_distilled(numbers):
         yield AGAINST_TEACHER.summary(numbers)
-    error = numbers("systems", "model", "ece", "value")
-    yield f"Macro {_macro_f1(numbers)}, calibration error {100 * error:.1f}%."
+    (value, low, high), error = _macro_f1(numbers), numbers("systems", "model", "ece", "value")
+    yield f"Macro F1 {value:.1f}% [{low:.1f}, {high:.1f}], calibration error {100 * error:.1f}%."
 
 
 def _describe_folds(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
     if numbers.cross_fitted:
+        value, low, high = _macro_f1(numbers)
         yield (
             f"Cross-fitted: {numbers(*ROWS):.0f} rows, each judged by one of "
-            f"{numbers('cross_fitted', 'folds'):.0f} models that did not learn from it: macro {_macro_f1(numbers)}. "
-            f"{AGAINST_BASELINE.summary(numbers)}"
+            f"{numbers('cross_fitted', 'folds'):.0f} models that did not learn from it: macro F1 {value:.1f}% "
+            f"[{low:.1f}, {high:.1f}]. {AGAINST_BASELINE.summary(numbers)}"
         )
 
 

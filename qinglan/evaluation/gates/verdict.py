@@ -84,8 +84,10 @@ def figure_in_words(path: Sequence[str]) -> str:
     """A sentence without its full stop that names the figure that is null."""
     match path:
         case ["paired", pair, *part, end] if "_vs_" in pair and end in ENDS:
-            measure = ", ".join([pair.replace("_vs_", " against "), *(name for name in part if name != "tenants")])
-            return f"{measure}: {ENDS[end]} could not be measured"
+            first, _, second = pair.partition("_vs_")
+            if measure := ", ".join(name for name in part if name != "tenants"):
+                return f"{first} against {second}, {measure}: {ENDS[end]} could not be measured"
+            return f"{first} against {second}: {ENDS[end]} could not be measured"
         case ["systems", system, metric, "value"]:
             return f"The value of {metric} of {system} could not be measured"
     return f"{'.'.join(path)} could not be measured"

@@ -13,7 +13,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric, format_p_value
 from qinglan.files.files import atomic_write
 from qinglan.pages.markdown import markdown_text
@@ -143,19 +142,12 @@ def evaluation_report(
     return Report(
         headline,
         evaluation["verdict"]["promote"],
-        f"{lead} {describe_leaks(evaluation.get('leaks'))}",
+        lead,
         evaluation["verdict"]["reasons"],
         [Section(title, list(blocks)) for title, blocks in sections.items()],
         [*evaluation["notes"], *notes],
         evaluation.get("digests") or {},
     )
-
-
-def tested_rows(evaluation: Json, rows: str, verb: str) -> str:
-    """The name of the rows that were tested, which says how."""
-    if folds := evaluation.get("cross_fitted", {}).get("folds"):
-        return f"cross-fitted {rows}, each {verb} by one of {folds} models that did not learn from it,"
-    return f"locked {rows}"
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from components.evaluation.style.cross_fitted import read_answers
+from components.evaluation.style.probabilities import read_cross_fitted
 from qinglan.errors import DataError
 from qinglan.style.rows import CROSS_FITTED_FILE, StyleRow
 
@@ -30,4 +30,4 @@ def test_what_is_no_list_of_answers_is_refused_with_the_next_step(tmp_path: Path
     path.write_bytes(orjson.dumps(content))
 
     with pytest.raises(DataError, match=f"{path}: .*{reason}.*Train again"):
-        read_answers(tmp_path, [ROW], [], {"r1": 1}, ["温和", "严厉"], [1.0])
+        read_cross_fitted(tmp_path, [ROW], [], {"r1": 1}, ["温和", "严厉"], [1.0])

@@ -16,8 +16,8 @@ import pytest
 from components.data.style.config import PrepareStyleConfig
 from components.data.style.stage import prepare
 from components.evaluation.style.config import EvaluateStyleConfig
+from components.evaluation.style.probabilities import TeacherFiles
 from components.evaluation.style.stage import evaluate
-from components.evaluation.style.teacher import TeacherFiles
 from components.training.base.config import BaseConfig, TinyConfig
 from components.training.base.stage import text_base
 from components.training.style import distil as distil_module
