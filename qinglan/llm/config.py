@@ -85,16 +85,6 @@ class PaidModel(Config):
     batch_price_factor: float = Field(default=0.5, gt=0, le=1)
     """Price of a token in the provider's batch API, which `qinglan prepay` uses, as a share of the live price."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_batch_mode(cls, values: Any) -> Any:
-        """Read configurations from when a model had a batch mode; they hold `batch: null` if it was off."""
-        if not isinstance(values, dict) or "batch" not in values:
-            return values
-        if values["batch"] is not None:
-            raise ValueError("batch: is no setting any more. Take it out, and call `qinglan prepay` before a run")
-        return {name: value for name, value in values.items() if name != "batch"}
-
     @model_validator(mode="after")
     def _acceptable(self) -> Self:
         """Reject settings that would fail or mislead at every call."""

@@ -81,7 +81,7 @@ def test_the_students_prompt_is_the_plans_short_one() -> None:
 
 
 def test_an_english_system_prompt_has_english_fields_and_an_english_request() -> None:
-    asked = Question(
+    question = Question(
         id="a", tenant_id="acme", conversation_id="c", question="how many a day?", user_profile="aged 65",
         history_summary="User: about fish oil",
     )  # fmt: skip
@@ -90,8 +90,8 @@ def test_an_english_system_prompt_has_english_fields_and_an_english_request() ->
     teacher, student, need, judge = (
         messages[1]["content"]
         for messages in (
-            teacher_messages(asked, system), student_messages(asked, system), need_messages(asked, system),
-            judge_messages(asked, "fish oil dose", "You judge rewrites."),
+            teacher_messages(question, system), student_messages(question, system), need_messages(question, system),
+            judge_messages(question, "fish oil dose", "You judge rewrites."),
         )
     )  # fmt: skip
 

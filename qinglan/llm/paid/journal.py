@@ -13,9 +13,6 @@ batches    files of requests that `qinglan prepay` sent to the service (see batc
 A complete answer serves under any limit of length; one that was cut serves under its own limit and each lower one,
 where it would be cut again. A call whose other answers are all unusable is sent again by the next run: as another
 sample (retry_sample), since the first answer stays what a signed statement says it is.
-
-Version 2, from when the gateway itself sent batches, has one more table and three more columns. It is read and
-written as it is: its batches count as batches of `qinglan prepay`, and the rest is ignored.
 """
 
 import asyncio
@@ -35,7 +32,6 @@ from qinglan.llm.paid.group_commit import GroupWriter, SqlStatement, open_databa
 from qinglan.llm.providers.prices import Usage
 
 SCHEMA_VERSION = 3
-READABLE_VERSIONS = frozenset({2, SCHEMA_VERSION})
 APPLICATION_ID = 0x51494E47  # "QING": marks a journal among SQLite files
 
 SCHEMA = """
@@ -322,7 +318,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     application, version = (
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
-    if application == APPLICATION_ID and version in READABLE_VERSIONS:
+    if application == APPLICATION_ID and version == SCHEMA_VERSION:
         database.execute(RECOVER)
         database.execute(PROMPTS)
         database.create_function("prompt_key", 2, prompt_key, deterministic=True)

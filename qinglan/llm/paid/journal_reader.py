@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.llm.paid.journal import APPLICATION_ID, READABLE_VERSIONS, call_key
+from qinglan.llm.paid.journal import APPLICATION_ID, SCHEMA_VERSION, call_key
 from qinglan.terminal import visible
 
 CALLS = """
@@ -200,8 +200,9 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
             application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
         except sqlite3.DatabaseError as error:
             raise DataError(f"{path}: cannot be read ({error}).") from error
-        if application != APPLICATION_ID or version not in READABLE_VERSIONS:
-            readable = " or ".join(map(str, sorted(READABLE_VERSIONS)))
-            raise DataError(f"{path}: no journal of version {readable}. Read it with the release that wrote it.")
+        if application != APPLICATION_ID or version != SCHEMA_VERSION:
+            raise DataError(
+                f"{path}: no journal of version {SCHEMA_VERSION}. Read it with the release that wrote it."
+            )
         database.execute("BEGIN")
         yield database

@@ -54,16 +54,16 @@ def test_rows_come_back_as_they_went(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [(b"{}", "id: Field required"), (b'{"id": 1}', "id: Input should be a"), (b"\xff\xfe", "not UTF-8"),
      (b'{"id": NaN}', "no JSON"), (b'{"id": "1", "id": "2"}', "'id' is there twice"), (b"[" * 99_999, "no JSON"),
      (dump_line(ROW).replace(b"question", b"qestion"), "qestion: Extra inputs")],
 )  # fmt: skip
-def test_a_bad_line_is_named_with_what_is_wrong(tmp_path: Path, line: bytes, said: str) -> None:
+def test_a_bad_line_is_named_with_what_is_wrong(tmp_path: Path, line: bytes, message: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(dump_line(ROW) + line)
 
-    with pytest.raises(DataError, match=rf"rows\.jsonl:2: .*{said}"):
+    with pytest.raises(DataError, match=rf"rows\.jsonl:2: .*{message}"):
         list(read_jsonl(path, Question))
 
 

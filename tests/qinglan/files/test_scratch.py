@@ -1,4 +1,4 @@
-"""What the pods of a job see: the volume that they share with the step, and copies on it."""
+"""The volume that the pods of a job share with the step, and copies on it."""
 
 import os
 import threading
@@ -23,12 +23,12 @@ def model(folder: Path) -> Path:
 
 def test_an_input_is_copied_once_under_its_digest(volume: Path, tmp_path: Path) -> None:
     first = copy_to_scratch(model(tmp_path / "step" / "base"), "d1")
-    kept = (first / "weights").stat().st_ino
+    copy = (first / "weights").stat().st_ino
 
     again = copy_to_scratch(model(tmp_path / "other" / "base"), "d1")
 
     assert first.is_relative_to(volume) and again == first
-    assert (again / "weights").stat().st_ino == kept
+    assert (again / "weights").stat().st_ino == copy
     assert (first / "weights").read_bytes() == b"w" * 1000
 
 
@@ -41,9 +41,9 @@ def test_a_training_finds_its_folder_from_wherever_it_runs(tmp_path: Path, monke
 
 
 def test_a_folder_on_the_volume_is_not_copied_to_scratch(volume: Path) -> None:
-    there = model(volume / "weights" / "base")
+    existing = model(volume / "weights" / "base")
 
-    assert copy_to_scratch(there, "d2") == there
+    assert copy_to_scratch(existing, "d2") == existing
     assert not (volume / "inputs").exists()
 
 

@@ -63,10 +63,10 @@ class Client(NamedTuple):
 
 
 def waits(ask: Callable[[str], Awaitable[Any]]) -> Callable[[str], Any]:
-    async def asked(url: str) -> Any:
+    async def run(url: str) -> Any:
         return await ask(url)
 
-    return lambda url: asyncio.run(asked(url))
+    return lambda url: asyncio.run(run(url))
 
 
 async def ask_model(url: str) -> Any:
@@ -290,7 +290,7 @@ CALLS = {name: client.ask for name, client in CLIENTS.items()} | {
 
 
 FAILURES = (QinglanError, TransientError, ServiceError, PairFailure, LookupError, OSError)
-"""What `{}` is as an answer: whether it is one does not matter here."""
+"""Errors of calls that read `{}`, which need not be an answer of theirs."""
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -1,4 +1,4 @@
-"""What providers' models accept is known before the first call, and their answers are read as they mean them."""
+"""Settings that providers' models refuse are known before the first call, and answers are read as they are meant."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def test_settings_that_a_provider_accepts_are_accepted(name: str, settings: dict
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("answer", "text_left"),
     [
         ("<think>\n先想想\n</think>\n\n虾青素 频次", "虾青素 频次"),
         ("模板里已有开头</think>虾青素 频次", "虾青素 频次"),
@@ -69,8 +69,8 @@ def test_settings_that_a_provider_accepts_are_accepted(name: str, settings: dict
         ("虾青素 频次", "虾青素 频次"),
     ],
 )
-def test_thoughts_are_no_part_of_an_answer(said: str, meant: str) -> None:
-    assert strip_thoughts(said) == meant
+def test_thoughts_are_no_part_of_an_answer(answer: str, text_left: str) -> None:
+    assert strip_thoughts(answer) == text_left
 
 
 def test_an_answer_that_is_all_thought_is_empty_and_not_a_rewrite() -> None:

@@ -116,7 +116,7 @@ def test_the_contracts_own_service_gets_every_byte_as_it_was() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (b'{"status": 0, "result": {"items": [{"text": "x"}]}}', r"no list at result\.docs.*result\.items\[\]\.text"),
         (b'{"status": 0, "result": {"docs": [{"rank": 1}]}}', r"without score \(rag\.answer\.score\)"),
@@ -124,10 +124,10 @@ def test_the_contracts_own_service_gets_every_byte_as_it_was() -> None:
         (b"<html>Sign in</html>", r"not JSON; it begins with '<html>Sign in.*rag\.headers"),
     ],
 )
-def test_a_wrong_shape_says_where_what_and_what_to_do(answer: bytes, said: str) -> None:
+def test_a_wrong_shape_says_where_what_and_what_to_do(answer: bytes, message: str) -> None:
     adapter = RagAdapter(RagService.parse(FLAT, "rag"), "http://rag:8000")
 
-    with pytest.raises(DataError, match=rf"RAG service http://rag:8000/v2/search: .*{said}"):
+    with pytest.raises(DataError, match=rf"RAG service http://rag:8000/v2/search: .*{message}"):
         adapter.decode(answer, b'{"tenant_id": "acme"}')
 
 

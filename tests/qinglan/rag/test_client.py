@@ -117,10 +117,10 @@ def test_productions_cut_goes_by_the_scores_against_the_query_where_they_are_sen
     scored = {"scored_against": "need", "reranker_digest": "r"}
     bodies = [{**OLDER, "data": {"recall": [{**HIT, **more}], **scored}} for more in ({"query_score": 0.4}, {})]
     with service(*map(reply, bodies)) as (url, _):
-        told, silent = ask(url).data, ask(url).data
+        data, silent = ask(url).data, ask(url).data
 
-    assert told.reranker_digest == "r"
-    assert [len(RetrievalConfig(score_threshold=cut).shown(told)) for cut in (0.0, 0.4, 0.5)] == [1, 1, 0]
+    assert data.reranker_digest == "r"
+    assert [len(RetrievalConfig(score_threshold=cut).shown(data)) for cut in (0.0, 0.4, 0.5)] == [1, 1, 0]
     assert len(RetrievalConfig(score_threshold=1.0).shown(silent)) == 1
     with pytest.raises(ConfigError, match=r"query_score.*anchored_v2"):
         known_query_score(silent.recall[0].query_score)
@@ -170,7 +170,7 @@ def test_a_refusal_is_not_retried_and_carries_the_services_own_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "kind", "said"),
+    ("sent", "kind", "message"),
     [
         (reply(b"<html>login</html>"), DataError, "not JSON; it begins with '<html>login"),
         (reply([1]), DataError, r"no list at data\.recall.*the answer holds \[\] \(int\)"),
@@ -190,9 +190,9 @@ def test_a_refusal_is_not_retried_and_carries_the_services_own_words() -> None:
     ],
 )  # fmt: skip
 def test_an_answer_of_another_shape_says_what_it_is_and_only_a_failing_service_is_an_outage(
-    sent: Reply, kind: type[Exception], said: str
+    sent: Reply, kind: type[Exception], message: str
 ) -> None:
-    with service(sent) as (url, _), pytest.raises(kind, match=said):
+    with service(sent) as (url, _), pytest.raises(kind, match=message):
         ask(url)
 
 

@@ -21,15 +21,15 @@ NEED, GOOD, TEACHER, QUESTION = (
     "虾青素软胶囊 一天吃几次",
     "一天吃几次",
 )
-FOUND = {GOOD: ["gold", "b", "c"], TEACHER: ["b", "gold", "c"], QUESTION: ["c", "b"], NEED: ["b", "gold"]}
-"""What each query retrieves; any other finds nothing."""
+ANSWER = {GOOD: ["gold", "b", "c"], TEACHER: ["b", "gold", "c"], QUESTION: ["c", "b"], NEED: ["b", "gold"]}
+"""Ids that each query retrieves; any other query finds nothing."""
 
 RATED = {GOOD: 4.5, TEACHER: 4.0, NEED: 4.2}
 """The judge's 综合得分; any other text gets 1."""
 
 
 class Services:
-    """The judge's and the RAG's answers, and what they were asked."""
+    """The judge's and the RAG's answers, and the requests to them."""
 
     def __init__(self) -> None:
         self.rag_status = self.judge_status = 200
@@ -45,25 +45,25 @@ class Services:
             return self.rag_status, {"knowledge_bases": [base]}
         return self._recall(orjson.loads(body)) if path.startswith("/api") else self._judge(orjson.loads(body))
 
-    def _recall(self, asked: dict[str, Any]) -> tuple[int, Any]:
-        self.retrieved.append(asked)
-        query = asked["rewritten_query"]
+    def _recall(self, request: dict[str, Any]) -> tuple[int, Any]:
+        self.retrieved.append(request)
+        query = request["rewritten_query"]
         recall = [
             {"id": id, "content": f"{id}的内容。虾青素软胶囊请看标签。", "reranker_score": 0.9 - at / 10,
              "query_score": 0.8 - at / 10, "metadata": {"title": GOOD if id == "gold" else id}}
-            for at, id in enumerate(FOUND.get(query, []))
+            for at, id in enumerate(ANSWER.get(query, []))
         ]  # fmt: skip
-        against = "need" if "need" in asked else "query"
+        against = "need" if "need" in request else "query"
         data = {"rewritten_query": query, "recall": recall, "scored_against": against, "snapshot": self.snapshot,
                 "reranker_digest": self.reranker}  # fmt: skip
         return self.rag_status, {"code": 200, "msg": "success", "data": data}
 
-    def _judge(self, asked: dict[str, Any]) -> tuple[int, Any]:
-        rewrite = orjson.loads(asked["messages"][-1]["content"])["改写"]
+    def _judge(self, request: dict[str, Any]) -> tuple[int, Any]:
+        rewrite = orjson.loads(request["messages"][-1]["content"])["改写"]
         self.judged.append(rewrite)
-        said = self.judgement(rewrite)
+        content = self.judgement(rewrite)
         return self.judge_status, orjson.loads(
-            completion(said if isinstance(said, str) else orjson.dumps(said).decode())
+            completion(content if isinstance(content, str) else orjson.dumps(content).decode())
         )
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -71,12 +71,12 @@ class Services:
         while more:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
-        status, said = self.answer(scope["path"], body)
+        status, content = self.answer(scope["path"], body)
         await asyncio.sleep(self.delay((self.judged or [""])[-1]))
         await send(
             {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
         )
-        await send({"type": "http.response.body", "body": orjson.dumps(said)})
+        await send({"type": "http.response.body", "body": orjson.dumps(content)})
 
 
 @pytest.fixture
@@ -113,16 +113,16 @@ def house(services: Services, tmp_path: Path) -> Iterator[House]:
 
 
 def validated(query: str) -> dict[str, Any]:
-    """What the services below retrieved for a query in validation."""
+    """Retrieval of a query in validation by the services below."""
     hits = [
         {"id": id, "reranker_score": 0.9 - at / 10, "query_score": 0.8 - at / 10}
-        for at, id in enumerate(FOUND.get(query, []))
+        for at, id in enumerate(ANSWER.get(query, []))
     ]
     return {"query": query, "hits": hits, "top1_score": 0.9, "count": len(hits), "gold_rank": None}
 
 
 def extra_info(**changes: Any) -> dict[str, Any]:
-    """What verl hands on of a row, with fields that are none of the reward's business."""
+    """Fields of a row that verl passes, with some that the reward does not use."""
     return {
         "id": "r1", "conversation_id": "c1", "tenant_id": "fivedoctors", "split": "train", "question": QUESTION,
         "user_profile": "", "history_summary": "咨询虾青素软胶囊", "need": NEED, "gold": ["gold"],

@@ -44,7 +44,7 @@ def texts(case: Case) -> list[str]:
     return [*(f"{case.item} {term}" for term in terms), *bare]
 
 
-class Told:
+class RewardTable:
     """Cases with all that a reward says of each action, worked out once for all tests."""
 
     def __init__(self, world: World) -> None:
@@ -63,9 +63,9 @@ class Told:
         return imitated(rows(self, "train", RewardConfig(judge_share=UNJUDGED)))
 
 
-def rows(told: Told, split: Split, config: RewardConfig, labelled: bool = True) -> Rows:
+def rows(table: RewardTable, split: Split, config: RewardConfig, labelled: bool = True) -> Rows:
     """Rewards with the judge on a sample of the prompts and imputed on the rest, as in training."""
-    cases, terms = told.cases(split), told.terms(split, config.mode, labelled)
+    cases, terms = table.cases(split), table.terms(split, config.mode, labelled)
     imputer = Imputer(FEATURE_COUNT)
     judged = [in_sample(case.prompt.id, config.judge_share, config.seed, "judge") for case in cases]
     for case, known, actions in zip(cases, judged, terms, strict=True):
@@ -82,7 +82,7 @@ def rows(told: Told, split: Split, config: RewardConfig, labelled: bool = True) 
             ]
             for case, known, actions in zip(cases, judged, terms, strict=True)
         ]),
-        gold=np.array([[one["gold"] for one in actions] for actions in told.terms(split, "anchored_v2", True)]),
+        gold=np.array([[row["gold"] for row in actions] for actions in table.terms(split, "anchored_v2", True)]),
         taught=np.array([taught(case) for case in cases]),
     )  # fmt: skip
 
@@ -92,16 +92,16 @@ def imputed(case: Case, text: str, action: dict[str, float], imputer: Imputer, c
     if action["floor"] and config.mode == "anchored_v2":
         return action["score"]
     student, teacher = (
-        imputer.predict(features(case.prompt, said, action[f"quality{whose}"], action[f"top1{whose}"]))
-        for whose, said in (("", text), ("_teacher", case.prompt.teacher_rewrite))
+        imputer.predict(features(case.prompt, rewrite, action[f"quality{whose}"], action[f"top1{whose}"]))
+        for whose, rewrite in (("", text), ("_teacher", case.prompt.teacher_rewrite))
     )
     part = config.weights.judge * np.tanh(config.scale * (student - teacher))
     return float(np.clip(action["score"] - action["part_judge"] + part, -1, 1))
 
 
 def taught(case: Case) -> int:
-    said = texts(case)
-    return said.index(case.prompt.teacher_rewrite) if case.prompt.teacher_rewrite in said else -1
+    actions = texts(case)
+    return actions.index(case.prompt.teacher_rewrite) if case.prompt.teacher_rewrite in actions else -1
 
 
 def policy(weights: Any, features: Any) -> Any:
@@ -157,43 +157,45 @@ def mean_reward(weights: Any, data: Rows) -> float:
 
 
 @pytest.fixture(scope="module")
-def told() -> Iterator[Told]:
+def table() -> Iterator[RewardTable]:
     with opened(TENANT, conversations=400, seed=100) as world:
-        yield Told(world)
+        yield RewardTable(world)
 
 
-def trained(told: Told, mode: Mode) -> tuple[float, float]:
+def trained(table: RewardTable, mode: Mode) -> tuple[float, float]:
     """How held-out reward and held-out gold changed by training on the training rows' rewards."""
     config = RewardConfig(mode=mode, judge_share=UNJUDGED)
-    held_out = rows(told, "dev", config)
-    better = reinforced(told.student, rows(told, "train", config))
+    held_out = rows(table, "dev", config)
+    better = reinforced(table.student, rows(table, "train", config))
     return (
-        mean_reward(better, held_out) - mean_reward(told.student, held_out),
-        top1(better, held_out) - top1(told.student, held_out),
+        mean_reward(better, held_out) - mean_reward(table.student, held_out),
+        top1(better, held_out) - top1(table.student, held_out),
     )
 
 
-def test_training_on_the_plans_retrieval_score_raises_the_reward_and_loses_held_out_gold(told: Told) -> None:
-    reward, gold = trained(told, "seed_v1")
+def test_training_on_the_plans_retrieval_score_raises_the_reward_and_loses_held_out_gold(
+    table: RewardTable,
+) -> None:
+    reward, gold = trained(table, "seed_v1")
 
     assert reward > 0.01
     assert gold < -0.03
 
 
-def test_training_on_the_anchored_reward_raises_held_out_gold_too(told: Told) -> None:
-    reward, gold = trained(told, "anchored_v2")
+def test_training_on_the_anchored_reward_raises_held_out_gold_too(table: RewardTable) -> None:
+    reward, gold = trained(table, "anchored_v2")
 
     assert reward > 0.01
     assert gold > 0.05
 
 
 def test_searching_by_the_plans_reward_wins_no_gold_and_by_the_anchored_one_wins_it_without_labels(
-    told: Told,
+    table: RewardTable,
 ) -> None:
-    plan, ours = (RewardConfig(mode=mode, judge_share=SEARCHED) for mode in ("seed_v1", "anchored_v2"))
-    gamed, anchored = rows(told, "dev", plan), rows(told, "dev", ours, labelled=False)
-    alone = rows(told, "dev", plan.model_copy(update={"judge_share": UNJUDGED}))
-    before = top1(told.student, gamed)
+    plan, anchored_config = (RewardConfig(mode=mode, judge_share=SEARCHED) for mode in ("seed_v1", "anchored_v2"))
+    gamed, anchored = rows(table, "dev", plan), rows(table, "dev", anchored_config, labelled=False)
+    alone = rows(table, "dev", plan.model_copy(update={"judge_share": UNJUDGED}))
+    before = top1(table.student, gamed)
 
     assert best_of(alone) < before - 0.05
     assert best_of(gamed) <= before

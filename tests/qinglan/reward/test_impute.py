@@ -63,9 +63,9 @@ def test_then_it_follows_what_the_judge_rewards() -> None:
         st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(LEAST, MOST)), min_size=MIN_JUDGED_SCORES, max_size=60
     )
 )
-def test_an_imputed_score_is_one_that_a_judge_could_give(seen: list[tuple[float, float, float]]) -> None:
+def test_an_imputed_score_is_one_that_a_judge_could_give(scores: list[tuple[float, float, float]]) -> None:
     imputer = Imputer(features=2)
-    for quality, top1, score in seen:
+    for quality, top1, score in scores:
         imputer.add((quality, top1), score)
 
     assert LEAST <= imputer.predict((1.0, 0.0)) <= MOST
@@ -103,8 +103,8 @@ def test_features_are_shares_and_each_figures_add_up_to_one(text: str, quality: 
 def test_a_figure_that_moves_a_little_moves_no_feature_far(quality: float, top1: float, by: float) -> None:
     here = np.array(features(PROMPT, GOOD, quality, top1))
 
-    for there in (features(PROMPT, GOOD, quality + by, top1), features(PROMPT, GOOD, quality, top1 * (1 + by))):
-        assert np.abs(here - there).max() <= 2 * HAT_BASIS_STEPS * abs(by) + 1e-9
+    for near in (features(PROMPT, GOOD, quality + by, top1), features(PROMPT, GOOD, quality, top1 * (1 + by))):
+        assert np.abs(here - near).max() <= 2 * HAT_BASIS_STEPS * abs(by) + 1e-9
 
 
 @pytest.mark.parametrize(("quality", "end"), [(-0.4, 0.0), (1.7, 1.0)])
@@ -113,7 +113,7 @@ def test_a_quality_that_leaves_its_bounds_stands_at_their_end(quality: float, en
 
 
 @pytest.mark.parametrize(
-    ("text", "known", "said"),
+    ("text", "known", "need_share"),
     [
         (QUESTION, 1.0, 0.4),  # all of it the user's words; 一天, 天吃, 吃几 and 几次 of the need's ten pairs
         (NEED, 0.9, 1.0),  # 囊一 stands in no word of the conversation
@@ -122,8 +122,10 @@ def test_a_quality_that_leaves_its_bounds_stands_at_their_end(quality: float, en
         ("", 0.0, 0.0),
     ],
 )
-def test_the_words_that_are_known_and_those_of_the_need_are_counted(text: str, known: float, said: float) -> None:
-    assert raw_features(PROMPT, text, 0.3, 1.0) == pytest.approx([0.3, 1.0, known, said])
+def test_the_words_that_are_known_and_those_of_the_need_are_counted(
+    text: str, known: float, need_share: float
+) -> None:
+    assert raw_features(PROMPT, text, 0.3, 1.0) == pytest.approx([0.3, 1.0, known, need_share])
 
 
 def test_a_judge_whose_opinion_bends_is_learned_and_by_a_straight_line_is_not() -> None:
@@ -143,9 +145,9 @@ def test_a_judge_whose_opinion_bends_is_learned_and_by_a_straight_line_is_not() 
         bent.add(features(PROMPT, text, quality, top1), judge(text, quality, top1))
         straight.add((quality, top1), judge(text, quality, top1))
 
-    asked = drawn(200)
-    truth = [judge(*one) for one in asked]
-    followed = np.corrcoef(truth, [bent.predict(features(PROMPT, *one)) for one in asked])[0, 1]
-    missed = np.corrcoef(truth, [straight.predict(one[1:]) for one in asked])[0, 1]
+    samples = drawn(200)
+    truth = [judge(*sample) for sample in samples]
+    followed = np.corrcoef(truth, [bent.predict(features(PROMPT, *sample)) for sample in samples])[0, 1]
+    missed = np.corrcoef(truth, [straight.predict(sample[1:]) for sample in samples])[0, 1]
     assert followed > 0.97
     assert missed < 0.5

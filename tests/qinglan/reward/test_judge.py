@@ -47,7 +47,7 @@ def test_a_pair_is_asked_in_both_orders_through_the_gateway(tmp_path: Any) -> No
         preference = asyncio.run(ask(url))
 
     shown = [json.loads(json.loads(body)["messages"][-1]["content"]) for _, body, _ in judge.requests]
-    assert sorted(one["改写甲"] for one in shown) == sorted([GOOD, TEACHER])
+    assert sorted(judgement["改写甲"] for judgement in shown) == sorted([GOOD, TEACHER])
     assert preference == Preference("tie", flipped=True)
 
 

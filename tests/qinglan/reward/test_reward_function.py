@@ -1,4 +1,4 @@
-"""What verl calls: every term for every rollout, and an outage that stops the training and is never a score."""
+"""The function that verl calls: every term of every rollout; an outage stops the training and is never a score."""
 
 import asyncio
 from collections.abc import Callable
@@ -131,8 +131,8 @@ def test_a_text_that_is_no_rewrite_is_neither_searched_nor_judged(house: House, 
 def test_a_rewrite_is_searched_as_validation_searched_teacher_and_question(house: House, services: Services) -> None:
     house.run(ALL, rewarded(GOOD))
 
-    [asked] = services.retrieved
-    assert RagRequest.model_validate(asked) == RetrievalConfig().request(QUESTION, GOOD, NEED, "fivedoctors")
+    [request] = services.retrieved
+    assert RagRequest.model_validate(request) == RetrievalConfig().request(QUESTION, GOOD, NEED, "fivedoctors")
 
 
 def test_teacher_and_question_stand_as_the_row_brings_them(house: House) -> None:
@@ -177,9 +177,11 @@ def test_a_prompt_of_dev_is_never_judged(house: House, services: Services) -> No
     assert terms["judged"] == 0.0
 
 
-@pytest.mark.parametrize("said", ["不是JSON", {"综合得分": 9}, {"评分理由": "没有分数"}, {"综合得分": True}])
-def test_a_judgement_that_cannot_be_used_is_imputed_and_flagged(house: House, services: Services, said: Any) -> None:
-    services.judgement = lambda rewrite: said
+@pytest.mark.parametrize("judgement", ["不是JSON", {"综合得分": 9}, {"评分理由": "没有分数"}, {"综合得分": True}])
+def test_a_judgement_that_cannot_be_used_is_imputed_and_flagged(
+    house: House, services: Services, judgement: Any
+) -> None:
+    services.judgement = lambda _: judgement
 
     [terms] = house.run(ALL, rewarded(GOOD))
 

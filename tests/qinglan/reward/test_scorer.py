@@ -1,4 +1,4 @@
-"""What a step's rewards ask of the gateway: each thing once."""
+"""The requests of a step's rewards to the gateway: each one once."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def searched(gateway: Scripted) -> list[str]:
 
 
 def steps(*texts: Sequence[str]) -> list[list[str]]:
-    """What is searched for the rewrites of one prompt, step by step."""
+    """Queries that are searched for the rewrites of one prompt, step by step."""
     gateway, result = Scripted(NOTHING_FOUND), []
 
     async def run(url: str) -> None:

@@ -17,9 +17,9 @@ ANSWER = orjson.dumps(
 JSON = {"content-type": "application/json"}
 
 
-def asked(service: Scripted, *wanted: str) -> float:
+def request(service: Scripted, *labels: str) -> float:
     async def ask(url: str) -> float:
-        client = StyleClient(StyleRewardConfig(url=url, weight=0.1, wanted=wanted))
+        client = StyleClient(StyleRewardConfig(url=url, weight=0.1, wanted=labels))
         try:
             return await client.probability("一天吃几次", "虾青素软胶囊")
         finally:
@@ -30,52 +30,52 @@ def asked(service: Scripted, *wanted: str) -> float:
 
 
 def test_the_wanted_labels_probabilities_are_added_up() -> None:
-    assert asked(Scripted(Reply(200, ANSWER, JSON)), "诚实", "有用") == pytest.approx(0.9)
+    assert request(Scripted(Reply(200, ANSWER, JSON)), "诚实", "有用") == pytest.approx(0.9)
 
 
 def test_the_rewrite_is_asked_about_in_the_form_that_the_model_learned_from() -> None:
     service = Scripted(Reply(200, ANSWER, JSON))
 
-    asked(service, "诚实")
+    request(service, "诚实")
 
     [(path, body, _)] = service.requests
     assert (path, orjson.loads(body)) == ("/predict", {"text": "用户问题：一天吃几次\n回答：虾青素软胶囊"})
 
 
 def test_a_service_that_is_busy_once_is_asked_again() -> None:
-    assert asked(Scripted(Reply(503, b"", JSON), Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
+    assert request(Scripted(Reply(503, b"", JSON), Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
 
 
 def test_a_service_that_stays_away_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qinglan.reward.style_client.ATTEMPTS", 2)
 
     with pytest.raises(OutageError, match="Tried 2 times"):
-        asked(Scripted(Reply(503, b"", JSON)), "诚实")
+        request(Scripted(Reply(503, b"", JSON)), "诚实")
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_text_that_it_refuses_while_it_takes_a_short_one_concerns_its_row(status: int) -> None:
     with pytest.raises(RowError, match=f"refused this text with status {status}"):
-        asked(Scripted(Reply(status, b"", JSON), Reply(200, ANSWER, JSON)), "诚实")
+        request(Scripted(Reply(status, b"", JSON), Reply(200, ANSWER, JSON)), "诚实")
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 405, 413, 422])
 def test_a_service_that_refuses_every_text_is_a_setting_to_mend(status: int) -> None:
     with pytest.raises(ConfigError, match=rf"status {status}\. Check reward\.style\.url"):
-        asked(Scripted(Reply(status, b"", JSON)), "诚实")
+        request(Scripted(Reply(status, b"", JSON)), "诚实")
 
 
 def test_it_is_asked_again_when_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     limited = Reply(429, b"", {**JSON, "retry-after": "1"})
     started = time.monotonic()
 
-    assert asked(Scripted(limited, Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
+    assert request(Scripted(limited, Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
     assert time.monotonic() - started >= 1
 
 
 def test_a_label_that_it_does_not_know_is_a_setting_to_mend() -> None:
     with pytest.raises(ConfigError, match="no label '友善'"):
-        asked(Scripted(Reply(200, ANSWER, JSON)), "友善")
+        request(Scripted(Reply(200, ANSWER, JSON)), "友善")
 
 
 @pytest.mark.parametrize(

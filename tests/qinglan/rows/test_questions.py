@@ -188,9 +188,9 @@ def test_a_sheet_without_rows_is_an_error(tmp_path: Path) -> None:
 
 def test_jsonl_is_read_by_the_sheets_names_and_by_ours(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl"
-    theirs = {"编号": "a", "问题": "怎么吃", "标准段落": "k1"}
-    ours = {"id": "b", "question": "怎么吃", "gold": ["k1"]}
-    path.write_text("\n".join(json.dumps(r, ensure_ascii=False) for r in (theirs, ours)), encoding="utf-8")
+    by_sheet = {"编号": "a", "问题": "怎么吃", "标准段落": "k1"}
+    by_field = {"id": "b", "question": "怎么吃", "gold": ["k1"]}
+    path.write_text("\n".join(json.dumps(r, ensure_ascii=False) for r in (by_sheet, by_field)), encoding="utf-8")
 
     first, second = read(path)
 

@@ -21,12 +21,12 @@ Change = Callable[[bytes], bytes]
 MAIN = b'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
 
 
-def book(path: Path, prepare: Callable[[Workbook], object] = lambda made: None) -> Path:
-    made = Workbook()
+def book(path: Path, prepare: Callable[[Workbook], object] = lambda workbook: None) -> Path:
+    workbook = Workbook()
     for row in (["问题", "画像"], ["怎么吃", "宝妈"], ["几次", "宝爸"]):
-        made.active.append(row)  # type: ignore[union-attr]
-    prepare(made)
-    made.save(path)
+        workbook.active.append(row)  # type: ignore[union-attr]
+    prepare(workbook)
+    workbook.save(path)
     return with_shared_texts(path)
 
 
@@ -64,11 +64,11 @@ def edited(path: Path, part: str, change: Change, twice: bool = False) -> Path:
 
 
 def second_sheet(state: Any, rows: list[list[object]], hide: int = 0) -> Callable[[Workbook], None]:
-    def prepare(made: Workbook) -> None:
-        page = made.create_sheet("另一页")
+    def prepare(workbook: Workbook) -> None:
+        page = workbook.create_sheet("另一页")
         for row in rows:
             page.append(row)
-        made.worksheets[hide].sheet_state = state
+        workbook.worksheets[hide].sheet_state = state
 
     return prepare
 
@@ -133,10 +133,10 @@ MISREAD: list[tuple[str, str, Change, str]] = [
 
 
 @pytest.mark.parametrize("part, change, said", [row[1:] for row in MISREAD], ids=[row[0] for row in MISREAD])
-def test_a_sheet_with_two_meanings_is_refused(tmp_path: Path, part: str, change: Change, said: str) -> None:
+def test_a_sheet_with_two_meanings_is_refused(tmp_path: Path, part: str, change: Change, message: str) -> None:
     path = edited(book(tmp_path / "q.xlsx"), part, change)
 
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         list(read_table(path, ["问题"]))
 
 
@@ -200,14 +200,14 @@ LONG: list[tuple[str, str, Change, str]] = [
 
 @pytest.mark.parametrize("part, change, said", [row[1:] for row in LONG], ids=[row[0] for row in LONG])
 def test_a_small_file_that_asks_for_endless_work_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, change: Change, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, change: Change, message: str
 ) -> None:
     """The limits are a thousand times smaller here."""
     monkeypatch.setattr(sheet_checks, "ELEMENT_LIMIT", 4_000)
     monkeypatch.setattr(sheet_checks, "STRING_LIMIT", 1_000)
     path = edited(book(tmp_path / "q.xlsx"), part, change)
 
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         list(read_table(path, ["问题"]))
 
 

@@ -33,10 +33,10 @@ def two_sets(draw: st.DrawFn) -> tuple[list[str], list[str]]:
 def test_the_search_finds_what_comparing_each_with_each_finds(
     sets: tuple[list[str], list[str]], threshold: float
 ) -> None:
-    texts, others = sets
+    texts, queries = sets
     known = NearDuplicateIndex(texts, threshold)
 
-    for other in others:
+    for other in queries:
         result = known.alike(other)
         by_hand = {text for text in texts if similarity(shingles(text), shingles(other)) >= threshold - 1e-9}
         assert set(result) == by_hand
@@ -48,10 +48,10 @@ def test_the_search_finds_what_comparing_each_with_each_finds(
 def test_groups_are_what_alike_texts_connect(some: list[str], threshold: float) -> None:
     numbers = group_near_duplicates(some, threshold)
 
-    for one, mine in zip(some, numbers, strict=True):
+    for text, number in zip(some, numbers, strict=True):
         for other, its in zip(some, numbers, strict=True):
-            if similarity(shingles(one), shingles(other)) >= threshold:
-                assert mine == its
+            if similarity(shingles(text), shingles(other)) >= threshold:
+                assert number == its
     assert len(set(numbers)) == len({frozenset(c) for c in connected(some, threshold)})
 
 
@@ -61,8 +61,8 @@ def connected(some: list[str], threshold: float) -> list[set[str]]:
     for start in some:
         reached, left = {start}, [start]
         while left:
-            own = shingles(left.pop())
-            near = {one for one in some if similarity(own, shingles(one)) >= threshold} - reached
+            pieces = shingles(left.pop())
+            near = {text for text in some if similarity(pieces, shingles(text)) >= threshold} - reached
             reached |= near
             left.extend(near)
         out.append(reached)

@@ -16,7 +16,7 @@ PIECES = "那它一天吃几次"
 COMPLETE = "虾青素软胶囊一天要吃几次才有效"
 ENGLISH = "how often should i take the astaxanthin capsules"
 
-SEEN = [
+SAME_TASK = [
     ("word for word", PIECES, HISTORY),
     ("three lines of boilerplate before the history", PIECES, BOILERPLATE + HISTORY),
     ("three lines of boilerplate behind it", PIECES, HISTORY + BOILERPLATE),
@@ -63,28 +63,30 @@ OTHER_COMPLETELY = [
 ]
 
 
-@pytest.mark.parametrize(("told", "question", "history"), SEEN, ids=[row[0] for row in SEEN])
-def test_a_test_question_in_pieces_counts_as_seen(told: str, question: str, history: str) -> None:
+@pytest.mark.parametrize(("variant", "question", "history"), SAME_TASK, ids=[row[0] for row in SAME_TASK])
+def test_a_test_question_in_pieces_counts_as_seen(variant: str, question: str, history: str) -> None:
     test, row = question_key(PIECES, HISTORY), question_key(question, history)
 
     assert TaskIndex([test], 0.8).alike(row) == [test]
     assert TaskIndex([row], 0.8).alike(test) == [row], "the other way round too"
 
 
-@pytest.mark.parametrize(("told", "question", "history"), COMPLETELY, ids=[row[0] for row in COMPLETELY])
-def test_a_complete_test_question_counts_as_seen_after_any_history(told: str, question: str, history: str) -> None:
+@pytest.mark.parametrize(("variant", "question", "history"), COMPLETELY, ids=[row[0] for row in COMPLETELY])
+def test_a_complete_test_question_counts_as_seen_after_any_history(variant: str, question: str, history: str) -> None:
     test = question_key(COMPLETE, HISTORY)
 
     assert TaskIndex([test], 0.8, {test}).alike(question_key(question, history)) == [test]
 
 
-@pytest.mark.parametrize(("told", "question", "history"), OTHER, ids=[row[0] for row in OTHER])
-def test_another_task_is_not_seen(told: str, question: str, history: str) -> None:
+@pytest.mark.parametrize(("variant", "question", "history"), OTHER, ids=[row[0] for row in OTHER])
+def test_another_task_is_not_seen(variant: str, question: str, history: str) -> None:
     assert TaskIndex([question_key(PIECES, HISTORY)], 0.8).alike(question_key(question, history)) == []
 
 
-@pytest.mark.parametrize(("told", "question", "history"), OTHER_COMPLETELY, ids=[row[0] for row in OTHER_COMPLETELY])
-def test_another_complete_question_is_not_seen(told: str, question: str, history: str) -> None:
+@pytest.mark.parametrize(
+    ("variant", "question", "history"), OTHER_COMPLETELY, ids=[row[0] for row in OTHER_COMPLETELY]
+)
+def test_another_complete_question_is_not_seen(variant: str, question: str, history: str) -> None:
     test = question_key(COMPLETE, HISTORY)
 
     assert TaskIndex([test], 0.8, {test}).alike(question_key(question, history)) == []
@@ -131,11 +133,11 @@ def test_the_search_finds_every_text_that_holds_another(
     wider = [f"{luck.choice(texts)}{text}{luck.choice(texts)}" for text in texts]
 
     for text in (*texts, *parts, *wider, "变"):
-        own = shingles(text)
+        pieces = shingles(text)
         by_hand = [
             at
             for at, known in enumerate(index.texts)
-            if len(own & shingles(known)) >= threshold * min(len(own), len(shingles(known))) - 1e-9
+            if len(pieces & shingles(known)) >= threshold * min(len(pieces), len(shingles(known))) - 1e-9
         ]
         assert index.related(text) == by_hand
 

@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
-from qinglan.errors import ConfigError
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import GatewayConfig, Role
 from qinglan.prompts import Message
@@ -59,9 +57,3 @@ def test_a_configuration_with_an_examiner_reads_back_as_itself() -> None:
     settings = config("http://127.0.0.1:9")
 
     assert GatewayConfig.model_validate_json(orjson.dumps(settings.model_dump(mode="json"))) == settings
-
-
-def test_a_configuration_of_the_time_of_batch_mode_is_read_where_it_was_off_and_else_says_what_to_do() -> None:
-    assert gateway_config("http://127.0.0.1:9", model={"batch": None}).teacher.batch_price_factor == 0.5
-    with pytest.raises(ConfigError, match="call `qinglan prepay` before a run"):
-        gateway_config("http://127.0.0.1:9", model={"batch": {"steps": ["generate"]}})

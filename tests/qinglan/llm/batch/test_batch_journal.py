@@ -1,9 +1,7 @@
-"""Batches in the journal, and journals of the time when the gateway sent batches itself."""
+"""Batches in the journal."""
 
 import asyncio
-import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,49 +10,12 @@ from qinglan.errors import ConfigError
 from qinglan.llm.batch.api import REQUEST_LINE_OVERHEAD, BatchProblem, BatchStatus
 from qinglan.llm.batch.journal import BatchCall, BatchJournal, refuse_open_batches, rows_that_fit
 from qinglan.llm.batch.runner import batch_problem, outcome_without_line, rows_to_resend
-from qinglan.llm.paid.journal import APPLICATION_ID, Call, Entry, Journal, make_call
-from qinglan.llm.paid.journal_reader import journal_digest, read_answers, read_report
+from qinglan.llm.paid.journal import Call, Entry, Journal, make_call
+from qinglan.llm.paid.journal_reader import read_report
 from qinglan.llm.providers.prices import Usage
-from tests.servers.echo_servers import gateway_config, running
-from tests.servers.small_prepayments import echoing, outcomes, pay_ahead, short_pauses, stats
+from tests.servers.small_prepayments import outcomes
 
 ENTRY = Entry("generate", "1", "teacher")
-VERSION_2 = """
-CREATE TABLE calls (
-  key TEXT PRIMARY KEY, model TEXT NOT NULL, sample INTEGER NOT NULL, request BLOB NOT NULL,
-  state TEXT NOT NULL CHECK (state IN ('sent', 'answered', 'failed')),
-  response BLOB, reason TEXT NOT NULL DEFAULT '',
-  input INTEGER NOT NULL DEFAULT 0, cached INTEGER NOT NULL DEFAULT 0,
-  output INTEGER NOT NULL DEFAULT 0, reasoning INTEGER NOT NULL DEFAULT 0
-);
-CREATE TABLE attempts (
-  id INTEGER PRIMARY KEY, call TEXT NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
-  sent_at REAL NOT NULL, reserved REAL NOT NULL,
-  outcome TEXT NOT NULL CHECK (outcome IN ('sent', 'answered', 'rejected', 'lost')),
-  detail TEXT NOT NULL DEFAULT '', cost REAL NOT NULL, answered_at REAL,
-  batch INTEGER, tries INTEGER NOT NULL DEFAULT 1
-);
-CREATE TABLE entries (
-  step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL, call TEXT NOT NULL,
-  hits INTEGER NOT NULL, waiting INTEGER NOT NULL DEFAULT 1, artifact TEXT NOT NULL DEFAULT '',
-  ahead INTEGER NOT NULL DEFAULT 0,
-  PRIMARY KEY (step, row, role, call)
-) WITHOUT ROWID;
-CREATE INDEX attempts_of_call ON attempts (call);
-CREATE INDEX attempts_in_batches ON attempts (batch, step) WHERE outcome = 'sent' AND batch IS NOT NULL;
-CREATE TABLE queue (
-  place INTEGER PRIMARY KEY, call TEXT NOT NULL UNIQUE, model TEXT NOT NULL, sample INTEGER NOT NULL,
-  request BLOB NOT NULL, step TEXT NOT NULL, row TEXT NOT NULL, role TEXT NOT NULL,
-  reserved REAL NOT NULL, tries INTEGER NOT NULL
-);
-CREATE INDEX queue_of_step ON queue (role, step);
-CREATE TABLE batches (
-  id INTEGER PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL UNIQUE, made_at REAL NOT NULL,
-  rows INTEGER NOT NULL, factor REAL NOT NULL, file TEXT NOT NULL DEFAULT '', batch TEXT NOT NULL DEFAULT '',
-  status TEXT NOT NULL DEFAULT 'made', ended INTEGER NOT NULL DEFAULT 0
-);
-PRAGMA user_version = 2;
-"""
 
 
 def call(text: str) -> Call:
@@ -74,49 +35,6 @@ def with_journal(path: Path, work: Callable[[Journal], Awaitable[object]]) -> No
             journal.close()
 
     asyncio.run(run())
-
-
-def write_version_2(folder: Path) -> None:
-    """A journal with one paid answer, and one call in a batch that was never uploaded."""
-    paid, waits = call("paid"), call("waits")
-    with closing(sqlite3.connect(folder / "journal.sqlite")) as database:
-        database.executescript(VERSION_2 + f"PRAGMA application_id = {APPLICATION_ID};")
-        database.execute(
-            "INSERT INTO calls (key, model, sample, request, state, response) "
-            "VALUES (?, ?, ?, ?, 'answered', x'7b7d')",
-            paid,
-        )
-        database.execute("INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')", waits)
-        for at, (key, outcome, batch) in enumerate(((paid.key, "answered", 1), (waits.key, "sent", 2)), 1):
-            database.execute(
-                "INSERT INTO attempts VALUES (?, ?, 'generate', '1', 'teacher', 0, 1, ?, '', 0.25, 1, ?, 1)",
-                (at, key, outcome, batch),
-            )
-        database.execute("INSERT INTO entries VALUES ('generate', '1', 'teacher', ?, 0, 1, '', 1)", (paid.key,))
-        for batch, ended in ((1, 1), (2, 0)):
-            database.execute(
-                "INSERT INTO batches VALUES (?, 'teacher', ?, 4e9, 1, 0.5, '', '', 'made', ?)",
-                (batch, f"n{batch}", ended),
-            )
-        database.commit()
-
-
-@pytest.mark.slow
-def test_a_journal_of_version_2_is_read_and_its_open_batch_is_fetched(tmp_path: Path) -> None:
-    write_version_2(tmp_path)
-    journal = tmp_path / "journal.sqlite"
-    before = journal_digest(journal)
-    assert [answer.call for answer in read_answers(journal)] == [call("paid").key]
-    assert [batch["name"] for batch in read_report(journal)["batches"]] == ["n2"]
-
-    with short_pauses(), running(echoing()) as teacher:
-        assert pay_ahead(gateway_config(teacher), tmp_path, ["3"]).answered == 2
-        assert stats(teacher)["batches"] == 2
-
-    report = read_report(journal)
-    assert outcomes(tmp_path) == {"answered": 3}
-    assert (report["batches"], report["calls"], journal_digest(journal) != before) == ([], 3, True)
-    with_journal(tmp_path, lambda opened: opened.exported("generate", "artifact"))
 
 
 def test_a_batch_holds_its_money_and_its_calls_until_it_ends(tmp_path: Path) -> None:
@@ -205,7 +123,7 @@ def test_a_row_without_a_line_has_what_the_batchs_end_means(status: str, reason:
 def test_a_batch_that_went_wrong_is_sent_again_or_told(
     status: str, problems: tuple[BatchProblem, ...], answered: int, resend: int, says: str
 ) -> None:
-    told = BatchStatus("b", status, (), 0, 10, problems)
-    assert rows_to_resend(told, 10) == resend
-    result = batch_problem(told, answered, 10)
+    ended = BatchStatus("b", status, (), 0, 10, problems)
+    assert rows_to_resend(ended, 10) == resend
+    result = batch_problem(ended, answered, 10)
     assert says in result if says else not result

@@ -23,10 +23,10 @@ def call(text: str, sample: int = 0, **parameters: object) -> Call:
 
 async def pay(journal: Journal, text: str, entry: Entry = ENTRY, cost: float = 0.25) -> Call:
     """A call that was answered with its own text."""
-    made = call(text)
-    attempt = await journal.sent(made, entry, reserved=1.0)
-    await journal.answered(attempt, made.key, orjson.dumps({"said": text}), Usage(10, 2, 5, 1), cost)
-    return made
+    paid = call(text)
+    attempt = await journal.sent(paid, entry, reserved=1.0)
+    await journal.answered(attempt, paid.key, orjson.dumps({"said": text}), Usage(10, 2, 5, 1), cost)
+    return paid
 
 
 def with_journal(path: Path, work: Callable[[Journal], Awaitable[object]]) -> None:
@@ -48,13 +48,13 @@ def path(tmp_path: Path) -> Path:
 def test_a_call_is_named_by_everything_that_is_sent_and_by_nothing_else() -> None:
     same = make_call({"messages": [{"content": "问", "role": "user"}], "model": "m"}, 0)
     assert call("问").key == same.key
-    others = [
+    variants = [
         call("问?"),
         call("问", sample=1),
         call("问", temperature=0.3),
         call("问", response_format={"type": "x"}),
     ]
-    assert len({same.key, *(other.key for other in others)}) == 5
+    assert len({same.key, *(other.key for other in variants)}) == 5
 
 
 def test_an_answer_outlives_the_process_that_paid_for_it(path: Path) -> None:
@@ -119,10 +119,10 @@ def test_an_attempts_time_runs_from_its_sending_to_its_outcome_and_a_lost_one_ha
 
 def test_a_report_counts_money_tokens_and_hits_by_step_and_role(path: Path) -> None:
     async def work(journal: Journal) -> None:
-        made = await pay(journal, "问", Entry("generate", "1", "teacher"), cost=0.5)
+        paid = await pay(journal, "问", Entry("generate", "1", "teacher"), cost=0.5)
         await pay(journal, "评", Entry("validate", "1", "judge"), cost=0.125)
         for row in ("2", "3", "3"):
-            journal.hit(made.key, Entry("generate", row, "teacher"))
+            journal.hit(paid.key, Entry("generate", row, "teacher"))
 
     with_journal(path, work)
     report = read_report(path)
@@ -263,11 +263,11 @@ def test_a_journal_that_cannot_be_written_stops_the_run_instead_of_forgetting(tm
 def test_an_answer_that_was_paid_for_outlives_whatever_the_same_call_comes_to_later(path: Path) -> None:
     async def work(journal: Journal) -> None:
         late = await journal.sent(call("问"), ENTRY, reserved=1.0)
-        made = await pay(journal, "问")
-        said = journal.answer(made.key)
-        assert said is not None
+        paid = await pay(journal, "问")
+        answer_before = journal.answer(paid.key)
+        assert answer_before is not None
         await journal.unanswered(late, "rejected", "no", 0.0)
-        await journal.failed(made.key, "rejected", "raw")
-        assert journal.answer(made.key) == said
+        await journal.failed(paid.key, "rejected", "raw")
+        assert journal.answer(paid.key) == answer_before
 
     with_journal(path, work)

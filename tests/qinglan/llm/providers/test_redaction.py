@@ -41,7 +41,7 @@ def test_no_answer_holds_the_key_after_it_is_decoded(ways: list[int], before: st
         lambda letter: letter, lambda letter: f"\\u{ord(letter):04x}", lambda letter: f"\\u{ord(letter):04X}",
         lambda letter: "\\/" if letter == "/" else letter,
     )  # fmt: skip
-    spelled = "".join(spell[way](letter) for way, letter in zip(ways, KEY, strict=True))
+    spelled = "".join(spell[spelling](letter) for spelling, letter in zip(ways, KEY, strict=True))
     body = f'[{json.dumps(before)}, "{spelled}", {json.dumps(after)}]'
 
     assert KEY not in "".join(json.loads(key_remover(KEY)(body)))

@@ -130,7 +130,7 @@ def test_a_knowledge_base_that_cannot_be_read_leaves_nothing_behind(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b'{"id":"a","content":"x"}\n{"id":"a","content":"y"}\n', r":2: id 'a' is used in line 1"),
         ('{"id":"é","content":"x"}\n{"id":"e\u0301","content":"y"}\n'.encode(), r":2: id '.+' is used in line 1"),
@@ -144,10 +144,10 @@ def test_a_knowledge_base_that_cannot_be_read_leaves_nothing_behind(tmp_path: Pa
         (b"\n\n", "holds no passage"),
     ],
 )
-def test_a_wrong_knowledge_base_is_refused_with_its_line(tmp_path: Path, content: bytes, said: str) -> None:
+def test_a_wrong_knowledge_base_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "kb.jsonl").write_bytes(content)
 
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         list(read_knowledge_base(tmp_path / "kb.jsonl"))
 
 

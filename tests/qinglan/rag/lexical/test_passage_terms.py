@@ -82,13 +82,13 @@ def test_an_index_of_many_batches_is_that_of_one(tmp_path: Path, monkeypatch: py
     kb = tmp_path / "kb.jsonl"
     rows = ({"id": str(n), "title": f"产品{n}", "content": f"每日{n % 5}粒，温水送服。"} for n in range(40))
     kb.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    one = build_index(kb, tmp_path / "one", "t")
+    single = build_index(kb, tmp_path / "one", "t")
     monkeypatch.setattr(passage_terms, "PASSAGES_AT_ONCE", 7)
     many = build_index(kb, tmp_path / "many", "t")
 
-    assert (many / WEIGHTS).read_bytes() == (one / WEIGHTS).read_bytes()
-    assert Index.open(many).search("产品7 每日", 10) == Index.open(one).search("产品7 每日", 10)
-    assert sorted(path.name for path in many.iterdir()) == sorted(path.name for path in one.iterdir())
+    assert (many / WEIGHTS).read_bytes() == (single / WEIGHTS).read_bytes()
+    assert Index.open(many).search("产品7 每日", 10) == Index.open(single).search("产品7 每日", 10)
+    assert sorted(path.name for path in many.iterdir()) == sorted(path.name for path in single.iterdir())
 
 
 def test_a_long_build_says_how_far_it_is(

@@ -1,4 +1,4 @@
-"""What a rewrite earns under the anchored reward, and what it cannot earn."""
+"""Rewards that a rewrite earns under anchored_v2, and those that it cannot earn."""
 
 from typing import Any
 
@@ -73,7 +73,8 @@ def test_first_against_a_miss_is_clearly_positive_a_tie_is_nothing_and_a_miss_ag
     None
 ):
     won, tied, lost = (
-        rewarded(GOOD, ranked(mine), ranked(theirs))["score"] for mine, theirs in ((1, None), (1, 1), (None, 1))
+        rewarded(GOOD, ranked(rank), ranked(rank_teacher))["score"]
+        for rank, rank_teacher in ((1, None), (1, 1), (None, 1))
     )
 
     assert won == pytest.approx(0.40 * 0.995055 + 0.125, abs=1e-5)  # tanh(3) = .995055
@@ -132,10 +133,10 @@ def test_labels_without_a_relevant_passage_leave_the_need_to_decide() -> None:
 
 
 def test_scores_against_the_rewrite_count_as_nothing_where_they_would_decide() -> None:
-    own = RetrievalResult((Hit("p", 0.9),), scored_against="query")
+    by_query = RetrievalResult((Hit("p", 0.9),), scored_against="query")
 
-    assert retrieval_quality(own, ("p",)) == 1.0
-    assert retrieval_quality(own, ()) == 0.0
+    assert retrieval_quality(by_query, ("p",)) == 1.0
+    assert retrieval_quality(by_query, ()) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -200,12 +201,12 @@ def test_numbers_of_the_conversation_are_free_in_digits_or_spelled_out() -> None
 
 
 def test_leaving_a_good_query_alone_pays() -> None:
-    kept, needless_, harmful = (
-        rewarded(text, found, ranked(1), plain=ranked(1))["score"]
-        for text, found in (("一天吃几次？", ranked(1)), (GOOD, ranked(1)), (GOOD, ranked(None)))
+    unchanged, needless_, harmful = (
+        rewarded(text, hits, ranked(1), plain=ranked(1))["score"]
+        for text, hits in (("一天吃几次？", ranked(1)), (GOOD, ranked(1)), (GOOD, ranked(None)))
     )
 
-    assert kept == 0
+    assert unchanged == 0
     assert needless_ == pytest.approx(-0.1)
     assert harmful < rewarded(GOOD, ranked(None), ranked(1))["score"]  # than where the question found nothing either
 
@@ -215,12 +216,12 @@ def test_rewriting_a_question_that_finds_nothing_is_free_to_try() -> None:
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
-def test_rewriting_costs_only_where_it_finds_no_better(mine: float, plain: float) -> None:
-    cost = needless_rewrite_penalty(mine, plain, unchanged=False, scale=3.0)
+def test_rewriting_costs_only_where_it_finds_no_better(quality: float, plain: float) -> None:
+    cost = needless_rewrite_penalty(quality, plain, unchanged=False, scale=3.0)
 
     assert 0 <= cost <= 2
-    assert cost == 0 or mine <= plain
-    assert needless_rewrite_penalty(mine, plain, unchanged=True, scale=3.0) == 0
+    assert cost == 0 or quality <= plain
+    assert needless_rewrite_penalty(quality, plain, unchanged=True, scale=3.0) == 0
 
 
 def test_a_wanted_style_adds_its_share() -> None:
@@ -238,10 +239,10 @@ RANKS = st.one_of(st.none(), st.integers(1, 10))
 @pytest.mark.slow
 @given(TEXTS, RANKS, RANKS, RANKS, st.floats(0.2, 1), st.floats(0.2, 1))
 def test_the_score_is_the_sum_of_its_parts_or_the_floor(
-    text: str, mine: int | None, theirs: int | None, plain: int | None, judge: float, judge_teacher: float
+    text: str, rank: int | None, rank_teacher: int | None, plain: int | None, judge: float, judge_teacher: float
 ) -> None:
     terms = rewarded(
-        text, ranked(mine), ranked(theirs), ranked(plain), judged=JudgeScores(judge, judge_teacher, judged=True)
+        text, ranked(rank), ranked(rank_teacher), ranked(plain), judged=JudgeScores(judge, judge_teacher, judged=True)
     )
 
     total = sum(value for name, value in terms.items() if name.startswith(PART_PREFIX))

@@ -61,11 +61,11 @@ def test_the_seed_reward_stays_between_minus_one_and_one(
 
 @given(UNIT, UNIT, UNIT, UNIT)
 def test_swapping_student_and_teacher_turns_the_comparisons_round(a: float, b: float, c: float, d: float) -> None:
-    one, other = compare(a, b, c, d, PLAN), compare(b, a, d, c, PLAN)
+    score, other = compare(a, b, c, d, PLAN), compare(b, a, d, c, PLAN)
 
-    assert one.judge == -other.judge
-    assert one.retrieval == -other.retrieval
-    assert math.copysign(1, one.win) != math.copysign(1, other.win) or one.win == other.win == 0
+    assert score.judge == -other.judge
+    assert score.retrieval == -other.retrieval
+    assert math.copysign(1, score.win) != math.copysign(1, other.win) or score.win == other.win == 0
 
 
 @given(UNIT, UNIT, SCORES, SCORES, UNIT)
