@@ -88,6 +88,19 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
             partial.unlink(missing_ok=True)
 
 
+def write_atomically(target: Path, content: bytes) -> None:
+    """Write a whole file at once: it has the old content or the new one at any time."""
+    with atomic_write(target) as partial:
+        partial.write_bytes(content)
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[BinaryIO]:
+    """A file to write to, piece by piece, that becomes `target` only if the block ends well."""
+    with atomic_write(target) as partial, partial.open("wb") as file:
+        yield file
+
+
 def remove_abandoned(target: Path) -> None:
     """Clean up beside a target after killed processes: those of this host at once, of other pods after a day
     (is_abandoned). Half-written folders are removed; a folder that was moved aside for its replacement is put back if

@@ -39,6 +39,26 @@ def run_module_job(
     return values
 
 
+def run_where_trained(
+    work: Callable[[dict[str, Any]], Mapping[str, Any]],
+    name: str,
+    settings: dict[str, Any],
+    folder: Path,
+    runner: Runner,
+    per_node: int,
+    on_cpu: bool,
+) -> Mapping[str, Any]:
+    """Call a function of a module where the training of this folder ran; the module's main is module_job_main().
+
+    A model that was trained on this machine's CPU is small: starting a process would take longer than the work.
+    """
+    if on_cpu and not runner.remote:
+        return work(settings)
+    stem = work.__module__.rpartition(".")[2]
+    log, note = folder / "log" / f"{stem}.log", folder / f"{stem}.json"
+    return run_module_job(runner, name, work.__module__, settings, note, log, per_node)
+
+
 def module_job_main(note: str, work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
     """The other side: the module's exit code."""
     path = Path(note)

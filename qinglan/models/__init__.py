@@ -1,1 +1,1 @@
-"""A model's folder as plain files: which may be there, what they name, what their weights say of themselves."""
+"""Checks of a model's folder: which files it may have, what they name, and the headers of its weights."""

@@ -2,7 +2,8 @@
 
     why = settings_fault("config.json", settings)       # "" if there are none
 
-transformers, vLLM and PEFT load code, kernels and whole models by such settings. No model of ours needs any.
+transformers, vLLM and PEFT load code, kernels and whole models by such settings, and no supported model needs them.
+https://huggingface.co/docs/transformers/custom_models, https://huggingface.co/docs/transformers/attention_interface
 """
 
 from collections.abc import Iterator
@@ -13,15 +14,15 @@ from qinglan.terminal import visible
 
 CODE = frozenset({"auto_map", "custom_generate", "custom_pipelines", "trust_remote_code", "auto_mapping"})
 OTHER_MODELS = frozenset({"speculators_config", "configuration_files", "backbone", "use_timm_backbone"})
-"""Settings that load another model: a speculator's verifier in vLLM, a version's own file or a backbone elsewhere."""
+"""Settings that load another model: a speculator's verifier in vLLM, a file for a version, a backbone elsewhere."""
 
 ALIASES = "attribute_map"
-"""A map of names to others, by which transformers reads any setting; its own classes have theirs in code."""
+"""A map of names by which transformers reads any setting under another name; its own classes have it in code."""
 
 QUANTISED = frozenset({"quantization_config", "compression_config", "quant_method"})
 KERNELS = frozenset({"use_kernels", "kernel_config", "hub_kernels"})
 IMPLEMENTATIONS = ("attn_implementation", "attn_implementation_internal", "experts_implementation")
-"""Endings of settings that name how a layer is computed; a name with a slash is a kernel of the hub."""
+"""Endings of settings that name the implementation of a layer; a name with a slash is a kernel of the hub."""
 
 KNOWN_IMPLEMENTATIONS = frozenset({"eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention"})
 
@@ -31,13 +32,13 @@ GENERATION = frozenset({
     "top_p", "min_p", "typical_p", "repetition_penalty", "max_length", "max_new_tokens", "min_length",
     "use_cache", "output_attentions", "output_hidden_states",
 })  # fmt: skip
-"""Settings of generation_config.json that choose tokens, and add no searches, models or caches."""
+"""Settings of generation_config.json that choose tokens, without further searches, models or caches."""
 
 LAYERS = (
     "num_layers", "n_layer", "n_layers", "layers", "encoder_layers", "decoder_layers", "num_encoder_layers",
     "num_decoder_layers", "decoder_num_hidden_layers", "num_hidden_groups", "num_blocks", "num_nextn_predict_layers",
 )  # fmt: skip
-"""Names of num_hidden_layers in other architectures: a layer costs time and memory before any weight is read."""
+"""Names of num_hidden_layers in other architectures. A layer costs time and memory before any weight is read."""
 
 LARGEST = {
     "vocab_size": 1 << 20, "hidden_size": 1 << 16, "intermediate_size": 1 << 20, "num_hidden_layers": 1_000,
@@ -48,15 +49,15 @@ LARGEST = {
     "context_length": 1 << 24,
     **dict.fromkeys(LAYERS, 1_000),
 }  # fmt: skip
-"""The largest value of settings that a loader allocates memory by, before it compares them with the weights. Llama
-3.1 405B has 126 layers of 16,384, Gemma 3 262,208 tokens, Llama 4 10,485,760 positions."""
+"""Largest values of settings by which a loader allocates memory before it compares them with the weights. Llama 3.1
+405B has 126 layers of 16,384, Gemma 3 262,208 tokens, Llama 4 10,485,760 positions."""
 
 SECOND_READINGS = frozenset({"params.json", "tekken.json", "modules.json", "quantize_config.json"})
-"""Files that make some programs read the folder as another model than the rest do."""
+"""Files that make some programs read the folder as another model than other programs do."""
 
 
 def settings_fault(file: str, settings: Any) -> str:
-    """Why the settings of this JSON file are refused, "" if they are not; `file` is a name without its folder."""
+    """Why the settings of this JSON file are refused; "" if they are not. `file` is its name without the folder."""
     if file in SECOND_READINGS or file.endswith("quant_config.json"):
         return "programs that know this file would read another model than those that do not"
     if file == "generation_config.json" and isinstance(settings, dict):
@@ -70,7 +71,7 @@ def _faults(settings: Any) -> Iterator[str]:
     for key, value in _settings(settings):
         if value in (None, False, "", {}, []):
             continue
-        if key in LARGEST and not _is_size(value, LARGEST[key]):
+        if key in LARGEST and not (type(value) is int and 0 <= value <= LARGEST[key]):
             yield f"{key!r} is {visible(str(value)[:40])}, and {LARGEST[key]:,} is the most of any supported model"
         elif key in CODE:
             yield f"{key!r} names code, and a release holds none. Take that key out"
@@ -84,10 +85,6 @@ def _faults(settings: Any) -> Iterator[str]:
             yield f"{key!r} names a kernel that is not in the folder. Take that key out"
         elif key in ("chat_template", "template") and isinstance(value, str) and (why := template_fault(value)):
             yield why
-
-
-def _is_size(value: Any, largest: int) -> bool:
-    return type(value) is int and 0 <= value <= largest
 
 
 def _known(value: Any) -> bool:

@@ -1,13 +1,13 @@
-"""A base model that is handed on by reference: its weights stay in the folder of base weights.
+"""A base model that is passed on by reference: its weights stay in the folder of base weights.
 
     write_reference(base_model, "Qwen/Qwen3-32B", Path("/weights/Qwen/Qwen3-32B"))
     weights_folder(base_model)        # /weights/Qwen/Qwen3-32B; of a copy the folder itself
     base_digest(base_model)           # the digest that a copy of the weights would have here
-    verify_reference(base_model)      # an AlteredError where the weights are others by now
+    verify_reference(base_model)      # an AlteredError if the weights have changed
 
-On a cluster a copy would go into KFP's bucket and out of it again in each run, 65 GB for Qwen3-32B. The reference
-holds the digest of every file, and stands beside what the stage adds (rewriter.json): so its digest, by which
-statements, models and servers name the base, is that of the copy.
+On a cluster each run would upload and download a copy through KFP's bucket, 65 GB for Qwen3-32B. The reference has
+the digest of each file and is beside the file that the stage adds (rewriter.json), so that its digest, by which
+statements, models and servers name the base, is equal to a copy's.
 """
 
 import os
@@ -19,12 +19,12 @@ from qinglan.config import Config
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import AlteredError, DataError
 from qinglan.files.digests import digest, file_digests, tree_digest
-from qinglan.files.files import atomic_write
+from qinglan.files.files import write_atomically
 from qinglan.files.plain_files import read_plain
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
 
 BY_REFERENCE_VARIABLE = "QINGLAN_BASE_BY_REFERENCE"
-"""Set in a graph whose steps all mount the folder of base weights that take the base."""
+"""Variable of a graph in which all steps that take the base mount the folder of base weights."""
 
 REFERENCE = "base_reference.json"
 
@@ -33,17 +33,16 @@ class BaseReference(Config):
     """The contents of a reference."""
 
     model: str
-    """Public name, which is the path in the folder of base weights."""
+    """Public name of the model, which is its path in the folder of base weights."""
 
     files: dict[str, str]
     """SHA-256 of each file, by its path in the model's folder."""
 
 
 def write_reference(target: Path, model: str, weights: Path) -> None:
-    """Write the reference of a model into a folder; all of its files are read."""
-    reference = BaseReference(model=model, files=file_digests(weights))
-    with atomic_write(target / REFERENCE) as partial:
-        partial.write_bytes(orjson.dumps(reference.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
+    """Write the reference to a model, all of whose files are read, into a folder."""
+    reference = BaseReference(model=model, files=file_digests(weights)).model_dump(mode="json")
+    write_atomically(target / REFERENCE, orjson.dumps(reference, option=orjson.OPT_INDENT_2))
 
 
 def is_reference(base: Path) -> bool:
@@ -51,7 +50,7 @@ def is_reference(base: Path) -> bool:
 
 
 def weights_folder(base: Path) -> Path:
-    """The folder with the weights of a base model: another one if this is a reference."""
+    """The folder with the weights of a base model, which is another one if this is a reference."""
     if not is_reference(base):
         return base
     model = _read(base).model
@@ -65,11 +64,12 @@ def weights_folder(base: Path) -> Path:
 
 
 def base_digest(base: Path) -> str:
-    """The digest of a base model's files; of a reference, as it is written there."""
+    """Digest of a base model's files; for a reference, by the digests that are written in it."""
     if not is_reference(base):
         return digest(base)
-    beside = {name: sha for name, sha in file_digests(base).items() if name != REFERENCE}
-    return _tree_digest({**_read(base).files, **beside})
+    files = {**_read(base).files, **file_digests(base)}
+    del files[REFERENCE]
+    return tree_digest({name: files[name] for name in sorted(files, key=os.fsencode)})
 
 
 def verify_reference(base: Path) -> None:
@@ -91,7 +91,3 @@ def _read(base: Path) -> BaseReference:
     except DataError as error:
         raise DataError(f"{error} Run the base stage again.") from error
     return BaseReference.parse(values, str(path))
-
-
-def _tree_digest(files: dict[str, str]) -> str:
-    return tree_digest({name: files[name] for name in sorted(files, key=os.fsencode)})

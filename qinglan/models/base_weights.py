@@ -1,4 +1,4 @@
-"""Models by their public names, such as Qwen/Qwen3-32B, in a folder of weights: on a cluster a mounted volume.
+"""Models by their public names, such as Qwen/Qwen3-32B, in a folder of weights, which is a volume on a cluster.
 
 folder = local_model_folder("Qwen/Qwen3-32B")    # None if this machine does not have it
 refuse_partial_download(folder)
@@ -15,14 +15,14 @@ from qinglan.files.plain_files import open_plain, read_plain
 from qinglan.models.safetensors_header import declared_size, read_header
 
 WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
-"""Variable with a folder of models by their public names, for a cluster whose pods cannot reach the hub."""
+"""Variable with the path of a folder of models, for a cluster whose pods cannot reach the hub."""
 
 INDEX = "model.safetensors.index.json"
 LFS_POINTER = b"version https://git-lfs"
 
 
 def local_model_folder(model: str) -> Path | None:
-    """The model's folder, named itself or by its public name in the folder of weights; None if there is none."""
+    """The model's folder, by its path or by its public name in the folder of weights; None if it does not exist."""
     named, weights = Path(model), os.environ.get(WEIGHTS_VARIABLE)
     folder = named if named.is_dir() or not weights else Path(weights) / model
     return folder if folder.is_dir() else None
@@ -39,7 +39,7 @@ def refuse_partial_download(folder: Path) -> None:
 
 
 def download_faults(folder: Path) -> Iterator[str]:
-    """The fault of each file of weights that is not whole, by the index and by the headers."""
+    """The fault of each incomplete file of weights, by the index and the headers."""
     shards = _indexed_tensors(folder)
     for name in sorted({*shards, *(path.name for path in folder.glob("*.safetensors"))}):
         if fault := _shard_fault(folder / name, shards.get(name, set())):
@@ -47,8 +47,7 @@ def download_faults(folder: Path) -> Iterator[str]:
 
 
 def _indexed_tensors(folder: Path) -> dict[str, set[str]]:
-    """The tensors of each shard that the index names. A broken index, and names of other folders, are refused when
-    the model is taken (references.py)."""
+    """The tensors of each shard by the index. references.py refuses a broken index, and names of other folders."""
     try:
         named = parse_json_mapping(read_plain(folder / INDEX), INDEX)["weight_map"].items()
     except (OSError, DataError, KeyError, TypeError, AttributeError):

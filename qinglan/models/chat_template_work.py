@@ -1,16 +1,20 @@
-"""The part of Jinja that a chat template may use: it runs for every question, in the server.
+"""The part of Jinja that a chat template may use. A server runs it for every question.
 
     why = template_fault(text)      # "" for a template whose work is bounded by its conversation
 
-A template is a program. Jinja's sandbox keeps it from files and code, and not from looping for days or filling the
-memory. So it is parsed, not rendered, and may hold only what the templates of Qwen, Llama and SmolLM hold:
+A template is a program. Jinja's sandbox protects files and code, but does not stop it from looping for days or
+filling the memory (https://jinja.palletsprojects.com/en/stable/sandbox/). Limits of time and
+memory while it renders would refuse a question; a model that can do this should be refused. So the template is
+parsed, not rendered, and may hold only what the templates of Qwen, Llama and SmolLM hold:
 
 1. the nodes, filters, methods, tests and functions listed here, and macros that call no macro;
-2. loops over the messages or the tools, not one in another, and in them over a message's calls of tools, the
-   arguments of a call, and what the template has found to be no text. No loop goes over a text or counts to a number
-   of the template's own, and three are in each other at most;
-3. variables that take one other variable's text, once and not lengthened: forty lines that double a text make 2^40;
-4. variables that hold MAX_KEPT copies of the conversation together, and MAX_PRINTED copies of it in the prompt.
+2. loops over the messages or the tools, but not inside each other; inside them, loops over a message's tool calls, a
+   call's arguments, and what the template has tested not to be a text. No loop over a text or up to a number of the
+   template, and at most three inside each other;
+3. variables that take the text of one other variable, once and not lengthened: forty lines that double a text make
+   2^40 of it;
+4. variables that hold at most MAX_KEPT copies of the conversation together, and MAX_PRINTED copies of it in the
+   prompt.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -23,22 +27,22 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from qinglan.terminal import visible
 
 MAX_LENGTH, MAX_LOOPS, MAX_CONSTANT = 10_000, 3, 32
-"""Characters of a template, loops in each other, and characters of an argument. Qwen3.5's template has 8,057
-characters, and '</tool_response>' 16."""
+"""Characters of a template, loops inside each other, and characters of an argument. Qwen3.5's template has 8,057
+characters, and the argument '</tool_response>' 16."""
 
 MAX_KEPT, MAX_PRINTED = 150, 3_000
-"""Copies of the conversation that a template's variables can hold together, and those that it can print."""
+"""Copies of the conversation that a template's variables may hold together, and that it may print."""
 
 CONVERSATION = frozenset({"messages", "tools", "custom_tools", "builtin_tools"})
-"""Lists of the caller."""
+"""Names of the lists that the caller passes."""
 
 PARTS = frozenset({"tool_calls"})
-"""Keys of a message under which the caller puts a list."""
+"""Keys of a message that hold a list."""
 
 FUNCTIONS = frozenset({"namespace", "range", "raise_exception", "strftime_now"})
 METHODS = frozenset({"strip", "lstrip", "rstrip", "split", "startswith", "endswith", "items"})
 LENGTHENING = frozenset({"tojson", "join", "string"})
-"""Filters whose result can be longer than the text by a factor."""
+"""Filters whose result can be several times as long as the text."""
 
 FILTERS = LENGTHENING | {"trim", "length", "first", "last", "items", "reject", "safe"}
 TESTS = frozenset({
@@ -51,10 +55,10 @@ NODES = (
     nodes.Operand, nodes.Add, nodes.Sub, nodes.Neg, nodes.Concat,
 )  # fmt: skip
 CONDITIONS = (nodes.Test, nodes.Compare, nodes.Not)
-"""Expressions that are true or false, whatever they compare."""
+"""Expressions whose value is true or false."""
 
-UNORDERED = frozenset({"varargs", "kwargs", "caller", "self", "super"})
-"""Names of Jinja that lead to values past the rules."""
+UNTRACKED = frozenset({"varargs", "kwargs", "caller", "self", "super"})
+"""Names of Jinja for values that are not followed here."""
 
 Names = Set[str]
 Fault = tuple[int, str]
@@ -68,7 +72,7 @@ def template_fault(text: str) -> str:
     try:
         template = _Template(ImmutableSandboxedEnvironment().parse(text))
         faults = list(template.foreign_constructs()) or list(template.unbounded_work())
-    except (TemplateError, RecursionError, SyntaxError, ValueError) as error:  # the last two: of numbers in it
+    except (TemplateError, RecursionError, SyntaxError, ValueError) as error:  # the last two for numbers in it
         return f"no chat template whose work has a bound ({visible(str(error)[:80])})"
     return f"line {faults[0][0]} of a chat template {faults[0][1]}, so that its work has no bound" if faults else ""
 
@@ -79,6 +83,7 @@ class _Template:
     def __init__(self, template: nodes.Template) -> None:
         self.body = template.body
         self.all: list[Any] = list(template.find_all(nodes.Node))
+        self.parents: dict[int, Any] = {id(child): node for node in self.all for child in node.iter_child_nodes()}
         self.macros = {node.name: node for node in self._of(nodes.Macro)}
         self.sources = list(self._sources())
         self.items = {name for loop in self._of(nodes.For) for name in _stored([loop.target])}
@@ -86,21 +91,17 @@ class _Template:
         self.namespaces = set(_stored(spaces))
         targets = [name for name, _, _ in self.sources]
         parameters = {name.name for macro in self.macros.values() for name in macro.args}
+        # Names that hold only lists of the caller, or slices of them.
         wholes = {name for name, value, _ in self.sources if not _is_part(value)}
         self.lists = (CONVERSATION | set(targets)) - wholes - self.items - parameters
-        bound_again = {
-            name for name, value, _ in self.sources
-            if name in self.items - self.namespaces and targets.count(name) == 1 and set(_read([value])) <= {name}
-        }  # fmt: skip
+        # Loop items that the loop narrows once, as in `tool_call = tool_call.function`: they stay one item.
+        narrowed = set()
+        for name, value, _ in self.sources:
+            is_item = name in self.items - self.namespaces
+            if is_item and targets.count(name) == 1 and set(_read([value])) <= {name}:
+                narrowed.add(name)
         composed = {name for name, value, _ in self.sources if not _is_input(value)}
-        self.own_texts = (composed - self.lists - bound_again) | parameters
-        self.inside_getattr = {id(node.node) for node in self._of(nodes.Getattr)}
-        self.inside_index = {
-            id(node.node) for node in self._of(nodes.Getitem) if not isinstance(node.arg, nodes.Slice)
-        }
-        self.inside_index |= {id(node.node) for node in self._of(nodes.Filter) if node.name in ("first", "last")}
-        self.inside_loop = {id(node.iter) for node in self._of(nodes.For)}
-        self.inside_assignment = {id(node.node) for node in self._of(nodes.Assign)}
+        self.own_texts = (composed - self.lists - narrowed) | parameters
 
     def foreign_constructs(self) -> Iterator[Fault]:
         inner = {id(node) for macro in self.macros.values() for node in _all(macro.body)}
@@ -131,7 +132,7 @@ class _Template:
         return [node for node in self.all if isinstance(node, kind)]
 
     def _sources(self) -> Iterator[tuple[str, Any, int]]:
-        """What each variable of the template takes its value from; a parameter of a macro has no name here."""
+        """Each variable with an expression that it takes its value from; a macro's parameters have no name here."""
         for node in self.all:
             if isinstance(node, nodes.Assign):
                 call: Any = node.node
@@ -165,8 +166,8 @@ class _Template:
         return ""
 
     def _name_fault(self, node: nodes.Name) -> str:
-        if node.name in UNORDERED or (node.name in self.namespaces and node.ctx == "load"
-                                      and id(node) not in self.inside_getattr):  # fmt: skip
+        used_as_whole = node.ctx == "load" and not isinstance(self.parents.get(id(node)), nodes.Getattr)
+        if node.name in UNTRACKED or (node.name in self.namespaces and used_as_whole):
             return f"reads {visible(node.name)}"
         parameter_or_item = node.ctx == "param" or node.name in self.items
         if node.ctx != "load" and (
@@ -197,20 +198,23 @@ class _Template:
 
     def _call_fault(self, call: Any) -> str:
         plain = not (call.dyn_args or call.dyn_kwargs)
+        parent: Any = self.parents.get(id(call))
         if isinstance(call.node, nodes.Getattr):
             name = call.node.attr
             if name not in METHODS or call.kwargs or not plain or not all(map(_is_short, call.args)):
                 return f"calls .{visible(name)}() of a text"
-            return "makes a list" if name == "split" and id(call) not in self.inside_index else ""
+            # One word of a split is a text again; the list of them could be looped over, or printed with quotes.
+            indexed = isinstance(parent, nodes.Getitem) and not isinstance(parent.arg, nodes.Slice)
+            indexed |= isinstance(parent, nodes.Filter) and parent.name in ("first", "last")
+            return "makes a list" if name == "split" and not (indexed and parent.node is call) else ""
         name = call.node.name if isinstance(call.node, nodes.Name) else "something without a name"
         if name not in self.macros.keys() | FUNCTIONS or not plain:
             return f"calls {visible(name)}()"
-        if name == "range" and id(call) not in self.inside_loop:
+        if name == "range" and not (isinstance(parent, nodes.For) and parent.iter is call):
             return "makes a list"
-        if name == "namespace" and (call.args or id(call) not in self.inside_assignment):
+        if name == "namespace" and (call.args or not (isinstance(parent, nodes.Assign) and parent.node is call)):
             return "makes a list"
-        if name == "strftime_now" and not all(isinstance(item, nodes.Const) and _is_date(item.value)
-                                              for item in call.args):  # fmt: skip
+        if name == "strftime_now" and not all(isinstance(form, nodes.Const) and _is_date(form) for form in call.args):
             return "writes a date at any width"
         return ""
 
@@ -221,14 +225,16 @@ class _Template:
         return (isinstance(node, nodes.Filter) and node.name in LENGTHENING) or self._calls_macro(node)
 
     def _loop_faults(self, parts: Iterable[Any], no_texts: Names, around: int) -> Iterator[Fault]:
-        """Loops that are too many; `no_texts` are names that hold a text nowhere in these parts."""
+        """Loops that are too many; `no_texts` are names that hold no text in these parts."""
         for node in parts:
             if isinstance(node, nodes.If):
-                branches = [*node.elif_, *node.else_]
                 yield from self._loop_faults(node.body, no_texts, around)
-                yield from self._loop_faults(
-                    branches, no_texts | (_tested(node.test) - set(_stored(branches))), around
-                )
+                test: Any = node.test
+                branches = [*node.elif_, *node.else_]
+                # `{% if x is string %}` has failed in the other branches: x is no text there, unless it is set there.
+                failed = isinstance(test, nodes.Test) and test.name == "string" and isinstance(test.node, nodes.Name)
+                known = no_texts | ({test.node.name} - set(_stored(branches)) if failed else set())
+                yield from self._loop_faults(branches, known, around)
             elif isinstance(node, nodes.Macro):
                 yield from self._loop_faults(node.body, frozenset(), 1)
             elif isinstance(node, nodes.For):
@@ -243,8 +249,9 @@ class _Template:
                 yield from self._loop_faults(node.iter_child_nodes(), no_texts, around)
 
     def _is_conversation(self, node: Any) -> bool:
-        """True for the caller's list or a part of it, and for the positions of the messages, counted down."""
+        """True for a list of the caller or a slice of it, and for the positions of the messages, counted down."""
         if _is_call(node, "range"):
+            # range(ns.last_query_index, -1, -1), as in the first templates of Qwen3
             last, *rest = node.args or [None]
             down = [isinstance(item, nodes.Neg) and getattr(item.node, "value", 0) == 1 for item in rest]
             values = self._values(last) if isinstance(last, nodes.Getattr) and down == [True, True] else []
@@ -264,7 +271,7 @@ class _Template:
         return False
 
     def _values(self, attribute: nodes.Getattr) -> list[Any]:
-        """All values that an attribute of a namespace is given."""
+        """All values that are assigned to this attribute of a namespace."""
         keywords = [node.value for node in self._of(nodes.Keyword) if node.key == attribute.attr]
         sets = [node for node in self._of(nodes.Assign) if isinstance(node.target, nodes.NSRef)]
         return keywords + [node.node for node in sets if node.target.attr == attribute.attr]
@@ -286,7 +293,7 @@ class _Template:
         return False
 
     def _copies(self) -> tuple[int, int]:
-        """How many copies of the conversation the variables can hold together, and how many are printed."""
+        """Copies of the conversation that the variables can hold together, and that are printed."""
         stored = 1
         for node in self._run(self.body):
             if isinstance(node, nodes.Assign):
@@ -297,7 +304,7 @@ class _Template:
         return stored, sum(stored if name in self.own_texts else 1 for name in self._copied(printed))
 
     def _run(self, parts: Iterable[Any], skipped: tuple[type[nodes.Node], ...] = ()) -> Iterator[Any]:
-        """All nodes, those of a macro where it is called."""
+        """All nodes, those of a macro at each of its calls."""
         for node in parts:
             if isinstance(node, (nodes.Macro, *skipped)):
                 continue
@@ -307,7 +314,7 @@ class _Template:
             yield from self._run(node.iter_child_nodes(), skipped)
 
     def _copied(self, parts: Iterable[Any]) -> list[str]:
-        """Names whose texts become part of a value: all but those of a condition."""
+        """Names whose texts become part of a value, which those of a condition do not."""
         run = self._run(parts, skipped=CONDITIONS)
         return [node.name for node in run if isinstance(node, nodes.Name) and node.ctx == "load"]
 
@@ -336,21 +343,15 @@ def _is_short(node: Any) -> bool:
     return isinstance(node, nodes.Const) and len(str(node.value)) <= MAX_CONSTANT
 
 
-def _is_date(form: Any) -> bool:
+def _is_date(form: nodes.Const) -> bool:
     """True if each directive of strftime is one letter: glibc also takes a width, as in %999999d."""
-    return all(part[:1].isalpha() or part[:2] in ("-d", "-m", "%") for part in str(form).split("%")[1:])
-
-
-def _tested(test: Any) -> Names:
-    """The name that is no text if this test fails."""
-    of_name = isinstance(test, nodes.Test) and test.name == "string" and isinstance(test.node, nodes.Name)
-    return {test.node.name} if of_name else set()
+    return all(part[:1].isalpha() or part[:2] in ("-d", "-m", "%") for part in str(form.value).split("%")[1:])
 
 
 def _stored(parts: Iterable[Any]) -> list[str]:
-    """Names that are given a value."""
-    return [node.name for node in _all(parts) if isinstance(node, nodes.NSRef) or (
-        isinstance(node, nodes.Name) and node.ctx != "load")]  # fmt: skip
+    """Names that are assigned to."""
+    targets = [node for node in _all(parts) if isinstance(node, (nodes.NSRef, nodes.Name))]
+    return [node.name for node in targets if isinstance(node, nodes.NSRef) or node.ctx != "load"]
 
 
 def _read(parts: Iterable[Any]) -> list[str]:

@@ -1,12 +1,12 @@
-"""Files that a model's folder may hold: safetensors, ONNX, JSON and text, but nothing that could run when loaded.
+"""Files that a model's folder may have: safetensors, ONNX, JSON and text, but nothing that runs when it is loaded.
 
-    refuse_disallowed_files(folder)            # before it is signed
-    reasons = disallowed_files(folder)         # for an audit: every one of them
+    refuse_disallowed_files(folder)            # before the model is signed
+    reasons = disallowed_files(folder)         # for an audit, all of them by file
 
-A file's name says what it must be, and its bytes are checked: safetensors are parsed to their last byte, JSON is
-parsed, text must be UTF-8 and not a pickle. references.py checks that loaders find everything in the folder, that no
-setting names code or another model, and that there are weights. An ONNX graph must hold its weights itself and use
-the operators of our own export only (onnx_graph.py).
+A file's name determines what it must be, and its bytes are checked: safetensors are parsed to their last byte, JSON
+is parsed, text must be UTF-8 and not a pickle. references.py checks that loaders find everything in the folder, that
+no setting names code or another model, and that the folder has weights. An ONNX graph must have its own weights, and
+only operators of our own export (onnx_graph.py).
 """
 
 import pickletools
@@ -32,16 +32,16 @@ ARCHIVES = {
     b"\x7fELF": "a program",
 }
 SENTENCEPIECE = b"\n"
-"""First byte of a tokenizer.model: the tag of protobuf field 1, its first piece."""
+"""First byte of a tokenizer.model: the tag of protobuf field 1, which is its first piece."""
 
 CALL_OPCODES = frozenset(
     {"GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2"}
 )
-"""Pickle's opcodes that call something."""
+"""Opcodes of pickles that call something: https://docs.python.org/3/library/pickletools.html"""
 
 
 def refuse_disallowed_files(folder: Path) -> None:
-    """Raise a DataError that names the first file that is not allowed, or that is missing."""
+    """Raise a DataError that names the first file that is not allowed or is missing."""
     faults = disallowed_files(folder) or reference_faults(plain_files(folder).files)
     for name, why in sorted(faults.items()):
         raise DataError(
@@ -51,7 +51,7 @@ def refuse_disallowed_files(folder: Path) -> None:
 
 
 def disallowed_files(folder: Path) -> dict[str, str]:
-    """Every file that is not allowed, with the reason; nothing is loaded."""
+    """The files that are not allowed, each with the reason; nothing is loaded."""
     listing = plain_files(folder)
     faults = {name: why for name, path in listing.files.items() if (why := disallowed_reason(name, path))}
     return {**faults, **listing.faults}
@@ -79,10 +79,6 @@ def _safetensors(path: Path) -> str:
     return ""
 
 
-def _onnx(path: Path) -> str:
-    return graph_fault(read_plain(path))
-
-
 def _json(path: Path) -> str:
     try:
         parse_json(read_plain(path), path.name)
@@ -106,12 +102,17 @@ def _sentencepiece(path: Path) -> str:
 
 
 FILE_CHECKS: dict[str, Callable[[Path], str]] = {
-    ".safetensors": _safetensors, ".onnx": _onnx, ".json": _json, "text": _text, ".model": _sentencepiece,
-}  # fmt: skip
+    ".safetensors": _safetensors,
+    ".onnx": lambda path: graph_fault(read_plain(path)),
+    ".json": _json,
+    "text": _text,
+    ".model": _sentencepiece,
+}
+"""Check of a file, by its ending."""
 
 
 def _disguised(path: Path) -> str:
-    """Describe a file that is an archive, a program or a pickle in spite of its name; "" for any other file."""
+    """Describe a file that is an archive, a program or a pickle despite its name; "" for other files."""
     content = read_plain(path)
     for magic, what in ARCHIVES.items():
         if content.startswith(magic):
@@ -120,13 +121,14 @@ def _disguised(path: Path) -> str:
 
 
 def _is_pickle(content: bytes) -> bool:
-    """True for a pickle: protocols 1 to 5 by their first bytes, protocol 0, which is text, by parsing its opcodes."""
+    """True for a pickle that could call something."""
+    # Protocols 2 to 5 begin with these bytes; protocols 0 and 1 have no mark, so their opcodes are parsed.
     if content[:1] == b"\x80" and content[1:2] <= b"\x05":
         return True
     opcodes = set()
     try:
         for opcode, _, _ in pickletools.genops(BytesIO(content)):
             opcodes.add(opcode.name)
-    except Exception:  # pickletools raises many kinds for bytes that are no pickle
+    except Exception:  # pickletools raises errors of many classes for other bytes
         return False
     return bool(opcodes & CALL_OPCODES)

@@ -2,8 +2,8 @@
 
     model = copy_to_memory(AutoModel.from_pretrained(folder))
 
-safetensors maps float32 files into memory (mmap), and torch uses the mapping as the weights. So a later write to the
-file changes the model that is being served, and a shorter file ends the process with SIGBUS.
+safetensors maps float32 files into memory (mmap), and torch uses the mapping as weights. So a later write to the file
+would change the served model, and cutting the file would end the process with SIGBUS.
 https://huggingface.co/docs/safetensors/index, https://man7.org/linux/man-pages/man2/mmap.2.html
 """
 
@@ -14,8 +14,11 @@ Model = TypeVar("Model", bound=Any)
 
 
 def copy_to_memory(model: Model) -> Model:
-    """Copy each parameter and buffer on the CPU, one at a time: the peak is one tensor above the model's size, since
-    pages of a mapped file belong to the kernel's cache. Tied weights stay tied, as they are one parameter."""
+    """Copy each parameter and buffer on the CPU.
+
+    They are copied one by one: at its peak this needs one tensor more than the model, since the pages of a mapped
+    file belong to the kernel's cache. Tied weights stay tied, since they are one parameter.
+    """
     for tensor in chain(model.parameters(), model.buffers()):
         if tensor.device.type == "cpu":
             tensor.data = tensor.data.clone()

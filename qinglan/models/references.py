@@ -1,14 +1,14 @@
 """Check that every loader reads the same files of a model's folder, and none outside of it.
 
-    refuse_foreign_files(folder)                         # before it is loaded
-    faults = reference_faults(plain_files(folder).files)  # every one of them
+    refuse_foreign_files(folder)                          # before the model is loaded
+    faults = reference_faults(plain_files(folder).files)  # all of them, by file
 
-transformers and vLLM follow names wherever they lead: the shards of a weight index, and the weights and the
-vocabulary that a configuration names. The digest of a folder says nothing of the bytes that lie elsewhere. They also
-differ: where there are several files of weights, one reads what the index names, another every file, a third
-consolidated.safetensors. So a folder has one reading: the index and its shards, or one file without an index.
-Sizes that are not those of the weights (embedding_shape.py), settings that act (acting_settings.py), templates
-without a bound (chat_template_work.py) and tokenizers of unknown parts (tokenizer_parts.py) are refused as well.
+transformers and vLLM follow every name in a model's files: the shards of a weight index, and the weights and the
+vocabulary that a configuration names. The digest of a folder does not cover bytes elsewhere. Loaders also differ if
+there are several files of weights: one reads those that the index names, another all of them, a third
+consolidated.safetensors. So a folder must have one reading: an index and its shards, or one file without an index.
+Also refused: settings that act (acting_settings.py), templates without a bound (chat_template_work.py), tokenizers of
+unknown parts (tokenizer_parts.py), and sizes in config.json that differ from the embedding's.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -18,36 +18,38 @@ from typing import Any
 from qinglan.documents import parse_json, parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files.plain_files import plain_files, read_plain
-from qinglan.models.embedding_shape import embedding_fault
-from qinglan.models.safetensors_header import read_header
+from qinglan.models.safetensors_header import Tensor, read_header
 from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}{INDEX}")
-"""Endings of a name that transformers takes for weights, under whichever key of a configuration."""
+"""Endings of names that transformers takes for weights, under any key of a configuration."""
 
 FILE_KEYS = ("_file", "_files", "_spm")
 """Endings of the keys under which a tokenizer's configuration names files."""
 
 ADAPTER_FOLDER = "adapter"
-"""The folder of the adapter beside a model's merged weights."""
+"""Folder of the adapter beside a model's merged weights."""
 
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
-"""Files that are read as the tokenizer's settings, whatever their keys."""
+"""File that is read as the tokenizer's settings, although its name has no "config"."""
 
-TOKENIZER = "tokenizer.json"
 VOCABULARIES = frozenset({"vocab.json", "added_tokens.json"})
 """Large files of words, which hold no settings."""
 
 WHOLE = "model.safetensors"
 PEFT_TYPE = "LORA"
 
+EMBEDDINGS = ("embed_tokens.weight", "word_embeddings.weight", "lm_head.weight", "wte.weight")
+"""Endings of tensors with a row for each token: of Qwen and Llama, of BERT's family, the head, of GPT-2."""
+
 
 def refuse_foreign_files(folder: Path, weights: bool = True, files: Mapping[str, Path] | None = None) -> None:
-    """Raise a DataError if loading would read a file outside of the folder, or, with `weights`, finds none.
+    """Raise a DataError if loading would read a file outside of the folder, or, with `weights`, finds no weights.
 
-    `files` are the paths where the folder's files are read, such as copies of them.
+    `files` are paths to read the folder's files from, such as copies of them.
     """
     listing = plain_files(folder)
     links = {name: why for name, why in listing.faults.items() if (folder / name).is_symlink()}
@@ -61,7 +63,7 @@ def refuse_foreign_files(folder: Path, weights: bool = True, files: Mapping[str,
 def reference_faults(
     files: Mapping[str, Path], elsewhere: Collection[str] = (), weights: bool = True
 ) -> dict[str, str]:
-    """Why each file may not name what it names; under "." that there are no weights, where `weights` are needed.
+    """The fault of each file; under "." that the model has no weights, if `weights` are required.
 
     `files` are the plain files by their paths in the model's folder; `elsewhere` are paths of files that belong to
     the model too and whose bytes are not at hand.
@@ -75,34 +77,75 @@ def reference_faults(
         folder, _, file = name.rpartition("/")
         if why := _fault(file, path, siblings[folder], top=not folder):
             faults[name] = why
-    if why := embedding_fault(files):
-        faults.setdefault("config.json", why)
     top = siblings.get("", set())
-    if weights and not _has_weights(files, top):
+    headers = {name: _header(files[name]) for name in files if name.endswith(SAFETENSORS) and "/" not in name}
+    if CONFIG in files and (why := _embedding_fault(files[CONFIG], headers)):
+        faults.setdefault(CONFIG, why)
+    # A broken header counts as weights here: model_files.py says what is wrong with it.
+    loadable = {name for name in top if name.endswith(SAFETENSORS) and headers.get(name) != []} - {ADAPTER_WEIGHTS}
+    if weights and not loadable:
         faults["."] = f"it has no weights: no {SAFETENSORS} file with a tensor lies at its top"
     elif not any(name.endswith(INDEX) for name in top):
         faults |= dict.fromkeys(_other_weights(top), "weights beside others, and no index says which are read")
     return faults
 
 
+def _header(path: Path) -> list[Tensor] | None:
+    """The tensors of a file of weights; None if its header is broken."""
+    try:
+        return read_header(path)
+    except DataError:
+        return None
+
+
 def _other_weights(top: Collection[str]) -> list[str]:
-    """Files of weights that some loaders read beside the first one, some instead of it, and some not at all."""
+    """Files of weights that some loaders read beside the first one, some in its place, and some not at all."""
     weights = sorted(name for name in top if name.endswith(SAFETENSORS))
     return [name for name in weights if name != WHOLE] if WHOLE in weights else weights[1:]
 
 
+def _embedding_fault(config: Path, headers: Mapping[str, list[Tensor] | None]) -> str:
+    """The first size in config.json that is not the embedding's: a loader allocates by the one, and fills by the
+    other."""
+    try:
+        settings = parse_json(read_plain(config), CONFIG)
+    except (OSError, DataError):
+        return ""  # _settings_fault reports it
+    if not isinstance(settings, dict):
+        return ""
+    columns = "embedding_size" if settings.get("embedding_size") is not None else "hidden_size"
+    for tensor in (tensor for tensors in headers.values() for tensor in tensors or ()):
+        if not tensor.name.endswith(EMBEDDINGS):
+            continue
+        for key, size in zip(("vocab_size", columns), tensor.shape, strict=False):
+            if settings.get(key) not in (None, size):
+                value = visible(str(settings[key])[:40])
+                return f"'{key}' is {value}, and {tensor.name} has the shape {list(tensor.shape)}"
+    return ""
+
+
 def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
+    """Why this file may not name what it names, or do what it does; "" if it may."""
     if top and file == ADAPTER_CONFIG:
         return "it makes the loader take the base model from elsewhere, or add an adapter; that belongs in adapter/"
     lowered = file.casefold()
-    if lowered.endswith(INDEX):
-        return _index_fault(path, siblings)
-    if lowered.endswith(".jinja"):
-        return _template_fault(path)
-    if lowered == TOKENIZER:
-        return _tokenizer_fault(path)
-    if lowered.endswith(".json") and lowered not in VOCABULARIES:
-        return _settings_fault(file, path, siblings)
+    try:
+        if lowered.endswith(INDEX):
+            return _index_fault(path, siblings)
+        if lowered.endswith(".jinja"):
+            from qinglan.models.chat_template_work import template_fault
+
+            return template_fault(read_plain(path).decode("utf-8"))
+        if lowered == TOKENIZER:
+            from qinglan.models.tokenizer_parts import tokenizer_fault
+
+            return tokenizer_fault(parse_json(read_plain(path), path.name))
+        if lowered.endswith(".json") and lowered not in VOCABULARIES:
+            return _settings_fault(file, parse_json(read_plain(path), file), siblings)
+    except (OSError, UnicodeDecodeError):
+        return ""  # model_files.py reports it, and no loader reads such a file
+    except DataError as error:
+        return str(error).rstrip(".")
     return ""
 
 
@@ -115,48 +158,23 @@ def _index_fault(path: Path, siblings: Collection[str]) -> str:
             raise ValueError("weight_map names a file by something other than text")
     except (OSError, ValueError, KeyError, DataError) as error:
         return f"no index of weights ({str(error)[:120]})"
-    for shard in sorted(set(weight_map.values())):
+    shards = set(weight_map.values())
+    for shard in sorted(shards):
         if not shard.endswith(SAFETENSORS):
             return f"it names {_quoted(shard)} for weights, and weights are {SAFETENSORS} files"
         if shard not in siblings:
             return f"it names {_quoted(shard)}, and that is no plain file beside it"
-    unnamed = sorted(name for name in siblings if name.endswith(SAFETENSORS) and name not in weight_map.values())
-    return (
-        f"{_quoted(unnamed[0])} lies beside it and is not in it: some loaders would read that too" if unnamed else ""
-    )
+    for name in sorted(siblings):
+        if name.endswith(SAFETENSORS) and name not in shards:
+            return f"{_quoted(name)} lies beside it and is not in it: some loaders would read that too"
+    return ""
 
 
-def _template_fault(path: Path) -> str:
-    from qinglan.models.chat_template_work import template_fault
-
-    try:
-        return template_fault(read_plain(path).decode("utf-8"))
-    except (OSError, ValueError):
-        return ""  # what is no text is refused as such, and no loader reads it
-
-
-def _tokenizer_fault(path: Path) -> str:
-    from qinglan.models.tokenizer_parts import tokenizer_fault
-
-    try:
-        return tokenizer_fault(parse_json(read_plain(path), path.name))
-    except OSError:
-        return ""
-    except DataError as error:
-        return str(error).rstrip(".")
-
-
-def _settings_fault(file: str, path: Path, siblings: Collection[str]) -> str:
-    """Every text in a configuration: any key may matter, as one setting can be an alias (`attribute_map`)."""
+def _settings_fault(file: str, settings: Any, siblings: Collection[str]) -> str:
     from qinglan.models.acting_settings import settings_fault
 
-    try:
-        settings = parse_json(read_plain(path), file)
-    except OSError:
-        return ""
-    except DataError as error:
-        return str(error).rstrip(".")
     if "config" in file.casefold() or file.casefold() == SPECIAL_TOKENS:
+        # Under any key: a setting can have another name (`attribute_map`).
         for key, text in _texts(settings):
             if (text.endswith(WEIGHTS) or key.endswith(FILE_KEYS)) and text not in siblings:
                 return f"{_quoted(key)} names {_quoted(text)}, and that is no plain file beside it"
@@ -166,7 +184,7 @@ def _settings_fault(file: str, path: Path, siblings: Collection[str]) -> str:
 
 
 def _texts(settings: Any) -> Iterator[tuple[str, str]]:
-    """Each text with the key that it stands under, at any depth."""
+    """Each text with its key, at any depth."""
     rest: list[tuple[str, Any]] = [("", settings)]
     while rest:
         key, value = rest.pop()
@@ -176,18 +194,6 @@ def _texts(settings: Any) -> Iterator[tuple[str, str]]:
             rest.extend(value.items())
         elif isinstance(value, list):
             rest.extend((key, item) for item in value)
-
-
-def _has_weights(files: Mapping[str, Path], top: Collection[str]) -> bool:
-    weights = [name for name in top if name.endswith(SAFETENSORS) and name != ADAPTER_WEIGHTS]
-    return any(name not in files or _has_tensors(files[name]) for name in weights)
-
-
-def _has_tensors(path: Path) -> bool:
-    try:
-        return bool(read_header(path))
-    except DataError:
-        return True  # broken weights are refused as such
 
 
 def _quoted(text: str) -> str:

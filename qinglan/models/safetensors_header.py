@@ -2,7 +2,8 @@
 
     tensors = read_header(path)         # a DataError says what is wrong with it
 
-A pickle with this ending has no such header; a pickle or a program hung on behind would be bytes that no tensor has.
+A pickle with this ending has no such header, and a program that is appended to the file would be bytes of no tensor.
+The format: https://github.com/huggingface/safetensors#format
 """
 
 from itertools import pairwise
@@ -16,10 +17,10 @@ from qinglan.files.plain_files import open_plain
 from qinglan.terminal import visible
 
 LENGTH, LARGEST = 8, 100_000_000
-"""Bytes of the header's own length, and what the format allows the header."""
+"""Bytes of the number that begins the file, which is the header's length; and the most that the format allows it."""
 
 LONGEST_NAME = 500
-"""Characters of a tensor's name; transformers' own have some 80."""
+"""Characters of a tensor's name; those of transformers have some 80."""
 
 BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -27,6 +28,7 @@ BITS = {
     "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "I64": 64, "U64": 64, "F64": 64, "C64": 64,
 }  # fmt: skip
+"""Bits of one element, by dtype."""
 
 
 class Tensor(NamedTuple):
@@ -35,7 +37,7 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     begin: int
     end: int
-    """Offsets behind the header."""
+    """Offsets of its bytes, from the end of the header."""
 
     @property
     def elements(self) -> int:
@@ -48,16 +50,28 @@ class _Header(NamedTuple):
 
 
 def read_header(path: Path) -> list[Tensor]:
-    """The file's tensors in order; a DataError if the file holds anything else."""
+    """The file's tensors in their order; a DataError if the file holds anything else."""
     header = _read(path)
-    _refuse_gaps(header.tensors, path.stat().st_size - LENGTH - header.length, path)
+    size = path.stat().st_size - LENGTH - header.length
+    edges = [0, *(edge for tensor in header.tensors for edge in (tensor.begin, tensor.end)), size]
+    # Pairs of an end and the next begin: the first of them is 0 and the first begin, the last an end and the size.
+    if any(end != begin for end, begin in list(pairwise(edges))[::2]):
+        raise DataError(
+            f"{path}: its tensors do not cover its {size:,} bytes one after another: some overlap, or there are "
+            "bytes that no tensor has."
+        )
     return header.tensors
 
 
 def declared_size(path: Path) -> int:
-    """The file's size in bytes by its header; a file that was cut short has fewer."""
+    """Bytes that the file should have by its header; one that was cut short has fewer."""
     header = _read(path)
     return LENGTH + header.length + max((tensor.end for tensor in header.tensors), default=0)
+
+
+def count_parameters(model: Path) -> int:
+    """Number of parameters in a model's folder, from the headers of its weights."""
+    return sum(tensor.elements for path in sorted(model.glob("*.safetensors")) for tensor in read_header(path))
 
 
 def _read(path: Path) -> _Header:
@@ -78,15 +92,12 @@ def _tensors(header: bytes, path: Path) -> list[Tensor]:
         if not header.startswith(b"{"):
             raise ValueError("it does not begin with {")
         entries = parse_json_mapping(header, f"{path}: no safetensors header")
-        _refuse_other_metadata(entries.pop("__metadata__", {}))
+        metadata = entries.pop("__metadata__", {})
+        if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+            raise ValueError("__metadata__ is more than texts by name")
         return [_tensor(name, description) for name, description in entries.items()]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DataError(f"{path}: no safetensors header: {str(error)[:200]}.") from error
-
-
-def _refuse_other_metadata(metadata: Any) -> None:
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise ValueError("__metadata__ is more than texts by name")
 
 
 def _tensor(name: str, description: Any) -> Tensor:
@@ -107,12 +118,3 @@ def _tensor(name: str, description: Any) -> Tensor:
 
 def _counts(value: Any) -> bool:
     return isinstance(value, list) and all(type(number) is int and number >= 0 for number in value)
-
-
-def _refuse_gaps(tensors: list[Tensor], size: int, path: Path) -> None:
-    edges = [0, *(edge for tensor in tensors for edge in (tensor.begin, tensor.end)), size]
-    if any(end != begin for end, begin in list(pairwise(edges))[::2]):
-        raise DataError(
-            f"{path}: its tensors do not cover its {size:,} bytes one after another: some overlap, or there are "
-            "bytes that no tensor has."
-        )

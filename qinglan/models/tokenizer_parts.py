@@ -1,12 +1,12 @@
-"""The parts that a tokenizer.json may have, each with its settings: those of the models that are supported here.
+"""The parts and settings that a tokenizer.json may have, which are those of the supported models.
 
-    why = tokenizer_fault(contents)     # "" for a tokenizer whose work grows with its text only
+    why = tokenizer_fault(contents)     # "" for a tokenizer whose work is proportional to its text
 
 The file is a small program that the tokenizers library runs for every text. Parts multiply: sixteen that each double
-a text make 65,536 of it, and a regular expression that backtracks works for ever. So each part is one of a list and
-occurs once, and each of its settings has a value that a supported model has. Supported are Qwen, Llama and SmolLM,
-the architectures of the style base (components/training/style/base_model.py), and our own tiny models.
-The format: https://huggingface.co/docs/tokenizers/components
+a text make 65,536 of it, and a regular expression that backtracks works for ever. So each part must be in the list
+below and occur once, and each setting must have a value of a supported model. Supported are Qwen, Llama and SmolLM,
+the architectures of the style base (components/training/style/base_model.py), and our own tiny models. Format:
+https://huggingface.co/docs/tokenizers/components
 """
 
 import base64
@@ -18,14 +18,14 @@ from typing import Any
 from qinglan.terminal import visible
 
 MAX_VOCABULARY, MAX_TOKEN_LENGTH, MAX_ADDED_TOKENS = 1 << 20, 256, 1_000
-"""Tokens, characters of a token, and added tokens. XLM-R has 250,002 tokens, and Llama 3 adds 256; the longest of
-Qwen and of Llama have 128 characters."""
+"""Most tokens, characters of a token, and added tokens. XLM-R has 250,002 tokens, Llama 3 adds 256, and the longest
+tokens of Qwen and Llama have 128 characters."""
 
 MAX_PIECES = 6
-"""Texts and special tokens of a post-processor's template. XLM-R's template of two texts has 6."""
+"""Most texts and special tokens of a post-processor's template. XLM-R's template of two texts has 6."""
 
 MAX_CHARACTER_EXPANSION = 33
-"""Bytes that one character may become by XLM-R's table of normalised characters: those of U+FDFA."""
+"""Most bytes that one character becomes by XLM-R's table of normalised characters: those of U+FDFA."""
 
 _SPACES = r" ?[^\s%s]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s|" + _SPACES % r"\p{L}\p{N}"
@@ -51,7 +51,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_special_token(value: Any) -> bool:
-    """A pair of a token and its number."""
+    """True for a pair of a token and its number."""
     token, number = value
     return _is_word(token) and _is_number(number)
 
@@ -60,16 +60,8 @@ def _is_vocabulary(tokens: Any) -> bool:
     return isinstance(tokens, dict) and len(tokens) <= MAX_VOCABULARY and all(map(_is_word, tokens))
 
 
-def _is_scored_vocabulary(tokens: Any) -> bool:
-    return len(tokens) <= MAX_VOCABULARY and all(_is_word(token) for token, _ in tokens)
-
-
-def _is_list_of_merges(merges: Any) -> bool:
-    return isinstance(merges, list) and len(merges) <= MAX_VOCABULARY
-
-
 def _is_character_table(value: Any) -> bool:
-    """A table as sentencepiece writes it: the size of a trie, the trie, and texts that end with NUL."""
+    """True for a table of sentencepiece: the size of a trie, the trie, and texts that end with NUL."""
     try:
         table = base64.b64decode(value or "", validate=True)
     except binascii.Error:
@@ -78,23 +70,15 @@ def _is_character_table(value: Any) -> bool:
     return max(map(len, texts.split(b"\0"))) <= MAX_CHARACTER_EXPANSION
 
 
-def _is_single(pieces: Any) -> bool:
-    return _texts(pieces) in ([], ["A"])
-
-
-def _is_pair(pieces: Any) -> bool:
-    return _texts(pieces) in ([], ["A", "B"])
-
-
 def _texts(pieces: Any) -> list[str]:
-    """The texts of a template's pieces, in their order; too many pieces are no template."""
+    """The texts of a template's pieces, in their order; a ValueError for too many pieces."""
     if len(pieces) > MAX_PIECES:
         raise ValueError(f"a template of {len(pieces):,} pieces")
     return [piece["Sequence"]["id"] for piece in pieces if "Sequence" in piece]
 
 
 def _is_map_of_special_tokens(tokens: Any) -> bool:
-    """Each special token is one token."""
+    """True if each special token of a template is one token."""
     return len(tokens) <= MAX_PIECES and all(
         len(token["ids"]) == 1 == len(token["tokens"]) for token in tokens.values()
     )
@@ -128,7 +112,11 @@ POST_PROCESSORS: Mapping[str, Settings] = {
     "RobertaProcessing": {
         "sep": _is_special_token, "cls": _is_special_token, "trim_offsets": BOOL, "add_prefix_space": BOOL,
     },
-    "TemplateProcessing": {"single": _is_single, "pair": _is_pair, "special_tokens": _is_map_of_special_tokens},
+    "TemplateProcessing": {
+        "single": lambda pieces: _texts(pieces) in ([], ["A"]),
+        "pair": lambda pieces: _texts(pieces) in ([], ["A", "B"]),
+        "special_tokens": _is_map_of_special_tokens,
+    },
 }  # fmt: skip
 DECODERS: Mapping[str, Settings] = {
     "ByteLevel": BYTE_LEVEL,
@@ -143,13 +131,17 @@ MODELS: Mapping[str, Settings] = {
     "BPE": {
         "dropout": (None, 0, 0.0), "unk_token": lambda token: token is None or _is_word(token),
         "continuing_subword_prefix": (None, ""), "end_of_word_suffix": (None, ""), "fuse_unk": BOOL,
-        "byte_fallback": BOOL, "ignore_merges": BOOL, "vocab": _is_vocabulary, "merges": _is_list_of_merges,
+        "byte_fallback": BOOL, "ignore_merges": BOOL, "vocab": _is_vocabulary,
+        "merges": lambda merges: isinstance(merges, list) and len(merges) <= MAX_VOCABULARY,
     },
     "WordPiece": {
         "unk_token": _is_word, "continuing_subword_prefix": ("##",), "max_input_chars_per_word": (100,),
         "vocab": _is_vocabulary,
     },
-    "Unigram": {"unk_id": _is_number, "byte_fallback": BOOL, "vocab": _is_scored_vocabulary},
+    "Unigram": {
+        "unk_id": _is_number, "byte_fallback": BOOL,
+        "vocab": lambda tokens: len(tokens) <= MAX_VOCABULARY and all(_is_word(token) for token, _ in tokens),
+    },
 }  # fmt: skip
 PARTS: tuple[tuple[str, str, Mapping[str, Settings]], ...] = (
     ("normalizer", "normalizers", NORMALIZERS),
@@ -158,7 +150,7 @@ PARTS: tuple[tuple[str, str, Mapping[str, Settings]], ...] = (
     ("decoder", "decoders", DECODERS),
     ("model", "", MODELS),
 )
-"""Each key of the file with the key of its sequences and the settings of each type."""
+"""Keys of the file, each with the key of its sequences and the settings of its types."""
 
 KEYS = {name for name, _, _ in PARTS} | {"version", "truncation", "padding", "added_tokens"}
 TRUNCATION: Settings = {
@@ -169,7 +161,8 @@ PADDING: Settings = {
     "strategy": ("BatchLongest",), "direction": ("Right", "Left"), "pad_to_multiple_of": (None, 8, 16, 32, 64),
     "pad_id": _is_number, "pad_type_id": _is_number, "pad_token": _is_word,
 }  # fmt: skip
-"""With a stride a long text becomes many texts; a fixed length of padding makes a long text of each short one."""
+"""Settings of truncation and padding. A stride would make many texts of a long one, and padding to a fixed length a
+long text of each short one."""
 
 
 def tokenizer_fault(contents: Any) -> str:
@@ -184,7 +177,7 @@ def _faults(contents: Any) -> Iterator[str]:
     if unknown := sorted(contents.keys() - KEYS):
         yield f"a tokenizer with {_quoted(unknown[0])}, which no supported model has"
     for name, inner, types in PARTS:
-        if (part := contents.get(name)) is not None:  # without a model, no loader takes the file
+        if (part := contents.get(name)) is not None:  # no loader takes a file without a model
             yield from _part_faults(part, name, inner, types)
     yield from _setting_faults(contents.get("truncation") or {}, "truncation", TRUNCATION)
     yield from _setting_faults(contents.get("padding") or {}, "padding", PADDING)
@@ -196,7 +189,7 @@ def _faults(contents: Any) -> Iterator[str]:
 
 
 def _part_faults(part: Part, name: str, inner: str, types: Mapping[str, Settings]) -> Iterator[str]:
-    """The faults of a part, or of the parts of a sequence, which holds no other sequence and no part twice."""
+    """The faults of a part, or of the parts of a sequence, which may have no sequence in it and no part twice."""
     parts = part[inner] if inner and part["type"] == "Sequence" else [part]
     identities = set()
     for item in parts:

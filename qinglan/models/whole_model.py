@@ -1,10 +1,10 @@
-"""Load a model only if its files hold every tensor of its configuration, in its shape, and nothing else.
+"""Load a model only if its files have every tensor of its configuration, in the right shape, and no others.
 
     model = load_whole(AutoModelForCausalLM, folder, dtype=torch.float32)     # a DataError says what differs
 
-A loader allocates what config.json asks for, and fills what no file holds with random numbers. So the same load is
-tried first on torch's meta device, where tensors have shapes and no memory: transformers itself then says which
-tensors are missing, unknown or of another shape, by its own rules for tied weights, shards and renamed tensors.
+A loader allocates memory by config.json, and fills tensors that no file has with random numbers. So the model is
+loaded first on torch's meta device, where tensors have shapes but no memory: transformers then reports which tensors
+are missing, unknown or of another shape, by its own rules for tied weights, shards and renamed tensors.
 https://docs.pytorch.org/docs/stable/meta.html
 """
 
@@ -20,12 +20,12 @@ LONGEST_REASON = 300
 """Characters of a library's message that are shown."""
 
 LARGEST_BUFFERS = 1 << 28
-"""Bytes of the buffers that a model computes and no file holds, such as tables of positions; supported ones have some
-hundred KiB."""
+"""Most bytes of buffers that a model computes, such as tables of positions. Supported models have some hundred
+KiB."""
 
 
 def load_whole(auto_class: Any, folder: Path, **options: Any) -> Any:
-    """The model by this class of transformers, from safetensors of this folder; `options` are from_pretrained's."""
+    """Load the safetensors of this folder by this class of transformers; `options` are those of from_pretrained()."""
     with words_for_broken(folder):
         fault = _shape_fault(auto_class, folder)
         if not fault:
@@ -37,7 +37,7 @@ def load_whole(auto_class: Any, folder: Path, **options: Any) -> Any:
 
 @contextmanager
 def words_for_broken(folder: Path) -> Iterator[None]:
-    """A DataError for all that transformers raises where a folder is no whole model."""
+    """Raise a DataError for the errors that transformers raises if a folder is no whole model."""
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
@@ -54,7 +54,7 @@ def words_for_broken(folder: Path) -> Iterator[None]:
 
 
 def _shape_fault(auto_class: Any, folder: Path) -> str:
-    """How files and configuration differ; "" if they do not. Only headers are read."""
+    """The difference between files and configuration; "" if they agree. Only headers are read."""
     import torch
     from transformers import AutoConfig
 

@@ -1,9 +1,9 @@
-"""The one renderer of prompts: teacher, training, rollout and serving all call it.
+"""Renderer of all prompts: teacher, training, rollout and serving call it.
 
-Questions, profiles and histories are data. In the rewriting prompts each stands on one line of its own, so
-no text can open another field; the judge gets them as JSON strings, which nothing inside can close. Nor can a text
-open a turn of the chat: control tokens such as <|im_start|> stand in it with full-width brackets, or escaped in JSON.
-The words around them are in the language of the system's text, Chinese or English.
+Questions, profiles and histories are data. In the rewriting prompts each of them has one line, so that no text can
+open another field. The judge gets them as JSON strings, which no text can close. A text cannot open a turn of the
+chat either: control tokens such as <|im_start|> are written with full-width brackets, or escaped in JSON. The field
+names and requests are in the language of the system prompt, Chinese or English.
 """
 
 import hashlib
@@ -20,13 +20,13 @@ PROMPTS_FOLDER = Path(__file__).parent
 
 
 class PromptWords(NamedTuple):
-    """Texts that are the same in every prompt of a language: names of the fields, and the requests."""
+    """Field names and requests of all prompts of one language."""
 
     question: str
     profile: str
     history: str
     rewrite: str
-    """Name of the judged rewrite, in the judge's material."""
+    """Field name of the judged rewrite in the judge's prompt."""
 
     teacher: str
     student: str
@@ -34,7 +34,7 @@ class PromptWords(NamedTuple):
 
     @property
     def fields(self) -> tuple[str, str, str]:
-        """Names of the fields, in the order in which a prompt has them, each on its own line."""
+        """Field names in the order of the prompt."""
         return self.question, self.profile, self.history
 
 
@@ -55,11 +55,11 @@ LANGUAGES = (CHINESE, ENGLISH)
 
 Message = dict[Literal["role", "content"], str]
 SystemPrompt = str | dict[str, str]
-"""A prompt in the profile: one text for all tenants of the sheet, or a text for each; empty takes the files."""
+"""Prompt of a profile: one text for all tenants of the sheet, or a text by tenant; empty takes the files here."""
 
 
 class PromptInput(Protocol):
-    """Fields of a question that a prompt needs: a row, a served request and a rollout all have them."""
+    """Fields of a question that a prompt needs. A row, a served request and a rollout have them."""
 
     @property
     def tenant_id(self) -> str: ...
@@ -81,103 +81,49 @@ class Question(NamedTuple):
 
 
 DIGEST_SAMPLE = Question("tenant", "那它\n一天吃几次？", "30岁 老人", "用户正在了解虾青素软胶囊")
-"""The sample that the digest is taken over: every field, with a line end in one."""
-
-JUDGE_FORMAT: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "judgement",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["意图保留", "自足", "无编造", "简洁", "综合得分", "评分理由"],
-            "properties": {
-                **{name: {"type": "number"} for name in ("意图保留", "自足", "无编造", "简洁", "综合得分")},
-                "评分理由": {"type": "string"},
-            },
-        },
-    },
-}
-
-PAIR_FORMAT: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "preference",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["更好", "理由"],
-            "properties": {"更好": {"type": "string", "enum": ["甲", "乙", "相同"]}, "理由": {"type": "string"}},
-        },
-    },
-}
+"""Sample that the digest is taken over: it has every field, and a line end in one of them."""
 
 
-LABEL_FORMAT: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "relevance",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["评分", "理由"],
-            "properties": {"评分": {"type": "integer", "enum": [0, 1, 2, 3]}, "理由": {"type": "string"}},
-        },
-    },
-}
+def _answer_format(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    """A response format that allows exactly these fields.
 
-CHOICE_FORMAT: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "choice",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["段落"],
-            "properties": {"段落": {"type": "array", "items": {"type": "integer"}}},
-        },
-    },
-}
+    The order of keys is part of the journal's key of a paid call, so it must not change.
+    """
+    # Strict mode requires every field, and no others: https://platform.openai.com/docs/guides/structured-outputs
+    schema = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(properties),
+        "properties": properties,
+    }
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": schema}}
 
 
-PSEUDO_FORMAT: dict[str, Any] = {
-    "type": "json_schema",
-    "json_schema": {
-        "name": "question",
-        "strict": True,
-        "schema": {
-            "type": "object",
-            "additionalProperties": False,
-            "required": ["历史摘要", "原始查询", "独立问题", "检索词"],
-            "properties": {name: {"type": "string"} for name in ("历史摘要", "原始查询", "独立问题", "检索词")},
-        },
-    },
-}
-
-
-def words_of(system: str) -> PromptWords:
-    """The texts of a prompt: English if the system prompt is, else Chinese."""
-    return CHINESE if _chinese_prompt(system) else ENGLISH
+TEXT, NUMBER = {"type": "string"}, {"type": "number"}
+PSEUDO_FIELDS = ("历史摘要", "原始查询", "独立问题", "检索词")
+JUDGE_FORMAT = _answer_format(
+    "judgement", dict.fromkeys(("意图保留", "自足", "无编造", "简洁", "综合得分"), NUMBER) | {"评分理由": TEXT}
+)
+PAIR_FORMAT = _answer_format("preference", {"更好": TEXT | {"enum": ["甲", "乙", "相同"]}, "理由": TEXT})
+LABEL_FORMAT = _answer_format("relevance", {"评分": {"type": "integer", "enum": [0, 1, 2, 3]}, "理由": TEXT})
+CHOICE_FORMAT = _answer_format("choice", {"段落": {"type": "array", "items": {"type": "integer"}}})
+PSEUDO_FORMAT = _answer_format("question", dict.fromkeys(PSEUDO_FIELDS, TEXT))
 
 
 @lru_cache(maxsize=64)
-def _chinese_prompt(system: str) -> bool:
-    """Asked twice for each row, of a few system prompts."""
-    return not system.strip() or is_chinese(system)
+def words_of(system: str) -> PromptWords:
+    """Field names and requests in the language of the system prompt; cached, since a run has few system prompts."""
+    return CHINESE if not system.strip() or is_chinese(system) else ENGLISH
 
 
 def prompt_file(name: str) -> Path:
-    """The path of a prompt file in this folder, whether or not it exists."""
+    """Path of a prompt file in this folder, which need not exist."""
     return PROMPTS_FOLDER / f"{name}.txt"
 
 
 @cache
 def template(name: str) -> str:
-    """The text of a prompt file of this folder."""
+    """Text of a prompt file of this folder."""
     path = prompt_file(name)
     if not path.is_file():
         raise ConfigError(
@@ -187,12 +133,12 @@ def template(name: str) -> str:
 
 
 def own_prompt(prompt: SystemPrompt, tenant: str) -> str:
-    """The profile's own prompt for a tenant; empty where it has none."""
+    """The profile's prompt for a tenant; empty if it sets none."""
     return prompt if isinstance(prompt, str) else prompt.get(tenant, "")
 
 
 def teacher_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
-    """The paid model's prompt; `system` replaces the prompt files."""
+    """The teacher's prompt; `system` replaces the prompt files."""
     tenant = prompt_input.tenant_id
     text = own_prompt(system, tenant) or template(f"teacher.{tenant}")
     return _chat(text, prompt_input, words_of(text).teacher)
@@ -204,18 +150,19 @@ def student_prompt(tenant: str, system: SystemPrompt = "") -> str:
 
 
 def student_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
-    """The student's prompt, in training and in serving."""
+    """The student's prompt, the same in training and serving."""
     text = student_prompt(prompt_input.tenant_id, system)
     return _chat(text, prompt_input, words_of(text).student)
 
 
 def student_answer(rewrite: str) -> Message:
-    """The answer that a student learns: a text, whatever the teacher wrote."""
+    """The answer that a student learns, without control tokens that the teacher may have written."""
     return {"role": "assistant", "content": neutralise_tokens(rewrite)}
 
 
 def refuse_control_tokens(messages: Sequence[Mapping[str, str]], where: str) -> None:
-    """Raise a DataError if a message of a chat holds what a tokenizer could read as a control token."""
+    """Raise a DataError if a message other than the system's holds text that a tokenizer could read as a control
+    token."""
     for message in messages:
         if message["role"] != "system" and neutralise_tokens(message["content"]) != message["content"]:
             raise DataError(
@@ -224,24 +171,22 @@ def refuse_control_tokens(messages: Sequence[Mapping[str, str]], where: str) -> 
 
 
 def student_digest(systems: Mapping[str, str]) -> str:
-    """Digest of the prompt that this code shows a student, fields and request included, by tenant's system prompt.
+    """Digest of the prompts that this code shows a student: fields and request under each tenant's system prompt.
 
-    A model carries the one of its training: where serving's is another, it would be asked what it never learned.
+    A model's card has the digest of its training. Serving refuses a model whose digest differs from its own.
     """
-    shown = {tenant: _digested_prompt(tenant, systems[tenant]) for tenant in sorted(systems)}
+    shown = {}
+    for tenant, system in sorted(systems.items()):
+        words = words_of(system)
+        # A tenant whose prompt is a file of this folder is identified by its name.
+        shown[tenant] = _turns(system or tenant, _fields(DIGEST_SAMPLE, words), words.student)
     return hashlib.sha256(json.dumps(shown, ensure_ascii=False).encode()).hexdigest()
 
 
-def _digested_prompt(tenant: str, system: str) -> list[Message]:
-    """The sample's prompt; a tenant whose prompt is a file of this folder is told by its name alone."""
-    words = words_of(system)
-    return _turns(system or tenant, _fields(DIGEST_SAMPLE, words), words.student)
-
-
 def parse_user_message(message: str) -> tuple[Question, str]:
-    """The fields of a user's message in any language, and what is asked for.
+    """The fields of a user's message in either language, and the request after them.
 
-    Each field is one line, so a line that opens a field twice is the text of nobody's prompt: the first counts.
+    A rendered prompt has each field once. If a text repeats one, the first line counts.
     """
     body, _, closing = message.rpartition("\n\n")
     names = {name: field for words in LANGUAGES for field, name in zip(words._fields, words.fields, strict=False)}
@@ -254,43 +199,44 @@ def parse_user_message(message: str) -> tuple[Question, str]:
 
 
 def need_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
-    """Ask for the question as it would stand alone, in the user's own words."""
+    """Prompt for the question in the user's own words, but complete without its history."""
     text = system or template("need")
     return _chat(text, prompt_input, words_of(text).need)
 
 
 def judge_messages(prompt_input: PromptInput, rewrite: str, system: str = "") -> list[Message]:
-    """Ask for a score of 1 to 5 with a reason; the answer has the shape of JUDGE_FORMAT."""
+    """Prompt for scores of 1 to 5 with a reason; the answer has the form of JUDGE_FORMAT."""
     text = system or template("judge")
     words = words_of(text)
     return _as_json(text, {**_named(prompt_input, words), words.rewrite: rewrite})
 
 
 def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> list[Message]:
-    """Ask which of two rewrites is better; the answer has the shape of PAIR_FORMAT."""
+    """Prompt for the better one of two rewrites; the answer has the form of PAIR_FORMAT."""
     return _as_json(template("judge_pair"), {**_named(prompt_input, CHINESE), "改写甲": first, "改写乙": second})
 
 
 def label_messages(need: str, title: str, content: str) -> list[Message]:
-    """Ask how far a passage answers a need; the answer has the shape of LABEL_FORMAT."""
+    """Prompt for a grade of how well a passage answers a need; the answer has the form of LABEL_FORMAT."""
     return _as_json(template("label"), {"检索需求": need, "段落标题": title, "段落": content})
 
 
 def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Message]:
-    """Ask which of these passages, numbered from 1, may answer a need; the answer has the shape of CHOICE_FORMAT."""
+    """Prompt for the numbers of passages that may answer a need, from 1 on; the answer has the form of
+    CHOICE_FORMAT."""
     listed = {str(number): heading for number, heading in enumerate(headings, 1)}
     return _as_json(template("label_choice"), {"检索需求": need, "最多": most, "段落目录": listed})
 
 
 def hindsight_messages(prompt_input: PromptInput, title: str, content: str) -> list[Message]:
-    """Ask for a rewrite by a teacher that sees the passage which answers."""
+    """Prompt for a rewrite by a teacher that sees the relevant passage."""
     return _as_json(
         template("hindsight"), {**_named(prompt_input, CHINESE), "相关段落标题": title, "相关段落": content}
     )
 
 
 def pseudo_messages(title: str, content: str, example: PromptInput) -> list[Message]:
-    """Ask for a question that a passage answers, in the manner of an example; the answer has the shape of
+    """Prompt for a question that a passage answers, in the style of an example; the answer has the form of
     PSEUDO_FORMAT."""
     return _as_json(template("pseudo"), {"段落标题": title, "段落": content, "示例": _named(example, CHINESE)})
 
@@ -298,7 +244,8 @@ def pseudo_messages(title: str, content: str, example: PromptInput) -> list[Mess
 def _as_json(system: str, data: Mapping[str, Any]) -> list[Message]:
     """All data as one JSON object of texts, so that no text can end its field or be read as a control token."""
     dumped = json.dumps(data, ensure_ascii=False)
-    escaped = dumped.replace("<", "\\u003c").replace("[", "\\u005b")  # it has no lists: each bracket is of a text
+    # The object has no lists, so every bracket is part of a text.
+    escaped = dumped.replace("<", "\\u003c").replace("[", "\\u005b")
     return [{"role": "system", "content": system}, {"role": "user", "content": escaped}]
 
 

@@ -10,6 +10,7 @@ import orjson
 from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name
+from qinglan.errors import DataError
 
 QueryText = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"\S")]
 
@@ -104,6 +105,15 @@ def contradicts_snapshot(answered: str, expected: str) -> bool:
     """True if the two name different knowledge bases; a digest of answers and one of a file do not compare."""
     same_kind = answered.startswith(SAMPLED_SNAPSHOT) == expected.startswith(SAMPLED_SNAPSHOT)
     return bool(answered and expected) and same_kind and answered != expected
+
+
+def refuse_other_snapshot(answered: str, expected: str, row: str) -> None:
+    """Raise a DataError if a row that was validated on one knowledge base is answered from another."""
+    if contradicts_snapshot(answered, expected):
+        raise DataError(
+            f"row {row}: the RAG service answers from knowledge base {answered[:12]}, the row was validated on "
+            f"{expected[:12]}. Serve that one, or validate again."
+        )
 
 
 class RagAnswer(Config):

@@ -1,1 +1,1 @@
-"""The rewriter: its folder and card, the one way to ask it, and the check of what it wrote."""
+"""The rewriter: its folder and card, its inference, and the checks of a written rewrite."""

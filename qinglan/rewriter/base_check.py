@@ -1,4 +1,4 @@
-"""Checks of public models before a training starts from them: of their files alone, nothing is loaded.
+"""Checks of public models before a training starts from them. Only files are read; no model is loaded.
 
 refuse_unfit_base(Path("/weights/Qwen/Qwen3-32B"))
 critic = find_critic("Qwen/Qwen3-1.7B")
@@ -16,15 +16,18 @@ from qinglan.sizing.shape import FAMILIES, shape_of
 from qinglan.text.text import neutralise_tokens
 
 CAUSAL = "ForCausalLM"
-"""Ending of the architectures that write text from left to right, which training and vLLM need."""
+"""Ending of the names of architectures that write text from left to right, which training and vLLM need."""
 
 
 def refuse_unfit_base(folder: Path) -> None:
-    """A DataError where no rewriter can be trained from this model, with what to take instead."""
+    """Raise a DataError if no rewriter can be trained from this model, with what to take instead."""
     refuse_partial_download(folder)
     refuse_other_architecture(folder)
     refuse_typable_tokens(folder)
-    if not has_chat_template(folder):
+    # Older models have the template in the tokenizer's settings.
+    beside = any(folder.glob("chat_template.jin*")) or any(folder.glob("additional_chat_templates/*"))
+    settings = folder / "tokenizer_config.json"
+    if not beside and not (settings.is_file() and _read_json(settings).get("chat_template")):
         raise DataError(
             f"{folder}: its tokenizer has no chat template, so that nobody knows how it is asked. Take an instruct "
             "model, or put the family's chat_template.jinja into the folder."
@@ -32,8 +35,10 @@ def refuse_unfit_base(folder: Path) -> None:
 
 
 def refuse_other_architecture(folder: Path) -> None:
-    """A DataError where the checkpoint is no causal language model, unknown to transformers, quantised, or where its
-    config.json lacks a size."""
+    """Raise a DataError if the checkpoint is no causal language model, unknown to transformers, or quantised, or if
+    its config.json lacks a size."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+
     path = folder / "config.json"
     config = _read_json(path)
     kinds = [str(name) for name in config.get("architectures") or []]
@@ -42,7 +47,7 @@ def refuse_other_architecture(folder: Path) -> None:
         raise DataError(
             f"{path}: a {kind}, and a rewriter is a ...{CAUSAL}. Take a text model, such as Qwen/Qwen3-8B."
         )
-    if (model_type := config.get("model_type")) not in _known_types():
+    if (model_type := config.get("model_type")) not in CONFIG_MAPPING_NAMES:
         raise DataError(
             f"{path}: model_type {model_type!r} is unknown to this transformers. Take a model of a "
             "family that it knows, such as Qwen3."
@@ -56,16 +61,9 @@ def refuse_other_architecture(folder: Path) -> None:
         shape_of(config, str(path))
 
 
-def has_chat_template(folder: Path) -> bool:
-    """A template lies beside the tokenizer, or in its configuration, as older models have it."""
-    if any(folder.glob("chat_template.jin*")) or any(folder.glob("additional_chat_templates/*")):
-        return True
-    path = folder / "tokenizer_config.json"
-    return path.is_file() and bool(_read_json(path).get("chat_template"))
-
-
 def refuse_typable_tokens(folder: Path) -> None:
-    """A DataError where a user's text could hold a control token of this model, although prompts neutralise them."""
+    """Raise a DataError if a user's text could hold a control token of this model although prompts neutralise
+    them."""
     path = folder / "tokenizer.json"
     for token in _read_json(path).get("added_tokens") or [] if path.is_file() else []:
         content = str(token.get("content"))
@@ -77,7 +75,7 @@ def refuse_typable_tokens(folder: Path) -> None:
 
 
 def find_critic(model: str) -> Path:
-    """The folder of ppo.critic_model; a training's pods have no way to the hub, so it must be there already."""
+    """The folder of ppo.critic_model, which must exist: a training's pods cannot reach the hub."""
     if (folder := local_model_folder(model)) is None:
         weights = os.environ.get(WEIGHTS_VARIABLE)
         raise ConfigError(
@@ -92,7 +90,7 @@ def find_critic(model: str) -> Path:
 
 
 def refuse_other_vocabulary(critic: Path, model: Path) -> None:
-    """A ConfigError where the critic would read other texts than the model writes."""
+    """Raise a ConfigError if the critic's tokens differ from the model's: it would read other texts."""
     from qinglan.rewriter.model import load_tokenizer
 
     if load_tokenizer(critic).get_vocab() != load_tokenizer(model).get_vocab():
@@ -100,12 +98,6 @@ def refuse_other_vocabulary(critic: Path, model: Path) -> None:
             f"ppo.critic_model {critic} has another vocabulary than {model}: it would read other texts. Take a "
             "smaller model of the same family, such as Qwen/Qwen3-1.7B for Qwen3."
         )
-
-
-def _known_types() -> set[str]:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
-
-    return set(CONFIG_MAPPING_NAMES)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""The base model under an adapter: its folder must be the one that the adapter was trained on.
+"""Check that the base model under an adapter is the one that the adapter was trained on.
 
-    verify_base(Path("/mnt/base"), Path("/mnt/models/model"))     an AlteredError where it is another
+    verify_base(Path("/mnt/base"), Path("/mnt/models/model"))     an AlteredError if it is another
 
-The release's card names the base by the digest of the base stage's folder: the weights volume's files and a card. All
-files are read, which takes about a minute for 65 GB on a volume that gives 1 GB a second.
+The release names the base by the digest of the base stage's folder, which has the files of the weights volume and a
+card. All files are read: about a minute for 65 GB at 1 GB a second.
 """
 
 import os
@@ -21,7 +21,7 @@ NAMED_BY_DIGEST = "sha256:"
 
 
 def verify_base(base: Path, model: Path) -> str:
-    """The base's digest, which is the one that the model in this folder names."""
+    """The base's digest; an AlteredError if the model in this folder names another."""
     expected = base_digest(model)
     files = {CARD: sha256_bytes(card_bytes(RewriterCard(stage="base"))), **file_digests(base)}
     actual = tree_digest({name: files[name] for name in sorted(files, key=os.fsencode)})
@@ -35,7 +35,7 @@ def verify_base(base: Path, model: Path) -> str:
 
 
 def base_digest(model: Path) -> str:
-    """The digest that the adapter's configuration or the card names."""
+    """The digest in the adapter's configuration, or in the card."""
     path = model / ADAPTER_FOLDER / ADAPTER_CONFIG
     try:
         named = str(parse_json_mapping(read_plain(path), str(path)).get("base_model_name_or_path"))

@@ -1,6 +1,6 @@
-"""A rewriter model's card, which travels with its weights. Who reads only this needs no torch.
+"""A rewriter model's card, which is a file beside its weights. This module needs no torch.
 
-    rewriter.json       RewriterCard: its prompts, its parents
+    rewriter.json       RewriterCard: prompts, parents
 
 read_card(Path("runs/.../files/rl_model")).system_prompts
 """
@@ -12,57 +12,56 @@ import orjson
 from qinglan.config import Config, Positive
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files.files import atomic_write
+from qinglan.files.files import write_atomically
 from qinglan.files.plain_files import read_plain
 from qinglan.prompts import student_digest
 
 CARD = "rewriter.json"
 FURTHER_ROWS = "augment"
-"""The stage that writes the teacher's further rows, as `RewriterCard.left_out` names it."""
+"""Stage of the teacher's further rows, as `RewriterCard.left_out` names it."""
 
 
 class RewriterCard(Config):
-    """Facts that travel with the weights."""
+    """Facts about a model's weights."""
 
     stage: str
-    """The training that wrote them: base, sft, ppo."""
+    """Stage that wrote the weights: base, sft, ppo."""
 
     system_prompts: dict[str, str] = {}
-    """The exact text that training showed the model, by tenant. Serving shows the same."""
+    """System prompts of the training by tenant, which serving uses too."""
 
     prompts_sha256: str = ""
-    """`student_digest` of the code that trained it."""
+    """`student_digest` of the code that trained the model."""
 
     max_new_tokens: Positive = 64
-    """A rewrite that is longer is cut."""
+    """Most tokens of a rewrite; a longer one is cut."""
 
     max_prompt_tokens: Positive | None = None
-    """The longest prompt of its training: of a history that does not fit, the oldest turns are left out, there, in
-    the evaluation and in serving. None in older cards: then the context alone limits a prompt."""
+    """Most tokens of a prompt in training, evaluation and serving: the oldest turns of a longer history are left out.
+    None in older cards: the context limits a prompt."""
 
     parents: dict[str, str] = {}
-    """Digests of what it was made from: base_model, sft_model, training rows."""
+    """Digests of what the model was made from: base_model, sft_model, training rows."""
 
     left_out: tuple[str, ...] | None = None
-    """Stages whose rows it did not learn from, since without them it finds more on dev; None where it is none."""
+    """Stages whose rows the model did not learn from, since it finds more on dev without them; None without such."""
 
     @property
     def leaves_out_further_rows(self) -> bool:
         return FURTHER_ROWS in (self.left_out or ())
 
     def prompt_tokens(self, context: int) -> int:
-        """The most tokens of a prompt where prompt and rewrite together have `context`."""
+        """Most tokens of a prompt if prompt and rewrite together have `context`."""
         room = context - self.max_new_tokens
         return min(room, self.max_prompt_tokens or room)
 
 
 def write_card(folder: Path, card: RewriterCard) -> None:
-    with atomic_write(folder / CARD) as partial:
-        partial.write_bytes(card_bytes(card))
+    write_atomically(folder / CARD, card_bytes(card))
 
 
 def card_bytes(card: RewriterCard) -> bytes:
-    """The card as JSON, with the digest of the prompts that the model was trained with: those of this code."""
+    """The card as JSON, with the digest of its prompts by this code."""
     card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
     return orjson.dumps(card.model_dump(mode="json", exclude_none=True), option=orjson.OPT_INDENT_2)
 
@@ -77,7 +76,7 @@ def read_card(folder: Path) -> RewriterCard:
 
 
 def model_context(folder: Path) -> int:
-    """How many tokens the model in this folder reads and writes at most."""
+    """Most tokens that the model in this folder reads and writes together."""
     path = folder / "config.json"
     try:
         return int(parse_json_mapping(read_plain(path), str(path))["max_position_embeddings"])
@@ -86,7 +85,7 @@ def model_context(folder: Path) -> int:
 
 
 def refuse_other_prompts(folder: Path, card: RewriterCard) -> None:
-    """A model is asked as it was trained, or not at all."""
+    """Raise a DataError if this code would show the model other prompts than its training."""
     if not card.prompts_sha256:
         raise DataError(
             f"{folder / CARD}: it does not say with which prompts the model was trained (prompts_sha256). Somebody "

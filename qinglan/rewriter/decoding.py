@@ -1,7 +1,7 @@
-"""Continue many prompts at once: one pass over all prompts, each once, and a row that has ended leaves the batch.
+"""Continue many prompts at once: equal prompts are read once, and rows that have ended leave the batch.
 
-Greedy, or sampled by draws that each row brings along, so that a row's text does not depend on the other rows of
-the batch. transformers' generate() computes rows that have ended to the end, and has one generator for all of them.
+Greedy, or sampled with draws of each row, so that a row's text does not depend on the other rows of the batch.
+transformers' generate() goes on computing rows that have ended, and has one random generator for all of them.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ LEAVE_SHARE = 0.2
 
 
 class Sampling(NamedTuple):
-    """How the next token is chosen; a temperature of 0 takes the likeliest."""
+    """Choice of the next token; a temperature of 0 takes the most likely one."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -23,7 +23,7 @@ GREEDY = Sampling()
 
 
 class Continuation(NamedTuple):
-    """A row's new tokens, the end token among them where it came, and the log-probability of each."""
+    """A row's new tokens, including the end token if it came, and the log-probability of each."""
 
     ids: list[int]
     log_probs: list[float]
@@ -56,7 +56,7 @@ def decode(
             )  # fmt: skip
             cache = step.past_key_values
             logits = step.logits[:, -1].float() / (sampling.temperature or 1.0)
-            if len(logits) < len(rows):  # each prompt was read once; from here on each row goes its own way
+            if len(logits) < len(rows):  # equal prompts were read once; from here on each row has its own cache
                 index = {prompt: at for at, prompt in enumerate(different)}
                 read = torch.tensor([index[tuple(prompt)] for prompt in prompts], device=model.device)
                 cache.batch_select_indices(read)
@@ -75,6 +75,7 @@ def decode(
                 break
             ids, positions = tokens.unsqueeze(1), positions[:, -1:] + 1
             mask = torch.cat([mask, mask.new_ones(len(rows), 1)], 1)
+            # A copy of the cache costs more than computing a few ended rows.
             if left <= (1 - LEAVE_SHARE) * len(rows):
                 remaining = live.nonzero().squeeze(1)
                 cache.batch_select_indices(remaining.to(model.device))
@@ -84,7 +85,7 @@ def decode(
 
 
 def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
-    """The prompts as one tensor, each at its end, and the mask of their own tokens."""
+    """The prompts as one tensor, padded on the left, and the mask of their tokens."""
     import torch
 
     longest = max(map(len, prompts))
@@ -94,7 +95,7 @@ def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tupl
 
 
 def choose_tokens(logits: Any, sampling: Sampling, draws: Any) -> Any:
-    """The next token of each row: the likeliest, or the one at its draw in the cumulated probabilities."""
+    """The next token of each row: the most likely one, or the one at its draw in the cumulated probabilities."""
     import torch
 
     if not sampling.temperature:
@@ -108,7 +109,7 @@ def choose_tokens(logits: Any, sampling: Sampling, draws: Any) -> Any:
 
 
 def _nucleus(probabilities: Any, sampling: Sampling) -> Any:
-    """The likeliest top_k tokens, and of these the fewest that together reach top_p; 0 for all others."""
+    """Probabilities of the top_k most likely tokens, and of these the fewest that reach top_p; 0 for the others."""
     likeliest, order = probabilities.sort(dim=-1, descending=True, stable=True)
     if sampling.top_k > 0:
         likeliest[:, sampling.top_k :] = 0

@@ -1,9 +1,11 @@
-"""The vLLM that serves a rewriter: its command line and the completions that are requested from it.
+"""The vLLM that serves a rewriter: its command line, and the completions that are requested from it.
 
-The GPU runtimes, the evaluation and the tests start it with the same options, and our server and the evaluation ask
-it for the same completions: the model that is judged is the model that is served.
+The GPU runtimes, the evaluation and the tests start vLLM with the same options, and our server and the evaluation
+request the same completions, so that the judged model is the served one.
 
     engine_options("rewriter", adapter="/mnt/models/model/adapter", gpus=2)
+
+Options: https://docs.vllm.ai/en/latest/cli/serve.html
 """
 
 from typing import Any
@@ -15,32 +17,32 @@ from qinglan.rewriter.model import GeneratedRewrite
 from qinglan.text.text import one_line
 
 CONTEXT_TOKENS = 2048
-"""Longest prompt and rewrite together: no profile's training shows a longer row (`sft.max_length`)."""
+"""Most tokens of prompt and rewrite together: no profile trains with longer rows (`sft.max_length`)."""
 
 MAX_CONCURRENCY = 128
-"""Questions that the engine writes at the same time; the server before it sends no more."""
+"""Rewrites that the engine writes at the same time; the server sends it no more questions."""
 
 MAX_LORA_RANK = 128
-"""vLLM takes powers of two: an exported adapter holds SFT's rank and PPO's side by side, 16 + 64."""
+"""Largest rank of an adapter, a power of two for vLLM. An exported adapter has the ranks of SFT and PPO: 16 + 64."""
 
 BASE_NAME = "base"
-"""Name of the base model beside its adapter: a request without the adapter must say so."""
+"""Name by which a request takes the base model without its adapter."""
 
 ENGINE_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
-    # FlashInfer's sampler would be compiled at each start; images have no nvcc and no C++ compiler in reach.
+    # FlashInfer compiles its sampler at each start, and images have neither nvcc nor a C++ compiler.
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
 }
-"""Environment of the engine: nothing is called, and PyTorch samples."""
+"""Environment of the engine: no requests to other hosts, and PyTorch's sampler."""
 
 COMPLETIONS_PATH, HEALTH_PATH, MODELS_PATH = "/v1/completions", "/health", "/v1/models"
 
 
 def engine_options(name: str, adapter: str = "", gpus: int = 1, context: int = CONTEXT_TOKENS) -> list[str]:
-    """Options of `vllm serve`, after the weights' folder: the merged model's, or a base model's under an adapter.
+    """Options of `vllm serve` after the folder of weights: the merged model's, or a base model's under an adapter.
 
-    `context` are the tokens that the model itself reads and writes at most: vLLM refuses to start with more.
+    `context` is the most tokens of the model; vLLM does not start with a larger `--max-model-len`.
     """
     lora = ["--enable-lora", f"--max-lora-rank={MAX_LORA_RANK}", f"--lora-modules={name}={adapter}"]
     return [
@@ -51,19 +53,19 @@ def engine_options(name: str, adapter: str = "", gpus: int = 1, context: int = C
         "--load-format=safetensors",  # a pickle could run code
         f"--max-model-len={min(context, CONTEXT_TOKENS)}",
         f"--max-num-seqs={MAX_CONCURRENCY}",
-        "--generation-config=vllm",  # else the folder's own sampling settings, such as a repetition penalty, apply
+        "--generation-config=vllm",  # else sampling settings of the folder apply, such as a repetition penalty
     ]
 
 
 def completion_request(model: str, prompt: str, max_new_tokens: int) -> dict[str, Any]:
-    """The body of a greedy completion of a rendered prompt, whose special tokens are all in its text."""
+    """Body of a request for a greedy completion of a rendered prompt, whose text has all special tokens."""
     return {
         "model": model, "prompt": prompt, "temperature": 0, "max_tokens": max_new_tokens, "add_special_tokens": False,
     }  # fmt: skip
 
 
 def read_completion(content: bytes, where: str) -> GeneratedRewrite:
-    """The text of a completion; an answer without one is an outage, never an empty rewrite."""
+    """The rewrite in a completion; a response without a text is an outage, not an empty rewrite."""
     try:
         body = orjson.loads(content)
         choice, usage = body["choices"][0], body["usage"]
@@ -77,7 +79,7 @@ def read_completion(content: bytes, where: str) -> GeneratedRewrite:
 
 
 def context_tokens(models: bytes) -> int | None:
-    """The engine's longest prompt and answer together, as its list of models says; None where it does not say."""
+    """Most tokens of prompt and answer together in the engine's list of models; None if the list has no limit."""
     try:
         limits = [card.get("max_model_len") for card in orjson.loads(models)["data"]]
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):

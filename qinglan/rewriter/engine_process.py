@@ -1,4 +1,4 @@
-"""A vLLM in a process of its own, on loopback, for as long as somebody needs it.
+"""Run vLLM in a process of its own, on loopback.
 
 with run_engine(folder, engine_options("rewriter"), log, seconds) as engine:
     sync_client(engine.url, timeout=60).post(COMPLETIONS_PATH, json=completion_request("rewriter", prompt, 64))
@@ -25,14 +25,14 @@ POLL_SECONDS = 0.5
 
 
 class Engine(NamedTuple):
-    """A vLLM that has answered its health check."""
+    """A running vLLM whose health check has succeeded."""
 
     url: str
     log: Path
     process: "subprocess.Popen[bytes]"
 
     def outage(self, what: str) -> OutageError:
-        """The error of an engine that failed, with the last lines of its log."""
+        """The error of a failed engine, with the last lines of its log."""
         code = self.process.poll()
         ended = "" if code is None else f"; its process ended with {code}"
         return OutageError(*failure_lines(f"{what}{ended}", "vLLM", self.log))
@@ -48,13 +48,15 @@ def run_engine(
     port: int = 0,
     gpus: Sequence[str] = (),
 ) -> Iterator[Engine]:
-    """Run `vllm serve` of an environment until the block ends; it is ready when the block begins. Port 0 takes a free
-    one; an engine that replaces another takes that one's. `gpus` are the only ones that it sees; by default all."""
+    """Run `vllm serve` of an environment until the block ends; it is ready when the block begins.
+
+    Port 0 takes a free one. The engine sees only these `gpus`, by default all.
+    """
     port = port or free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
     log.parent.mkdir(parents=True, exist_ok=True)
     cards = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
-    # vLLM leaves its sockets in the temporary folder and, where it must be killed, its shared memory: both go here.
+    # A killed vLLM leaves sockets in its temporary folder, and segments of shared memory: both are removed here.
     with TemporaryDirectory(prefix="qinglan-") as scratch:
         started = Path(scratch).stat().st_mtime
         with open_private(log, "ab") as output:

@@ -1,10 +1,9 @@
-"""Checks of a written rewrite, whoever wrote it: if one fails, the user's own question is searched.
+"""Checks of a rewrite. If one fails, serving searches with the user's own question instead.
 
-    failed_guards(question, written)     ("invented_number",)      the guards that it does not pass, the gravest first
+    failed_guards(question, written)     ("invented_number",)      the failed guards, the gravest first
 
-A pure function of the question, its history and profile, and the text: serving falls back by it, and an evaluation
-can count by it. It uses no model and no knowledge base, so it finds certain faults only, and does not tell how good a
-text is.
+This is a pure function of question, history, profile and rewrite, for serving and evaluation. It uses no model and no
+knowledge base, so it finds certain faults only, and does not measure quality.
 """
 
 from collections.abc import Sequence
@@ -14,24 +13,22 @@ from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
-"""The gravest first, as they are reported: a text that is cut is often too long and a copy as well."""
+"""The guards, the gravest first: a text that was cut is often too long and a copy as well."""
 
 MAX_CHARACTERS = 96
-"""Chinese characters, or four letters each; a question that is longer may be answered by its own length.
-`python -m benchmarks.guard` says what teachers take."""
-
+"""Longest rewrite in Chinese characters, four letters counting as one, unless the question is longer. The lengths of
+teachers' rewrites: `python -m benchmarks.guard`."""
 
 LONGEST_CLAUSE = 24
-"""Length from which a copy of the history fails, whatever stands beside it. People write shorter ones beside the
-question ("Besides winning the Grand Prix, did he ..."): measured on their rewrites by `python -m benchmarks.guard`,
-as is QUESTION_KEPT."""
+"""Length from which a copy of the history fails. People write shorter copies beside the question ("Besides winning
+the Grand Prix, did he ..."); measured on their rewrites, like QUESTION_KEPT, by `python -m benchmarks.guard`."""
 
 QUESTION_KEPT = 0.5
-"""Share of the question's words that must stand beside a shorter copy."""
+"""Share of the question's words that a rewrite must have beside a shorter copy."""
 
 
 def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
-    """The guards that the text does not pass; none where it may be searched. `cut`: its writer was stopped."""
+    """The guards that the text fails, none if it may be searched; `cut` means that its writer was stopped."""
     text = normalise(written)
     if not text or is_blank(written):
         return ("empty",)
@@ -47,7 +44,7 @@ def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) ->
 
 
 def copies_history(written: str, question: str, sources: Sequence[str]) -> bool:
-    """True for a long stretch of a source, unless it is a clause beside the question's own words."""
+    """True for a long copy of a source, except a clause beside the question's own words."""
     tokens, question_tokens = text_tokens(written), set(text_tokens(question))
     copied = copied_tokens(written, (question,), sources)
     length = sum(token_length(token) for token, copy in zip(tokens, copied, strict=True) if copy)

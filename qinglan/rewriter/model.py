@@ -1,4 +1,4 @@
-"""A rewriter model's folder, and the one way to ask it: evaluation and serving write with the same code.
+"""A rewriter model's folder, and its inference: evaluation and serving write with the same code.
 
     model.safetensors, config.json, tokenizer files     as transformers loads them
     rewriter.json                                       RewriterCard: its prompts, its parents
@@ -32,20 +32,20 @@ class GeneratedRewrite(NamedTuple):
     prompt_tokens: int
     new_tokens: int
     cut: bool
-    """It reached the limit without an end."""
+    """True if it reached the token limit without an end token."""
 
     seconds: float
-    """Time that its batch took."""
+    """Duration of its batch."""
 
 
 class StudentPrompt(NamedTuple):
-    """A prompt as a model reads it."""
+    """A prompt as messages, text and token ids."""
 
     messages: list[Message]
     text: str
     ids: list[int]
     trimmed: bool = False
-    """Turns of its history were left out."""
+    """True if turns of its history were left out."""
 
     @property
     def tokens(self) -> int:
@@ -53,14 +53,14 @@ class StudentPrompt(NamedTuple):
 
 
 class Student:
-    """A trained rewriter in memory, on a GPU where there is one."""
+    """A trained rewriter in memory, on a GPU if the machine has one."""
 
     def __init__(self, model: Any, tokenizer: Any, card: RewriterCard) -> None:
         self.model, self.tokenizer, self.card = model, tokenizer, card
 
     @classmethod
     def load(cls, folder: Path) -> "Student":
-        """Safetensors of this folder alone: a pickle could run code."""
+        """Load the folder's safetensors, and no pickle, which could run code."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -73,11 +73,11 @@ class Student:
         return cls(model.eval(), load_tokenizer(folder), card)
 
     def messages(self, prompt_input: PromptInput) -> list[Message]:
-        """The prompt of training, rollout and serving."""
+        """The prompt's messages, the same in training, rollout and serving."""
         return student_messages(prompt_input, self.card.system_prompts.get(prompt_input.tenant_id, ""))
 
     def prompt(self, prompt_input: PromptInput) -> StudentPrompt:
-        """The prompt that the model is served, up to where the answer begins."""
+        """The prompt that the model gets, up to the beginning of the answer."""
         return self._fitted(self.messages(prompt_input))
 
     def write(self, rows: Sequence[PromptInput]) -> list[GeneratedRewrite]:
@@ -100,7 +100,8 @@ class Student:
             output = self.model.generate(
                 input_ids=ids, attention_mask=mask,
                 max_new_tokens=self.card.max_new_tokens, do_sample=False, temperature=None, top_p=None, top_k=None,
-                repetition_penalty=1.0,  # as verl trains it and vLLM serves it, whatever the folder's settings say
+                # As in verl's rollout and in vLLM: the folder's generation_config.json must not change it.
+                repetition_penalty=1.0,
                 eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id,
             )  # fmt: skip
         generated = output[:, ids.shape[1] :].tolist()
@@ -115,11 +116,13 @@ class Student:
         import numpy as np
 
         fitted = [self._fitted(messages) for messages in prompts]
-        most = self.card.max_new_tokens
-        draws = np.concatenate([_draws(prompt.text, count, most, seed) for prompt in fitted])
+        most, draws = self.card.max_new_tokens, []
+        for prompt in fitted:
+            key = int.from_bytes(hashlib.sha256(f"{seed} {prompt.text}".encode()).digest()[:8])
+            draws.append(np.random.default_rng(key).random((count, most)))
         written = decode(
             self.model, [prompt.ids for prompt in fitted for _ in range(count)], most, self.tokenizer.eos_token_id,
-            self.tokenizer.pad_token_id, Sampling(temperature), draws,
+            self.tokenizer.pad_token_id, Sampling(temperature), np.concatenate(draws),
         )  # fmt: skip
         rewrites = [self._written(row.ids, 0, 0.0).text for row in written]
         return [rewrites[start : start + count] for start in range(0, len(rewrites), count)]
@@ -136,18 +139,10 @@ class Student:
         return GeneratedRewrite(text, prompt, len(ids) + (not cut), cut, seconds)
 
 
-def _draws(prompt: str, count: int, most: int, seed: int) -> Any:
-    """Numbers in [0, 1) for `count` samples of up to `most` tokens."""
-    import numpy as np
-
-    key = int.from_bytes(hashlib.sha256(f"{seed} {prompt}".encode()).digest()[:8])
-    return np.random.default_rng(key).random((count, most))
-
-
 def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
-    """The one way from messages to text: thinking is off, in training as in serving.
+    """Render messages as text, without thinking, in training as in serving.
 
-    A template prints each message once; one that prints it hundreds of times fills the memory.
+    A template prints each message once; printing it hundreds of times would fill the memory, so it is an error.
     """
     from qinglan.models.chat_template_work import MAX_LENGTH
 
@@ -164,10 +159,10 @@ def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
 
 
 def fit_prompt(tokenizer: Any, messages: list[Message], budget: int) -> StudentPrompt:
-    """The prompt, without the oldest turns of its history where it has more than `budget` tokens.
+    """The prompt, without the oldest turns of its history if it has more than `budget` tokens.
 
-    Training, evaluation and serving all call this. Question and profile stay whole: where they alone are longer than
-    the budget, so is the prompt, and who asks for it decides.
+    Training, evaluation and serving call this. Question and profile stay whole: if they are longer than the budget,
+    so is the prompt, and the caller decides what to do.
     """
     prompt = _counted(tokenizer, messages)
     if prompt.tokens <= budget:
@@ -180,6 +175,7 @@ def fit_prompt(tokenizer: Any, messages: list[Message], budget: int) -> StudentP
     def shorter(history: str) -> StudentPrompt:
         return _counted(tokenizer, student_messages(question._replace(history_summary=history), system))
 
+    # Shorter histories have fewer tokens, so the longest one that fits is found by bisection. The last part is "".
     parts = later_parts(question.history_summary)
     first = bisect_left(parts, True, hi=len(parts) - 1, key=lambda part: shorter(part).tokens <= budget)
     return shorter(parts[first])._replace(trimmed=True)
@@ -203,8 +199,19 @@ def refuse_unusable(answer: str | None, advice: str) -> None:
         raise TrainingError(f"The trained model answers nothing usable, such as {answer!r}. {advice}")
 
 
+def refuse_lossy_tokenizer(tokenizer: Any, messages: list[Message], where: str) -> None:
+    """Raise a DataError unless the tokenizer keeps a text: under a wrong class some load, and give no ids."""
+    text = render_prompt(tokenizer, messages)
+    ids = tokenizer(text, add_special_tokens=False).input_ids
+    if not ids or tokenizer.decode(ids) != text:
+        raise DataError(
+            f"{where}: its tokenizer ({type(tokenizer).__name__}) turns a prompt of {len(text)} characters into "
+            f"{len(ids)} ids that read {tokenizer.decode(ids)[:40]!r}. Save it under the class that it was made with."
+        )
+
+
 def load_tokenizer(folder: Path) -> Any:
-    """One for each thread: two threads at once in the same one is an error."""
+    """The folder's tokenizer, for one thread: using it in two threads at once is an error."""
     from transformers import AutoTokenizer
 
     with words_for_broken(folder):

@@ -41,6 +41,10 @@ def split_of(conversation: Conversation, config: SplitConfig) -> Split:
 
 def hash_fraction(conversation: Conversation, seed: int) -> float:
     """A conversation's own point in [0, 1)."""
+    return int.from_bytes(draw_key(seed, *conversation)[:8], "big") / 2**64
+
+
+def draw_key(seed: int, *names: str) -> bytes:
+    """Position in a draw by the seed and the names only, such as tenant and id: other rows do not change it."""
     # 0x1F is the unit separator: ("a", "bc") and ("ab", "c") need different texts.
-    text = "\x1f".join((str(seed), *conversation))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+    return hashlib.sha256("\x1f".join((str(seed), *names)).encode()).digest()

@@ -1,9 +1,10 @@
 """Rows that a student learns from: a chat for SFT, a prompt for PPO. Each says which kind of row it is."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from qinglan.prompts import SystemPrompt, student_answer, student_messages
-from qinglan.rows.rows import Rewrite, Split, ValidatedRewrite
+from qinglan.rows.rows import Question, Rewrite, Split, ValidatedRewrite
 
 WITHOUT_FURTHER = "without_further_rows"
 """Folder beside SFT's rows if the teacher wrote further ones: the rows without these (train.jsonl, dev.jsonl) and
@@ -49,3 +50,8 @@ def ppo_row(
             "plain_retrieval": row.plain.model_dump(mode="json"),
         },
     }  # fmt: skip
+
+
+def question_of(extra_info: Mapping[str, Any]) -> Question:
+    """The sheet's row in the extra_info of a prompt."""
+    return Question.model_validate({name: extra_info[name] for name in Question.model_fields})

@@ -1,7 +1,7 @@
 """Checks of the teacher's answers before anything is retrieved for them. Pure functions.
 
-A rewrite in hindsight must be one that somebody could write who does not see the passage: no sentence and no number
-of it. A copy finds the passage, too, and would teach the student to make up passages.
+A rewrite in hindsight must be one that can be written without seeing the passage: no sentence and no number of the
+passage. A copy would find the passage too, and would teach the student to make up passages.
 """
 
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from components.data.augment.cases import HindsightCase, PseudoCase
 from qinglan.config import explain_validation_error
 from qinglan.errors import RowError
+from qinglan.prompts import PSEUDO_FIELDS
 from qinglan.rag.contract import Passage
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rows.rows import Question
@@ -27,19 +28,18 @@ class PseudoQuestion(NamedTuple):
 
 
 def check_hindsight(case: HindsightCase, query: str) -> None:
-    """Raise a RowError where the rewrite is none, or only the passage's own words."""
+    """Raise a RowError if the rewrite fails a guard, copies the passage, or is the one that was written before."""
     _check_query(case.row, case.passage, query)
     if normalise(query) == normalise(case.prompt.teacher_rewrite):
         raise RowError("same_as_before", "the teacher wrote the same rewrite again")
 
 
 def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
-    """The question of an answer; a RowError where there is none."""
+    """The question in an answer; a RowError if it has none."""
     answer = orjson.loads(text)
-    names = ("历史摘要", "原始查询", "独立问题", "检索词")
-    if wrong := [name for name in names if not isinstance(answer.get(name), str)]:
+    if wrong := [name for name in PSEUDO_FIELDS if not isinstance(answer.get(name), str)]:
         raise RowError("malformed", f"The answer has no text {', '.join(wrong)}.", text)
-    history, question, need, query = (one_line(answer[name]) for name in names)
+    history, question, need, query = (one_line(answer[name]) for name in PSEUDO_FIELDS)
     if not question:
         raise RowError("nothing_to_ask", "the teacher found no question that the passage answers")
     try:
@@ -54,7 +54,7 @@ def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
 
 
 def check_pseudo(case: PseudoCase, pseudo: PseudoQuestion, held_out: NearDuplicateIndex) -> None:
-    """Raise a RowError where question or query copy the passage, or the question is one of dev or test."""
+    """Raise a RowError if question or query copies the passage, or if the question is nearly one of dev or test."""
     question = pseudo.question
     _check_query(question, case.passage, pseudo.query)
     if is_copied(f"{question.question} {question.history_summary}", case.passage.title, [case.passage.content]):

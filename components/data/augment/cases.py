@@ -1,10 +1,9 @@
-"""Choose the rows and passages that the teacher is asked about, by the files and the seed alone.
+"""Choose the rows and passages that the teacher is asked about, by the files and the seed only.
 
-Hindsight takes rows of train alone. Questions are written from passages that no row of dev or test asks for, nor are
-nearly such a passage, in the manner of rows of train.
+Hindsight takes rows of train only. Questions are written from passages that are not, even nearly, relevant to a row
+of dev or test, in the style of rows of train.
 """
 
-import hashlib
 import heapq
 import random
 from collections import Counter, defaultdict
@@ -26,19 +25,21 @@ from qinglan.reward.reward_function import read_prompt
 from qinglan.rows.labels import relevant_ids
 from qinglan.rows.prompt_parquet import read_prompts
 from qinglan.rows.rows import Question, ValidatedRewrite
+from qinglan.rows.splits import draw_key
+from qinglan.rows.training_rows import question_of
 from qinglan.text.near_duplicates import NearDuplicateIndex, question_key
 from qinglan.text.same_tasks import TaskIndex
 
 STEP = "augment"
 OVERSAMPLED = 4
-"""Passages drawn for each that is used, since some are too near to one of dev or test."""
+"""Passages drawn for each one that is used, since some are too near to one of dev or test."""
 
 PassageKey = tuple[str, str]
 """Tenant and passage id."""
 
 
 class Inputs(NamedTuple):
-    """Paths of everything that the stage reads."""
+    """Paths that the stage reads."""
 
     chats: Path
     prompts: Path
@@ -53,14 +54,14 @@ class HindsightCase(NamedTuple):
     prompt: TrainingPrompt
     passage: Passage
     rank: int | None
-    """The rank at which the teacher's rewrite finds a relevant passage."""
+    """Rank at which the teacher's rewrite finds a relevant passage."""
 
     def messages(self, config: AugmentConfig) -> list[Message]:
         return hindsight_messages(self.row, self.passage.title, self.passage.content[: config.passage_characters])
 
 
 class PseudoCase(NamedTuple):
-    """A passage that a question is written from, and a training row whose manner it takes."""
+    """A passage that a question is written from, and a training row as an example of style."""
 
     id: str
     tenant_id: str
@@ -75,7 +76,7 @@ class PseudoCase(NamedTuple):
 
 
 class Cases(NamedTuple):
-    """Everything that the teacher is asked, and what its answers are checked against."""
+    """Everything that the teacher is asked about, and what its answers are checked against."""
 
     hindsight: list[HindsightCase]
     pseudo: list[PseudoCase]
@@ -86,7 +87,7 @@ class Cases(NamedTuple):
     """The student's system prompt, by tenant."""
 
     left_out: Counter[str]
-    """Rows and passages that could have been asked about, by the reason why not."""
+    """Rows and passages that the teacher is not asked about, by reason."""
 
     @property
     def calls(self) -> int:
@@ -95,7 +96,7 @@ class Cases(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Training rows as they are needed."""
+    """Training rows, and by tenant what is known from them."""
 
     misses: list[tuple[Question, TrainingPrompt, int | None]]
     by_tenant: dict[str, list[Question]]
@@ -114,7 +115,6 @@ def paid_requests(inputs: Inputs, config: AugmentConfig) -> Iterator[PaidRequest
 
 
 def read_cases(inputs: Inputs, config: AugmentConfig) -> Cases:
-    """Choose rows and passages."""
     rows, held_keys, held_questions = _read_train(inputs, config), set[PassageKey](), dict[str, bool]()
     for question, relevant in _held_out_rows(inputs):
         complete = bool(question.need) and is_complete(question.question, question.need)
@@ -123,18 +123,19 @@ def read_cases(inputs: Inputs, config: AugmentConfig) -> Cases:
     left_out = Counter[str]()
     misses = _drawn_misses(rows, config)
     left_out["hindsight_calls"] = len(rows.misses) - len(misses)
-    needed = {(row.tenant_id, prompt.relevant[0]) for row, prompt, _ in misses}
-    known, drawn, held_texts = _read_passages(inputs.knowledge_base, needed, held_keys, rows.by_tenant, config)
+    keys = [(row.tenant_id, prompt.relevant[0]) for row, prompt, _ in misses]
+    known, drawn, held_texts = _read_passages(inputs.knowledge_base, set(keys), held_keys, rows.by_tenant, config)
     passages = _without_held_out(drawn, held_texts, left_out, config)
     hindsight = [
         HindsightCase(row, prompt, known[key], rank)
-        for row, prompt, rank in misses
-        if (key := (row.tenant_id, prompt.relevant[0])) in known
+        for key, (row, prompt, rank) in zip(keys, misses, strict=True)
+        if key in known
     ]
     left_out["passage_not_in_knowledge_base"] = len(misses) - len(hindsight)
     pseudo = [case for tenant, passage in passages for case in _pseudo_cases(tenant, passage, rows, config)]
     complete_questions = {key for key, complete in held_questions.items() if complete}
     held_out = TaskIndex(held_questions, config.near_duplicate, complete_questions)
+    # The unary plus drops counts of 0.
     return Cases(hindsight, pseudo[: config.pseudo_calls], held_out, rows.systems, +left_out)
 
 
@@ -155,13 +156,8 @@ def _read_train(inputs: Inputs, config: AugmentConfig) -> _Rows:
     return rows
 
 
-def question_of(extra_info: Mapping[str, Any]) -> Question:
-    """The sheet's row in a prompt of PPO."""
-    return Question.model_validate({name: extra_info[name] for name in Question.model_fields})
-
-
 def teacher_rank(prompt: TrainingPrompt) -> int | None:
-    """The rank at which the teacher's rewrite finds a relevant passage, among those that production shows."""
+    """Rank at which the teacher's rewrite finds a relevant passage, among those that production shows."""
     threshold = prompt.retrieved_with.score_threshold
     hits = prompt.teacher_retrieval.hits
     shown = [hit.id for hit in hits if hit.query_score is None or hit.query_score >= threshold]
@@ -181,35 +177,31 @@ def _drawn_misses(rows: _Rows, config: AugmentConfig) -> list[tuple[Question, Tr
     """Rows for the allowed calls, drawn by the seed, in the order of the file."""
     if len(rows.misses) <= config.hindsight_calls:
         return rows.misses
-    numbered = enumerate(rows.misses)
-    drawn = heapq.nsmallest(
-        config.hindsight_calls, numbered, key=lambda entry: draw(config.seed, entry[1][0].tenant_id, entry[1][0].id)
-    )
-    return [miss for _, miss in sorted(drawn, key=lambda entry: entry[0])]
 
+    def position(at: int) -> bytes:
+        row = rows.misses[at][0]
+        return draw_key(config.seed, row.tenant_id, row.id)
 
-def draw(seed: int, *names: str) -> bytes:
-    """A row's or passage's position in a draw: by the seed alone."""
-    return hashlib.sha256("\x1f".join((str(seed), *names)).encode()).digest()
-
-
-def tenant_files(knowledge_base: Path, tenant: str) -> dict[str, Path]:
-    """Files by tenant: a single file is the run's tenant's, a folder holds <tenant>.jsonl."""
-    if knowledge_base.is_file():
-        return {tenant: knowledge_base}
-    return {path.stem: path for path in sorted(knowledge_base.glob("*.jsonl"))}
+    drawn = heapq.nsmallest(config.hindsight_calls, range(len(rows.misses)), key=position)
+    return [rows.misses[at] for at in sorted(drawn)]
 
 
 def _read_passages(
     knowledge_base: Path, needed: set[PassageKey], held: set[PassageKey], tenants: Mapping[str, Any],
     config: AugmentConfig,
 ) -> tuple[dict[PassageKey, Passage], list[tuple[str, Passage]], list[str]]:  # fmt: skip
-    """Read the passages once: those that are needed, those drawn to write questions from, and texts held out."""
+    """Read the passages once: those that are needed, those drawn to write questions from, and texts held out.
+
+    A knowledge base may be large: only these are held in memory.
+    """
     known: dict[PassageKey, Passage] = {}
     held_texts: list[str] = []
+    files = {path.stem: path for path in sorted(knowledge_base.glob("*.jsonl"))}
+    if knowledge_base.is_file():
+        files = {config.tenant_id: knowledge_base}
 
     def free() -> Iterator[tuple[str, Passage]]:
-        for tenant, path in tenant_files(knowledge_base, config.tenant_id).items():
+        for tenant, path in files.items():
             for passage in read_knowledge_base(path) if tenant in tenants else ():
                 if (tenant, passage.id) in needed:
                     known[tenant, passage.id] = passage
@@ -218,18 +210,16 @@ def _read_passages(
                 else:
                     yield tenant, passage
 
-    most = OVERSAMPLED * -(-config.pseudo_calls // config.questions_per_passage)
-    drawn = heapq.nsmallest(most, free(), key=lambda entry: draw(config.seed, entry[0], entry[1].id))
-    if not most:
-        for _ in free():
-            pass
-    return known, drawn, held_texts
+    most = OVERSAMPLED * -(-config.pseudo_calls // config.questions_per_passage)  # rounded up
+    # nsmallest(0) would read nothing, and the passages that are needed are found on the way.
+    drawn = heapq.nsmallest(max(1, most), free(), key=lambda entry: draw_key(config.seed, entry[0], entry[1].id))
+    return known, drawn[:most], held_texts
 
 
 def _without_held_out(
     drawn: Sequence[tuple[str, Passage]], held_texts: Sequence[str], left_out: Counter[str], config: AugmentConfig
 ) -> list[tuple[str, Passage]]:
-    """Passages that are not nearly one which dev or test asks for, as many as are needed."""
+    """As many passages as are needed, without those that are nearly like one held out."""
     index = NearDuplicateIndex(held_texts, config.near_duplicate)
     passages: list[tuple[str, Passage]] = []
     for tenant, passage in drawn:
@@ -244,7 +234,7 @@ def _without_held_out(
 
 def _pseudo_cases(tenant: str, passage: Passage, rows: _Rows, config: AugmentConfig) -> Iterator[PseudoCase]:
     examples = rows.by_tenant[tenant]
-    rng = random.Random(draw(config.seed, tenant, passage.id))
+    rng = random.Random(draw_key(config.seed, tenant, passage.id))
     for number, at in enumerate(rng.sample(range(len(examples)), min(config.questions_per_passage, len(examples)))):
         name = f"pseudo-{tenant}:{passage.id}-{number}"
         yield PseudoCase(name, tenant, passage, examples[at], rows.snapshots[tenant])

@@ -7,35 +7,35 @@ from qinglan.rag.retrieval import RetrievalConfig
 
 
 class AugmentConfig(Config):
-    """How the teacher writes further rows to learn from: rewrites in hindsight, and questions from passages."""
+    """Further rows by the teacher: rewrites in hindsight, and questions from passages."""
 
     tenant_id: str = ""
-    """The tenant of a knowledge base that is a single file: the run's."""
+    """Tenant of a knowledge base that is a single file; a run sets its own."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
-    """How rewrites retrieve: the run's."""
+    """Retrieval settings for the teacher's rewrites; a run sets its own."""
 
     hindsight_calls: int = Field(default=5_000, ge=0)
-    """Paid calls for rewrites in hindsight, at most: one for each training row where the teacher's rewrite does not
-    find a relevant passage first. 0 asks for none."""
+    """Most paid calls for rewrites in hindsight, one for each training row whose rewrite by the teacher does not find
+    a relevant passage first. 0 asks for none."""
 
     pseudo_calls: int = Field(default=600, ge=0)
-    """Paid calls for questions written from passages, at most: one for each question. 0 asks for none."""
+    """Most paid calls for questions written from passages, one for each question. 0 asks for none."""
 
     questions_per_passage: Positive = 3
-    """Questions written from one passage, each in the manner of another training row's user."""
+    """Questions written from one passage, each in the style of another training row's user."""
 
     anchor_share: float = Field(default=0.1, ge=0, le=0.5)
-    """Share of PPO's training prompts that are such questions, at most, so that it unlearns nothing of them."""
+    """Largest share of such questions among PPO's training prompts. They keep PPO from unlearning them."""
 
     least_kept: Fraction = 0.1
-    """Share of the first 30 answers of a kind that must be of use; below it no more of that kind are paid for."""
+    """Share of the first 30 answers of a kind that must be usable; below it no more of that kind are paid for."""
 
     near_duplicate: float = Field(default=0.8, gt=0, le=1)
-    """Questions and passages so alike to those of dev and test are left out: as convert's."""
+    """Similarity to a question or passage of dev or test from which one is left out; see convert's setting."""
 
     passage_characters: Positive = 1_500
-    """Characters of a passage that the teacher reads, the first ones."""
+    """Characters of a passage that the teacher reads, from its beginning."""
 
     seed: Seed = 42
     """Seed that draws rows, passages and examples."""

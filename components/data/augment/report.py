@@ -1,4 +1,4 @@
-"""Counts of the further rows, and the same in words for a log and for a run's summary."""
+"""Counts of the further rows, and their lines for a log and a run's summary."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ REASONS = {
     "passage_not_in_knowledge_base": "rows whose passage is not in the knowledge base",
     "passage_like_dev_or_test": "passages like one of dev or test",
 }
-"""Words for the reasons that augment_left_out.jsonl gives; another one is shown as it is."""
+"""Words for the reasons in augment_left_out.jsonl; other reasons are shown as they are."""
 
 
 @dataclass
@@ -39,13 +39,13 @@ class Tally:
     answers: int = 0
     useful: int = 0
     not_asked: int = 0
-    """Rows that were not paid for because too few of the first could be used."""
+    """Rows that were not paid for, since too few of the first answers could be used."""
 
     dropped: Counter[str] = field(default_factory=Counter)
-    """Answers without use, by reason."""
+    """Unusable answers, by reason."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data; the most frequent reason first."""
+        """Plain data, with the most frequent reason first."""
         return {
             "answers": self.answers, "useful": self.useful, "not_asked": self.not_asked,
             "dropped": dict(self.dropped.most_common()),
@@ -53,7 +53,7 @@ class Tally:
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Useful answers of each kind and reasons of the others; no line where nothing was asked."""
+    """Useful answers of each kind, and reasons of the others; no line if the teacher was not asked."""
     lines: list[str] = []
     for kind, about in KINDS.items():
         tally = report.get(kind, {})

@@ -1,31 +1,32 @@
-"""The teacher writes further rows: rewrites that see the relevant passage, and questions from passages alone.
+"""Let the teacher write further rows: rewrites with the relevant passage in view, and questions from passages.
 
-Only rows of train and passages that neither dev nor test asks for take part. A rewrite stays if retrieval finds the
-passage better than before, a question if its query finds the passage first. dev and test stay as they are.
+Only rows of train take part, and passages that are relevant to no row of dev or test. A rewrite stays if it finds the
+passage at a better rank than before, a question if its query finds the passage first. dev and test do not change.
 """
 
 import asyncio
 import heapq
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 import orjson
 
-from components.data.augment.cases import STEP, Cases, Inputs, draw, read_cases
+from components.data.augment.cases import STEP, Cases, Inputs, read_cases
 from components.data.augment.config import AugmentConfig
 from components.data.augment.report import KINDS, Tally, report_lines
 from components.data.augment.teacher import HindsightRow, Teacher
 from qinglan.concurrency import map_in_order
 from qinglan.errors import DataError, RowError
 from qinglan.files.digests import digest
-from qinglan.files.files import atomic_folder, atomic_write, dump_line
+from qinglan.files.files import atomic_file, atomic_folder, dump_line, write_atomically
 from qinglan.llm.client import GatewayClient
 from qinglan.rag.client import RagClient
 from qinglan.rows.prompt_parquet import ParquetRows, read_prompts
 from qinglan.rows.rows import QuarantinedRow, ValidatedRewrite, quarantine_row
+from qinglan.rows.splits import draw_key
 from qinglan.rows.training_rows import WITHOUT_FURTHER, ppo_row, sft_row
 from qinglan.terminal import say
 from qinglan.terminal.progress import progress
@@ -33,7 +34,7 @@ from qinglan.text.near_duplicates import question_key
 
 ROWS_UNDER_WAY = 64
 TRIAL = 30
-"""Answers of each kind that are looked at before the others are paid for."""
+"""Answers of each kind that are counted before the others are paid for."""
 
 Case = TypeVar("Case")
 Row = TypeVar("Row")
@@ -43,7 +44,7 @@ class AugmentCounts(NamedTuple):
     hindsight_asked: int
     hindsight_kept: int
     not_better: int
-    """Rewrites in hindsight that find the passage no better than the teacher's first."""
+    """Rewrites in hindsight that find the passage at no better rank than the teacher's first rewrite."""
 
     pseudo_asked: int
     pseudo_kept: int
@@ -52,16 +53,16 @@ class AugmentCounts(NamedTuple):
 
     like_dev_or_test: int
     copied: int
-    """Answers of both kinds that are a sentence of the passage."""
+    """Answers of both kinds that hold a sentence of the passage."""
 
     unusable: int
-    """Answers of both kinds that were dropped for any other reason; the report has each."""
+    """Answers of both kinds that were dropped for other reasons; the report has each reason."""
 
     sft_train: int
-    """SFT's training rows, the further ones among them."""
+    """SFT's training rows, including the further ones."""
 
     replaced: int
-    """Rows of SFT whose rewrite in hindsight stands in place of the teacher's first."""
+    """SFT rows whose answer is a rewrite in hindsight in place of the teacher's first rewrite."""
 
     anchors: int
     """Questions from passages among PPO's training prompts."""
@@ -79,11 +80,11 @@ FIGURES = {
     "unusable": "both: dropped for other reasons",
     "anchors": "passages: questions in PPO, rows",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 class Outputs(NamedTuple):
-    """Paths of everything that the stage writes."""
+    """Paths that the stage writes."""
 
     augmented_chats: Path
     augmented_prompts: Path
@@ -93,7 +94,7 @@ class Outputs(NamedTuple):
 
 @dataclass
 class _Answers:
-    """Useful answers, and counts of all."""
+    """Usable answers, and counts of all."""
 
     left_out: BinaryIO
     hindsight: list[HindsightRow] = field(default_factory=list)
@@ -101,20 +102,20 @@ class _Answers:
     tallies: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in KINDS})
 
     def drop(self, kind: str, row: QuarantinedRow) -> None:
-        """Count an answer of no use, and list it."""
+        """Count an unusable answer, and list it."""
         self.tallies[kind].dropped[row.reason] += 1
         self.left_out.write(dump_line(row))
 
 
 def augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_url: str) -> AugmentCounts:
-    """Write the rows of convert with the further ones, every answer without use, and the counts by reason."""
+    """Write convert's rows with the further ones, the unusable answers, and the counts by reason."""
     return asyncio.run(_augment(inputs, out, config, gateway_url))
 
 
 async def _augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_url: str) -> AugmentCounts:
     cases = read_cases(inputs, config)
     async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
-        with atomic_write(out.augment_left_out) as partial, partial.open("wb") as left_out:
+        with atomic_file(out.augment_left_out) as left_out:
             answers = _Answers(left_out)
             await _ask(cases, Teacher(gateway, rag, cases, config), answers, config)
         sft_train, replaced = _write_chats(inputs, out.augmented_chats, cases, answers)
@@ -122,20 +123,15 @@ async def _augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_
         if cases.calls:
             await gateway.exported(digest(out.augmented_chats))
     report = {kind: tally.as_dict() for kind, tally in answers.tallies.items()} | {"left_out": dict(cases.left_out)}
-    with atomic_write(out.augment_report) as partial:
-        partial.write_bytes(orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    write_atomically(out.augment_report, orjson.dumps(report, option=orjson.OPT_INDENT_2))
     say(*(f"[augment] {line}" for line in report_lines(report)))
-    return _counts(answers.tallies)._replace(sft_train=sft_train, replaced=replaced, anchors=anchors)
-
-
-def _counts(tallies: Mapping[str, Tally]) -> AugmentCounts:
-    hindsight, pseudo = tallies["hindsight"], tallies["pseudo"]
+    hindsight, pseudo = answers.tallies["hindsight"], answers.tallies["pseudo"]
     dropped = hindsight.dropped + pseudo.dropped
     named = {name: dropped[name] for name in ("not_better", "not_found", "like_dev_or_test", "copied")}
     return AugmentCounts(
         hindsight_asked=hindsight.answers, hindsight_kept=hindsight.useful, pseudo_asked=pseudo.answers,
-        pseudo_kept=pseudo.useful, unusable=dropped.total() - sum(named.values()), sft_train=0, replaced=0, anchors=0,
-        **named,
+        pseudo_kept=pseudo.useful, unusable=dropped.total() - sum(named.values()), sft_train=sft_train,
+        replaced=replaced, anchors=anchors, **named,
     )  # fmt: skip
 
 
@@ -167,8 +163,9 @@ async def _ask(cases: Cases, teacher: Teacher, answers: _Answers, config: Augmen
 async def _in_trial(
     cases: Sequence[Case], ask: Callable[[Case], Awaitable[Row]], tally: Tally, config: AugmentConfig
 ) -> AsyncIterator[Row]:
-    """The answers in order; after the first ones no more where too few of them could be used."""
+    """The answers in order; no more after the first TRIAL of them if too few could be used."""
     for group in (cases[:TRIAL], cases[TRIAL:]):
+        # The caller counts `useful` before it takes the next answer, so after the first group the count is complete.
         if tally.useful < config.least_kept * tally.answers:
             tally.not_asked = len(cases) - tally.answers
             return
@@ -178,22 +175,28 @@ async def _in_trial(
 
 
 def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
-    """SFT's rows with the further ones; how many there are, and how many of convert's are replaced.
+    """Write SFT's rows with the further ones; returns their number, and how many of convert's rows are replaced.
 
-    Beside them lies what SFT needs to find out whether the further ones gain anything.
+    The folder WITHOUT_FURTHER beside them has the rows that SFT compares the further ones with.
     """
     chats = inputs.chats
     better = {(entry.row.tenant_id, entry.row.id) for entry in answers.hindsight}
     unchanged = replaced = 0
     with atomic_folder(out) as partial, (partial / "train.jsonl").open("wb") as train:
-        for line in _lines(chats / "train.jsonl"):
+        for line in _read_lines(chats / "train.jsonl"):
             about = orjson.loads(line)["metadata"]
             if (about["tenant_id"], about["id"]) in better:
                 replaced += 1
             else:
                 unchanged += 1
                 train.write(line)
-        for row in _chat_rows(cases, answers):
+        for entry in answers.hindsight:
+            system = cases.systems[entry.row.tenant_id]
+            row = sft_row(entry.row, "train", entry.top1_score, system, kind="hindsight")
+            train.write(orjson.dumps(row) + b"\n")
+        for question in answers.pseudo:
+            system = cases.systems[question.tenant_id]
+            row = sft_row(question, "train", question.rewritten.top1_score, system, kind="pseudo")
             train.write(orjson.dumps(row) + b"\n")
         shutil.copyfile(chats / "dev.jsonl", partial / "dev.jsonl")
         if answers.hindsight or answers.pseudo:
@@ -202,7 +205,7 @@ def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> 
     return unchanged + len(answers.hindsight) + len(answers.pseudo), replaced
 
 
-def _lines(path: Path) -> Iterator[bytes]:
+def _read_lines(path: Path) -> Iterator[bytes]:
     try:
         with path.open("rb") as file:
             yield from file
@@ -210,17 +213,8 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise DataError(f"{path}: cannot be read ({error.strerror}). The convert stage writes it.") from error
 
 
-def _chat_rows(cases: Cases, answers: _Answers) -> Iterator[dict[str, Any]]:
-    for entry in answers.hindsight:
-        system = cases.systems[entry.row.tenant_id]
-        yield sft_row(entry.row, "train", entry.top1_score, system, kind="hindsight")
-    for question in answers.pseudo:
-        system = cases.systems[question.tenant_id]
-        yield sft_row(question, "train", question.rewritten.top1_score, system, kind="pseudo")
-
-
 def _write_prompts(prompts: Path, out: Path, cases: Cases, answers: _Answers, config: AugmentConfig) -> int:
-    """PPO's rows with some of the questions from passages; how many."""
+    """Write PPO's rows with some of the questions from passages; returns the number of these questions."""
     anchors = 0
     with atomic_folder(out) as partial:
         shutil.copyfile(prompts / "dev.parquet", partial / "dev.parquet")
@@ -236,6 +230,7 @@ def _write_prompts(prompts: Path, out: Path, cases: Cases, answers: _Answers, co
 
 
 def anchor_rows(questions: Sequence[ValidatedRewrite], rows: int, config: AugmentConfig) -> list[ValidatedRewrite]:
-    """Questions that make up the share of PPO's prompts, drawn by the seed."""
+    """The questions that go to PPO, drawn by the seed."""
+    # x questions beside n rows are the share x / (n + x), so x = share / (1 - share) * n.
     most = int(config.anchor_share / (1 - config.anchor_share) * rows)
-    return heapq.nsmallest(most, questions, key=lambda row: draw(config.seed, row.tenant_id, row.id))
+    return heapq.nsmallest(most, questions, key=lambda row: draw_key(config.seed, row.tenant_id, row.id))

@@ -1,4 +1,4 @@
-"""Asks the teacher, and lets retrieval decide: a rewrite stays only if it finds the passage better than before."""
+"""Ask the teacher, and let retrieval decide: a rewrite stays only if it finds the passage at a better rank."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,12 @@ from components.data.augment.answers import check_hindsight, check_pseudo, read_
 from components.data.augment.cases import STEP, Cases, HindsightCase, PseudoCase
 from components.data.augment.config import AugmentConfig
 from qinglan.concurrency import gather_or_cancel
-from qinglan.errors import DataError, RowError
+from qinglan.errors import RowError
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import PSEUDO_FORMAT
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagData, contradicts_snapshot
-from qinglan.rows.rows import QuarantinedRow, Rewrite, ValidatedRewrite, quarantine_row, to_retrieval
+from qinglan.rag.contract import RagData, refuse_other_snapshot
+from qinglan.rows.rows import QuarantinedRow, Question, Rewrite, ValidatedRewrite, quarantine_row, to_retrieval
 
 
 class HindsightRow(NamedTuple):
@@ -28,13 +28,13 @@ class Teacher:
         self._gateway, self._rag, self._cases, self._config = gateway, rag, cases, config
 
     async def hindsight(self, case: HindsightCase) -> HindsightRow | QuarantinedRow:
-        """The row's rewrite, once more; or why it is of no use."""
+        """A second rewrite of the row, or the reason why it is not used."""
         try:
             answer = await self._gateway.ask("teacher", case.messages(self._config), row=case.row.id)
             query = answer.line()
             check_hindsight(case, query)
             row, prompt = case.row, case.prompt
-            data = await self._retrieve(row.question, query, prompt.need, row.tenant_id, prompt.snapshot)
+            data = await self._retrieve(row, query, prompt.need, prompt.snapshot)
             retrieval = to_retrieval(query, data, prompt.relevant, self._config.retrieval)
             if not is_better(retrieval.gold_rank, case.rank):
                 raise RowError("not_better", f"rank {retrieval.gold_rank}, before {case.rank}", query)
@@ -44,24 +44,25 @@ class Teacher:
         return HindsightRow(rewrite, retrieval.top1_score)
 
     async def pseudo(self, case: PseudoCase) -> ValidatedRewrite | QuarantinedRow:
-        """A question that the passage answers, with all that a row of PPO needs; or why there is none."""
+        """A question that the passage answers, with all fields of a PPO row; or the reason why there is none."""
         try:
             messages = case.messages(self._config)
             answer = await self._gateway.ask("teacher", messages, row=case.id, response_format=PSEUDO_FORMAT)
             pseudo = read_pseudo(case, answer.text)
             check_pseudo(case, pseudo, self._cases.held_out)
             question, config = pseudo.question, self._config.retrieval
+            queries = (question.question, pseudo.query)
             plain, rewritten = await gather_or_cancel(
-                *(
-                    self._retrieve(question.question, query, question.need, question.tenant_id, case.snapshot)
-                    for query in (question.question, pseudo.query)
-                )
+                *(self._retrieve(question, query, question.need, case.snapshot) for query in queries)
             )
             retrieval = to_retrieval(pseudo.query, rewritten, question.gold, config)
             if retrieval.gold_rank != 1:
                 raise RowError("not_found", f"its passage is at rank {retrieval.gold_rank}", pseudo.query)
         except RowError as error:
-            return _without_question(case, error)
+            return QuarantinedRow(
+                id=case.id, tenant_id=case.tenant_id, where=f"passage {case.passage.id}", stage=STEP,
+                reason=error.reason, detail=str(error), raw=error.raw,
+            )  # fmt: skip
         return ValidatedRewrite(
             **question.model_dump(), rewritten_query=pseudo.query, teacher=answer.model, call=answer.call,
             need_source="teacher", scored_against=rewritten.scored_against, snapshot=rewritten.snapshot,
@@ -70,23 +71,13 @@ class Teacher:
             accepted=True, reason="",
         )  # fmt: skip
 
-    async def _retrieve(self, question: str, query: str, need: str, tenant: str, snapshot: str) -> RagData:
-        data = (await self._rag.retrieve(self._config.retrieval.request(question, query, need, tenant))).data
-        if contradicts_snapshot(data.snapshot, snapshot):
-            raise DataError(
-                f"{tenant}: the RAG service answers from knowledge base {data.snapshot[:12]}, the rows were "
-                f"validated on {snapshot[:12]}. Serve that one, or validate again."
-            )
+    async def _retrieve(self, row: Question, query: str, need: str, snapshot: str) -> RagData:
+        request = self._config.retrieval.request(row.question, query, need, row.tenant_id)
+        data = (await self._rag.retrieve(request)).data
+        refuse_other_snapshot(data.snapshot, snapshot, row.id)
         return data
 
 
 def is_better(rank: int | None, before: int | None) -> bool:
-    """Tell if a passage is found where it was not, or further in front."""
+    """True if the passage is found at a better rank, or for the first time."""
     return rank is not None and (before is None or rank < before)
-
-
-def _without_question(case: PseudoCase, error: RowError) -> QuarantinedRow:
-    return QuarantinedRow(
-        id=case.id, tenant_id=case.tenant_id, where=f"passage {case.passage.id}", stage=STEP, reason=error.reason,
-        detail=str(error), raw=error.raw,
-    )  # fmt: skip

@@ -12,21 +12,21 @@ class ConvertConfig(SplitConfig):
     """How validated rewrites become training files and a locked test."""
 
     folds: int = Field(default=0, ge=0, le=20)
-    """Parts of a sheet that is too small for a locked test;
-    only a run that cross-fits sets this (`cross_fit`), no profile."""
+    """Number of folds of a sheet that is too small for a locked test. A run with `cross_fit` sets it; profiles do
+    not."""
 
     fold: int = Field(default=0, ge=0, le=20)
-    """The part that is locked away, from 1 on; by 0 none is, and train and dev are the released model's."""
+    """Fold that is the test, from 1 on. 0 leaves no test: train and dev are then those of the released model."""
 
     near_duplicate: float = Field(default=0.8, gt=0, le=1)
-    """Similarity from which two rows are one task: Jaccard of three-character pieces, question with history. Rows
-    with the same question and a history that is told otherwise are one task too."""
+    """Similarity from which two rows are one task: Jaccard index of three-character pieces of question and history.
+    Rows with the same question and the same history in other words are one task too."""
 
     tenant_ratio: float = Field(default=4.0, ge=1)
-    """The largest tenant has at most this many times the training rows of the smallest."""
+    """Largest ratio of the training rows of the largest tenant to those of the smallest."""
 
     system_prompt: SystemPrompt = ""
-    """The student's prompt, in training and serving: as generate's; empty takes qinglan/prompts."""
+    """Student's system prompt in training and serving, in the forms of generate's; empty takes qinglan/prompts."""
 
     @model_validator(mode="after")
     def _fold_of_folds(self) -> Self:

@@ -1,4 +1,4 @@
-"""Put each row into a split, or leave it out with a reason. Pure functions of rows and a seed."""
+"""Assign each row to a split, or leave it out with a reason. Pure functions of rows and a seed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,9 +13,8 @@ from qinglan.text.same_tasks import TaskIndex
 
 LeftOutReason = Literal["near_duplicate", "balance"]
 
-
 LEAST_DEV = 2
-"""Conversations of dev where a sheet is divided in folds, at least: a whole one may be of no use to SFT."""
+"""Fewest conversations of dev if a sheet is divided into folds: one of them may have no row for SFT."""
 
 
 class SplitInput(NamedTuple):
@@ -28,11 +27,11 @@ class SplitInput(NamedTuple):
     question: str
 
     complete: bool = False
-    """The question means the same after any history; False where nobody knows yet."""
+    """True if the question is known to mean the same after any history."""
 
 
 class SplitAssignment(NamedTuple):
-    """A row's split, or the reason why it is in none, with the figures."""
+    """A row's split, or the reason why it has none, with the figures."""
 
     split: Split | None
     reason: LeftOutReason | None = None
@@ -40,7 +39,7 @@ class SplitAssignment(NamedTuple):
 
 
 def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[SplitAssignment]:
-    """The rows' splits, in their order."""
+    """The splits of the rows, in their order."""
     splits = conversation_splits(rows, config)
     assigned = [SplitAssignment(splits[row.conversation]) for row in rows]
     for index, detail in near_duplicates(rows, [splits[row.conversation] for row in rows], config.near_duplicate):
@@ -59,7 +58,7 @@ def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[Spl
 
 
 def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Each conversation's split: the sheet's where it names one, else as the settings draw it."""
+    """Each conversation's split: the sheet's mark if it has one, else drawn by the settings."""
     assigned: dict[Conversation, Split] = {}
     for row in rows:
         if row.sheet_split and assigned.setdefault(row.conversation, row.sheet_split) != row.sheet_split:
@@ -72,23 +71,19 @@ def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> di
 
 
 def divide(marks: Mapping[Conversation, Split | None], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Each conversation's split, by the sheet's marks; in folds those without a mark take turns in being the test."""
-    if config.folds:
-        return _divide_in_folds(marks, config)
-    return {name: mark or split_of(name, config) for name, mark in marks.items()}
+    """Each conversation's split by the sheet's marks, and for those without a mark by a hash or by their fold.
 
-
-def _divide_in_folds(marks: Mapping[Conversation, Split | None], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Deal the conversations without a mark into folds of equal size, in an order that the seed gives.
-
-    The fold in question is the test. dev is taken evenly from the rest, unless the sheet marks its own.
+    In folds, conversations without a mark are dealt into parts of equal size, in an order drawn by the seed. One fold
+    is the test; dev is taken evenly from the rest, unless the sheet marks its own.
     """
+    if not config.folds:
+        return {name: mark or split_of(name, config) for name, mark in marks.items()}
     order = sorted((name for name, mark in marks.items() if not mark), key=lambda c: hash_fraction(c, config.seed))
     held_out = {name for position, name in enumerate(order) if position % config.folds == config.fold - 1}
     rest = [name for name in order if name not in held_out]
     share = config.dev / (config.train + config.dev) if config.dev else 0.0
     count = 0 if "dev" in marks.values() or not share else max(LEAST_DEV, round(share * len(rest)))
-    # Taken evenly from the whole order: the beginning of it alone would be in every fold's dev.
+    # Taken evenly from the whole order: its beginning would be in the dev rows of every fold.
     dev = {rest[at * len(rest) // count] for at in range(count)} if rest else set[Conversation]()
     drawn: dict[Conversation, Split] = {name: "dev" if name in dev else "train" for name in rest}
     drawn |= dict.fromkeys(held_out, "test")
@@ -96,7 +91,8 @@ def _divide_in_folds(marks: Mapping[Conversation, Split | None], config: Convert
 
 
 def near_duplicates(rows: Sequence[SplitInput], splits: Sequence[Split], threshold: float) -> list[tuple[int, str]]:
-    """Rows of train that stand in dev or test too, and of dev that stand in test, each with the row that it repeats.
+    """Rows of train that repeat a row of dev or test, and of dev that repeat a test row, each with the row it
+    repeats.
 
     The test stays whole.
     """
@@ -118,9 +114,9 @@ def _likeness(question: str, other: str, row_id: str, split: Split, threshold: f
 
 
 def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: int) -> set[Conversation]:
-    """The conversations whose rows would make one tenant outweigh the smallest by more than `ratio`.
+    """Conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest.
 
-    `training` names a conversation once per row. Whole conversations go, chosen by the seed alone.
+    `training` names a conversation once per row. Whole conversations are left out, drawn by the seed.
     """
     rows = Counter(training)
     by_tenant: dict[str, list[Conversation]] = defaultdict(list)
@@ -139,7 +135,7 @@ def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: i
 
 
 def balance_details(training: Iterable[Conversation], ratio: float) -> dict[str, str]:
-    """The figures behind the balance, by tenant."""
+    """The figures of the balance, by tenant."""
     sizes = _tenant_sizes(Counter(training))
     smallest = min(sizes, key=lambda tenant: sizes[tenant], default="")
     return {

@@ -1,16 +1,16 @@
-"""Validated rewrites become SFT chat rows, PPO parquet, and a locked test that training never sees.
+"""Turn validated rewrites into SFT chat rows, PPO prompts, and a locked test that training never sees.
 
-SFT learns the accepted rewrites. PPO and the test keep the others too: where the teacher fails, there is
-something to win, and a test without those rows would flatter everyone. Where judges labelled a row without gold,
-their word decides: a rewrite whose first passage is irrelevant is not accepted, and PPO leaves out a row for which
-nothing relevant was found.
+SFT learns the accepted rewrites. PPO and the test keep the rejected ones too: PPO can win where the teacher fails,
+and a test without such rows would overstate every model. If judges labelled a row without gold, their labels decide:
+a rewrite whose first passage is irrelevant is not accepted, and PPO leaves out a row for which nothing relevant was
+found.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -18,7 +18,7 @@ from components.data.convert.config import ConvertConfig
 from components.data.convert.split_rows import SplitAssignment, SplitInput, assign_splits
 from qinglan.errors import DataError, RowError
 from qinglan.evaluation.question_kinds import is_complete
-from qinglan.files.files import atomic_write, dump_line, read_jsonl
+from qinglan.files.files import atomic_file, dump_line, read_jsonl
 from qinglan.prompts import student_prompt
 from qinglan.rows.labels import RELEVANT, RowLabels
 from qinglan.rows.prompt_parquet import ParquetRows
@@ -29,7 +29,7 @@ from qinglan.text.near_duplicates import question_key
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
-"""The count of each reason."""
+"""Name of the count, by the reason of a row that is left out."""
 
 UNLABELLED = "nothing_relevant"
 Labels = Mapping[tuple[str, str], RowLabels]
@@ -41,7 +41,7 @@ class ConvertCounts(NamedTuple):
     near_duplicates: int
     left_out_for_balance: int
     nothing_relevant: int
-    """Rows without gold for which judges found nothing relevant: in SFT where they are accepted, never in PPO."""
+    """Rows without gold for which judges found nothing relevant: in SFT if they are accepted, never in PPO."""
 
     sft_train: int
     sft_dev: int
@@ -53,11 +53,11 @@ class ConvertCounts(NamedTuple):
 class Conversion(NamedTuple):
     counts: ConvertCounts
     student_prompts: dict[str, str]
-    """The system prompt that the rows of each tenant show."""
+    """System prompt of the rows, by tenant."""
 
 
 class SplitInputs(NamedTuple):
-    """The fields of all rows that decide splits, and which rows are accepted, from one reading of the file."""
+    """The fields of all rows that decide the splits, and whether each row is accepted."""
 
     rows: list[SplitInput]
     accepted: list[bool]
@@ -74,7 +74,7 @@ FIGURES = {
     "ppo_dev": "PPO dev, rows",
     "test": "locked test, rows",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 def convert(
@@ -86,9 +86,9 @@ def convert(
     config: ConvertConfig,
     labels: Path | None = None,
 ) -> Conversion:
-    """Write sft/{train,dev}.jsonl, ppo/{train,dev}.parquet, the locked test, and the rows that are in none of them.
+    """Write sft/{train,dev}.jsonl, ppo/{train,dev}.parquet, the locked test, and the rows that are left out.
 
-    All follows from the input and the seed.
+    The same input and seed give the same bytes.
     """
     labelled = read_labels(labels) if labels else {}
     inputs = read_split_inputs(validated, labelled)
@@ -97,16 +97,15 @@ def convert(
     assigned = assign_splits(inputs.rows, config)
     counts = Counter[str]()
     with ExitStack() as files, progress(STEP, len(assigned)) as tick:
-        chats = {name: files.enter_context(_lines(sft / f"{name}.jsonl")) for name in ("train", "dev")}
+        chats = {name: files.enter_context(atomic_file(sft / f"{name}.jsonl")) for name in ("train", "dev")}
         prompts = {name: files.enter_context(ParquetRows(ppo / f"{name}.parquet")) for name in ("train", "dev")}
-        locked, unused = (files.enter_context(_lines(path)) for path in (test, left_out))
+        locked, unused = (files.enter_context(atomic_file(path)) for path in (test, left_out))
         for (_, row), assignment in zip(read_jsonl(validated, ValidatedRewrite), assigned, strict=True):
             tick()
             split, row = assignment.split, with_labels(row, labelled)
             if split is None:
-                unused.write(
-                    dump_line(quarantine_row(row, STEP, RowError(assignment.reason or "", assignment.detail)))
-                )
+                reason = RowError(assignment.reason or "", assignment.detail)
+                unused.write(dump_line(quarantine_row(row, STEP, reason)))
                 counts[COUNTED[assignment.reason]] += 1
             elif split == "test":
                 locked.write(dump_line(row.model_copy(update={"split": split})))
@@ -119,9 +118,8 @@ def convert(
                     prompts[split].add(ppo_row(row, split, config.system_prompt))
                     counts[f"ppo_{split}"] += 1
                 if row.accepted:
-                    chats[split].write(
-                        orjson.dumps(sft_row(row, split, row.rewritten.top1_score, config.system_prompt)) + b"\n"
-                    )
+                    chat = sft_row(row, split, row.rewritten.top1_score, config.system_prompt)
+                    chats[split].write(orjson.dumps(chat) + b"\n")
                     counts[f"sft_{split}"] += 1
         _refuse_nothing_to_learn(validated, assigned, inputs.accepted)
     tenants = sorted({row.conversation[0] for row in inputs.rows})
@@ -132,12 +130,12 @@ def convert(
 
 
 def read_labels(path: Path) -> Labels:
-    """The labels of rows without gold; none where the label stage had nothing to ask."""
+    """The labels of rows without gold; none if the label stage had nothing to ask."""
     return {(row.tenant_id, row.id): row for _, row in read_jsonl(path, RowLabels)}
 
 
 def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
-    """The row with its labels; where the first passage of its rewrite has one, that decides if it is accepted."""
+    """The row with its labels; a label of its rewrite's first passage decides whether the row is accepted."""
     if row.gold or (labels := labelled.get((row.tenant_id, row.id))) is None:
         return row
     row = row.model_copy(update={"labels": labels.labels})
@@ -152,8 +150,7 @@ def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
 
 
 def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
-    """The reason why no rewrite of this row can be rewarded for what it finds; empty where it can, or was not
-    labelled."""
+    """The reason why no rewrite of this row can be rewarded for what it finds; empty if there is none."""
     labels = None if row.gold else labelled.get((row.tenant_id, row.id))
     if labels is None or labels.outcome == "relevant":
         return ""
@@ -161,7 +158,7 @@ def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
 
 
 def read_split_inputs(validated: Path, labelled: Labels) -> SplitInputs:
-    """Read each row once for what splitting needs, small enough to hold for all rows."""
+    """Read the fields that splitting needs, which are small enough to hold for all rows."""
     inputs = SplitInputs([], [])
     for number, row in read_jsonl(validated, ValidatedRewrite):
         conversation = (row.tenant_id, row.conversation_id)
@@ -174,14 +171,8 @@ def read_split_inputs(validated: Path, labelled: Labels) -> SplitInputs:
     return inputs
 
 
-@contextmanager
-def _lines(path: Path) -> Iterator[BinaryIO]:
-    with atomic_write(path) as partial, partial.open("wb") as file:
-        yield file
-
-
 def _accepted(assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> Counter[str]:
-    """Count the accepted rows by split, and those that are in none by the reason."""
+    """Count the accepted rows by split, and those without a split by reason."""
     return Counter(
         assignment.reason or assignment.split or ""
         for assignment, good in zip(assigned, accepted, strict=True)
@@ -190,7 +181,7 @@ def _accepted(assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> 
 
 
 def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> None:
-    """Refuse rows of which SFT would learn none, and name near duplicates where they are the cause."""
+    """Refuse rows of which SFT would learn none, and name near-duplicates if they are the cause."""
     fit = _accepted(assigned, accepted)
     if fit["train"]:
         return
@@ -209,9 +200,9 @@ def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment
 
 
 def _refuse_poor_folds(validated: Path, inputs: SplitInputs, config: ConvertConfig) -> None:
-    """Refuse folds of which one could not be trained, before the first of them, and the released model, is.
+    """Refuse folds of which one could not be trained.
 
-    A fold's own convert would find it after all trainings of those before it.
+    The fold's own convert would find this only after the trainings of the released model and of the folds before it.
     """
     for fold in range(1, config.folds + 1):
         assigned = assign_splits(inputs.rows, config.model_copy(update={"fold": fold}))

@@ -1,4 +1,4 @@
-"""Rewrites that many different questions share: a teacher that declines in words, or writes one text for all.
+"""Rewrites that many different questions share: the teacher declines in words, or writes one text for all.
 
 shared = SharedRewrites()
 shared.add(question, rewrite)
@@ -6,7 +6,6 @@ shared.questions()    # questions whose rewrite is that of many others
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 
 from qinglan.files.files import read_jsonl
@@ -20,7 +19,7 @@ QUOTED_CHARACTERS = 80
 
 
 class SharedRewrites:
-    """Counts the different questions of each rewrite, by hashes: the texts of a large sheet are not held."""
+    """Counts the different questions of each rewrite. It holds hashes, since the texts of a sheet may be large."""
 
     def __init__(self) -> None:
         self._questions: dict[int, set[int]] = defaultdict(set)
@@ -37,17 +36,12 @@ def shared_line(shared: int, rewritten: int, rewrites: Path) -> str:
     """A warning if many questions share their rewrite, with the most frequent one; else empty."""
     if not rewritten or shared / rewritten <= WARN_SHARE:
         return ""
-    text, times = most_frequent(row.rewritten_query for _, row in read_jsonl(rewrites, Rewrite))
+    [(text, times)] = Counter(row.rewritten_query for _, row in read_jsonl(rewrites, Rewrite)).most_common(1)
     return (
         f"! generate: {shared:,} of {rewritten:,} questions have a rewrite that {MANY_QUESTIONS} or more questions "
         f"got; the most frequent, {times:,} times: {text[:QUOTED_CHARACTERS]!r}. If it declines, add its beginning "
         "to gateway.teacher.refusal_patterns; else see generate.system_prompt."
     )
-
-
-def most_frequent(rewrites: Iterable[str]) -> tuple[str, int]:
-    [(text, times)] = Counter(rewrites).most_common(1)
-    return text, times
 
 
 def _alike(text: str) -> str:

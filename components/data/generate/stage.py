@@ -1,4 +1,4 @@
-"""The teacher rewrites each question. A failed call is a quarantined row, never a copied question.
+"""Let the teacher rewrite each question. A failed call becomes a quarantined row, never a copy of the question.
 
 counts = generate(questions, outputs, GenerateConfig(tenant_id="fivedoctors"), gateway_url)
 """
@@ -14,7 +14,7 @@ from components.data.generate.shared_rewrites import SharedRewrites
 from qinglan.concurrency import map_in_order
 from qinglan.errors import DataError, OutageError, RowError
 from qinglan.files.digests import digest
-from qinglan.files.files import atomic_write, dump_line, read_jsonl
+from qinglan.files.files import atomic_file, dump_line, read_jsonl
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.lost_rows import Loss, asks_again, causes_in_words, loss_lines, lost_share, read_losses, remedy
 from qinglan.prompts import teacher_messages
@@ -26,7 +26,11 @@ from qinglan.terminal.progress import progress
 from qinglan.text.text import as_sentence
 
 STEP = "generate"
-TABLE = ["编号", "对话编号", "问题", "用户画像", "历史摘要", "改写"]
+TABLE = {
+    "编号": "id", "对话编号": "conversation_id", "问题": "question", "用户画像": "user_profile",
+    "历史摘要": "history_summary", "改写": "rewritten_query",
+}  # fmt: skip
+"""Columns of the sheet, with the fields of a rewrite in them."""
 
 
 class GenerateCounts(NamedTuple):
@@ -34,17 +38,17 @@ class GenerateCounts(NamedTuple):
     rewritten: int
     quarantined: int
     lost: int
-    """Questions that the teacher gave no usable answer to; the other quarantined rows are no questions."""
+    """Questions without a usable answer by the teacher; the other quarantined rows are no questions."""
 
     journal_answers: int
-    """Answers that the journal held before this stage: they cost nothing this time. Equal questions, of which the
-    first was paid for now, are none."""
+    """Answers that were in the journal before this stage, and so cost nothing. Answers to equal questions of which
+    the first is paid for now are not counted."""
 
     causes: str = ""
     """Lost questions by cause, such as `97 truncated + 3 refused`."""
 
     same_rewrite: int = 0
-    """Questions whose rewrite is that of many other questions too."""
+    """Questions whose rewrite many other questions have too."""
 
 
 FIGURES = {
@@ -55,13 +59,13 @@ FIGURES = {
     "journal_answers": "answers taken from the journal",
     "same_rewrite": "questions that share their rewrite with many others",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 def generate(
     questions: Path, rewrites: Path, table: Path, quarantine: Path, config: GenerateConfig, gateway_url: str
 ) -> GenerateCounts:
-    """Write rewrites as JSONL and as a sheet, and every row without one, with its reason."""
+    """Write the rewrites as JSONL and as a sheet, and the rows without one, each with its reason."""
     return asyncio.run(_generate(questions, rewrites, table, quarantine, config, gateway_url))
 
 
@@ -80,8 +84,8 @@ async def _generate(
             return (row, False) if isinstance(row, QuarantinedRow) else await _rewrite(gateway, row, config)
 
         with (
-            atomic_write(rewrites) as good, atomic_write(quarantine) as bad, good.open("wb") as kept_file,
-            bad.open("wb") as bad_file, write_table(table, TABLE) as add, progress(STEP, total) as tick,
+            atomic_file(rewrites) as good_file, atomic_file(quarantine) as bad_file,
+            write_table(table, list(TABLE)) as add, progress(STEP, total) as tick,
         ):  # fmt: skip
             async for result, cached in map_in_order(rows, rewrite, config.rows_under_way):
                 if isinstance(result, QuarantinedRow):
@@ -94,8 +98,8 @@ async def _generate(
                     else:
                         paid_now.add(result.call)
                     shared.add(result.question, result.rewritten_query)
-                    kept_file.write(dump_line(result))
-                    add(_cells(result))
+                    good_file.write(dump_line(result))
+                    add([getattr(result, field) for field in TABLE.values()])
                 tick(f"{set_aside} quarantined" if set_aside else "")
         await gateway.exported(digest(rewrites))
     if not accepted:
@@ -119,7 +123,8 @@ def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantin
 
 
 def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:
-    """The error of a run in which no row got a rewrite, too few rows perhaps for the gateway to call it an outage."""
+    """The error of a run without any rewrite, which may have had too few rows for the gateway to call it an
+    outage."""
     rows = [row for _, row in read_jsonl(quarantine, QuarantinedRow)]
     unanswered = [row for row in rows if row.stage == STEP]
     reasons = ", ".join(reason for reason, _ in Counter(row.reason for row in rows).most_common())
@@ -145,9 +150,3 @@ async def _rewrite(
         return quarantine_row(row, STEP, error), False
     rewrite = Rewrite(**row.model_dump(), rewritten_query=query, teacher=answer.model, call=answer.call)
     return rewrite, answer.cached
-
-
-def _cells(row: Rewrite) -> list[str]:
-    return [
-        row.id, row.conversation_id, row.question, row.user_profile, row.history_summary, row.rewritten_query,
-    ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""How far judges agree with gold passages, with themselves, with each other and with people. Pure functions.
+"""Agreement of judges with gold passages, with each other and with people. Pure functions.
 
-Alike questions fail together: a judge that misreads one phrasing is wrong in every row that uses it. So intervals
-draw whole phrasings, and the weakest phrasings are listed.
+Similar questions fail together: a judge that misreads a phrasing is wrong in every row that uses it. So intervals are
+bootstrapped over whole phrasings, and the weakest phrasings are listed.
 """
 
 import math
@@ -12,38 +12,36 @@ from typing import Any, NamedTuple
 from qinglan.text.text import search_terms
 
 ALIKE = 0.5
-"""Share of character pairs from which two questions count as one phrasing."""
+"""Share of common character pairs from which two questions count as one phrasing."""
 
 DRAWS = 2_000
 LISTED = 10
 
 
 class Measured(NamedTuple):
-    """A check of a judge, and the question that it was about."""
+    """A check of a judge on a row with this question."""
 
     question: str
     right: bool
 
 
 def phrasings(questions: Sequence[str]) -> list[int]:
-    """The number of each question's phrasing: that of the first question that is alike."""
+    """The number of each question's phrasing, which is that of the first similar question."""
     leaders: list[set[str]] = []
     numbers = []
     for question in questions:
         pairs = set(search_terms(question))
-        at = next((at for at, leader in enumerate(leaders) if _likeness(pairs, leader) >= ALIKE), len(leaders))
+        # Jaccard index of two sets of pairs; two questions without any pair have 0.
+        similar = (len(pairs & leader) >= ALIKE * (len(pairs | leader) or 1) for leader in leaders)
+        at = next((at for at, same in enumerate(similar) if same), len(leaders))
         if at == len(leaders):
             leaders.append(pairs)
         numbers.append(at)
     return numbers
 
 
-def _likeness(left: set[str], right: set[str]) -> float:
-    return len(left & right) / (len(left | right) or 1)
-
-
 def share(right: Sequence[bool], groups: Sequence[Hashable], seed: int) -> dict[str, Any]:
-    """The share that is right, with a 95 % interval over groups; null where it cannot be measured."""
+    """The share that is right, with a 95 % interval over groups; None for what cannot be measured."""
     import numpy as np
 
     from qinglan.evaluation.statistics import bootstrap_means, group_numbers
@@ -56,7 +54,7 @@ def share(right: Sequence[bool], groups: Sequence[Hashable], seed: int) -> dict[
 
 
 def by_phrasing(measured: Sequence[Measured], seed: int) -> dict[str, Any]:
-    """The share that is right over phrasings, and the phrasings that are right least often."""
+    """The share that is right, with an interval over phrasings, and the phrasings that are right least often."""
     groups = phrasings([case.question for case in measured])
     cases: dict[int, list[Measured]] = defaultdict(list)
     for group, case in zip(groups, measured, strict=True):
@@ -74,7 +72,7 @@ def by_phrasing(measured: Sequence[Measured], seed: int) -> dict[str, Any]:
 
 
 def in_words(measured: Mapping[str, Any]) -> str:
-    """A share for people: .91 [.84, .97] of 57."""
+    """A share as text, such as 0.91 [0.84, 0.97] of 57."""
     if measured["value"] is None:
         return "not measured"
     low, high = measured["low"], measured["high"]

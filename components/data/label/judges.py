@@ -1,9 +1,8 @@
-"""Judges look at few passages of each row: the first of the rewrite and of the need, then those that one of them
-chooses from the titles of what the need finds.
+"""Judge a few passages of each row: the first of the rewrite and of the need, then those that the judge chooses from
+the titles of what the need finds.
 
-Each passage is judged against the row's fixed need. A passage counts as relevant only where a second model, which
-gets the same prompt and not the first one's answer, finds it relevant too: false labels do more harm than missing
-ones.
+Each passage is judged against the row's fixed need. A passage counts as relevant only if a second model calls it
+relevant too; it gets the same prompt, without the first model's answer. False labels do more harm than missing ones.
 """
 
 from collections.abc import Sequence
@@ -14,12 +13,12 @@ import orjson
 
 from components.data.label.config import LabelConfig
 from qinglan.concurrency import gather_or_cancel
-from qinglan.errors import DataError, RowError
+from qinglan.errors import RowError
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.config import Role
 from qinglan.prompts import CHOICE_FORMAT, LABEL_FORMAT, choice_messages, label_messages
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import RagData
+from qinglan.rag.contract import RagData, refuse_other_snapshot
 from qinglan.rows.labels import HIGHEST, RELEVANT, JudgedPassage, Opinion, RowLabels, best_grade, read_opinion
 from qinglan.rows.rows import ValidatedRewrite
 from qinglan.text.text import one_line
@@ -28,7 +27,7 @@ HEADING_CHARACTERS = 60
 
 
 class Candidate(NamedTuple):
-    """A passage that may answer, and the query that brought it."""
+    """A passage that may answer, and the query that found it (`by`)."""
 
     id: str
     title: str
@@ -45,10 +44,10 @@ class Pool(NamedTuple):
     """A row's passages."""
 
     first: tuple[Candidate, ...]
-    """The first passage of the rewrite and of the need: judged in any case."""
+    """The first passages of the rewrite and of the need, which are always judged."""
 
     listed: tuple[Candidate, ...]
-    """All that the need finds: to choose from."""
+    """All passages that the need finds, to choose from."""
 
 
 class SecondJudge(NamedTuple):
@@ -56,7 +55,7 @@ class SecondJudge(NamedTuple):
 
     role: Role
     sample: int
-    """1 where it is the judge's own model, asked once more: that finds chance errors alone."""
+    """1 if it is the judge's own model, which is then asked a second time: this finds only random errors."""
 
 
 @dataclass
@@ -71,7 +70,7 @@ class RowProgress:
 
     @property
     def open(self) -> bool:
-        """Tell if another call may find more."""
+        """True if another call may find a better passage."""
         return self.calls < self.most_calls and best_grade(self.judged.values()) < HIGHEST
 
     def result(self) -> RowLabels:
@@ -89,13 +88,13 @@ class RowProgress:
 
 
 class Judges:
-    """Asks the run's judge, and the second one to confirm."""
+    """The run's judge, and the second one that confirms."""
 
     def __init__(self, gateway: GatewayClient, rag: RagClient, second: SecondJudge, config: LabelConfig) -> None:
         self._gateway, self._rag, self._second, self._config = gateway, rag, second, config
 
     async def label(self, row: ValidatedRewrite) -> RowLabels:
-        """Judge the row's passages until one answers in full, or none is left."""
+        """Judge the row's passages until one answers in full or none is left."""
         progress = RowProgress(row, self._config.calls_per_row)
         pool = await self.pool(row)
         await self._judge_in_turn(progress, pool.first)
@@ -105,7 +104,7 @@ class Judges:
         return progress.result()
 
     async def pool(self, row: ValidatedRewrite) -> Pool:
-        """The row's passages; the rewrite's retrieval is that of the validation, which the gateway still holds."""
+        """The row's passages. The gateway still has the rewrite's retrieval, from the validation."""
         retrieval = self._config.retrieval
         again = retrieval.request(row.question, row.rewritten_query, row.need, row.tenant_id)
         deeper = again.model_copy(update={"rewritten_query": row.need, "top_k": self._config.listed})
@@ -113,7 +112,7 @@ class Judges:
             answer.data for answer in await gather_or_cancel(*map(self._rag.retrieve, (again, deeper)))
         )
         for data in (rewritten, needed):
-            _refuse_other_snapshot(row, data.snapshot)
+            refuse_other_snapshot(data.snapshot, row.snapshot, row.id)
         listed = self._candidates(needed, "need")
         first = self._candidates(rewritten, "rewrite")[:1]
         known = {candidate.id for candidate in first}
@@ -132,7 +131,7 @@ class Judges:
             await self.judge(progress, candidate)
 
     async def judge(self, progress: RowProgress, candidate: Candidate) -> None:
-        """Judge one passage; without a usable answer, or unconfirmed, it stays unknown."""
+        """Judge one passage; without a usable answer or a confirmation it stays unknown."""
         first = await self.opinion(progress, candidate, SecondJudge("judge", 0))
         if first is None:
             return
@@ -151,7 +150,7 @@ class Judges:
         )  # fmt: skip
 
     async def opinion(self, progress: RowProgress, candidate: Candidate, judge: SecondJudge) -> Opinion | None:
-        """A judge's grade of a passage; None where it gave nothing usable."""
+        """A judge's grade of a passage; None if its answer is unusable."""
         progress.calls += 1
         messages = label_messages(progress.row.need, candidate.title, candidate.content)
         try:
@@ -164,7 +163,7 @@ class Judges:
             return None
 
     async def _choose(self, progress: RowProgress, rest: Sequence[Candidate]) -> list[Candidate]:
-        """Passages that the judge chooses by their titles, the likeliest first."""
+        """Passages that the judge chooses by their titles, the most likely first."""
         progress.calls += 1
         messages = choice_messages(progress.row.need, [candidate.heading for candidate in rest], self._config.chosen)
         try:
@@ -177,20 +176,9 @@ class Judges:
 
 
 def read_choice(text: str, listed: int) -> list[int]:
-    """Numbers on the list, each once; a RowError where there is no list."""
+    """Numbers on the list, each once; a RowError if the answer has no list."""
     numbers = orjson.loads(text).get("段落")
     if not isinstance(numbers, list):
         raise RowError("malformed", "The answer has no list 段落.", text)
-    return [number for number in dict.fromkeys(map(_number, numbers)) if 1 <= number <= listed]
-
-
-def _number(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
-
-
-def _refuse_other_snapshot(row: ValidatedRewrite, answered: str) -> None:
-    if answered and row.snapshot and answered != row.snapshot:
-        raise DataError(
-            f"row {row.id}: the RAG service answers from knowledge base {answered[:12]}, the row was validated on "
-            f"{row.snapshot[:12]}. Serve that one, or validate again."
-        )
+    # `type`, since True is an int too.
+    return list(dict.fromkeys(number for number in numbers if type(number) is int and 1 <= number <= listed))

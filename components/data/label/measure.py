@@ -1,6 +1,5 @@
-"""Measures the judges on rows whose gold passages are known, as if they were not."""
+"""Measure the judges on rows with gold passages, which they judge as if gold were unknown."""
 
-import hashlib
 import heapq
 from collections.abc import Iterable
 from typing import Any
@@ -11,19 +10,16 @@ from components.data.label.judges import Judges, RowProgress
 from qinglan.concurrency import gather_or_cancel
 from qinglan.rows.labels import RELEVANT, JudgedPassage
 from qinglan.rows.rows import ValidatedRewrite
+from qinglan.rows.splits import draw_key
 
 
 def drawn(rows: Iterable[ValidatedRewrite], count: int, config: LabelConfig) -> list[ValidatedRewrite]:
-    """Draw `count` rows by the seed alone."""
-    return heapq.nsmallest(count, rows, key=lambda row: draw_key(config.seed, row))
-
-
-def draw_key(seed: int, row: ValidatedRewrite) -> bytes:
-    return hashlib.sha256(f"{seed}\x1f{row.tenant_id}\x1f{row.id}".encode()).digest()
+    """Draw `count` rows by the seed."""
+    return heapq.nsmallest(count, rows, key=lambda row: draw_key(config.seed, row.tenant_id, row.id))
 
 
 async def measure_gold(judges: Judges, rows: Iterable[ValidatedRewrite], config: LabelConfig) -> dict[str, Any]:
-    """Judge rows with gold as if they had none, and compare; rows that the sheet locks away as test are left out."""
+    """Compare judgements of rows with gold with gold; rows that the sheet marks as test are left out."""
     some = drawn((row for row in rows if row.split != "test"), config.gold_rows, config)
     answers: list[Measured] = []
     beside: list[Measured] = []
@@ -42,7 +38,7 @@ async def measure_gold(judges: Judges, rows: Iterable[ValidatedRewrite], config:
 
 
 async def measure_row(judges: Judges, row: ValidatedRewrite, config: LabelConfig) -> list[JudgedPassage]:
-    """The judgements of a row's first passages, and of its gold passages among what the need finds."""
+    """The judgements of a row's first passages, and of the gold passages that its need finds."""
     pool = await judges.pool(row)
     gold = [candidate for candidate in pool.listed if candidate.id in row.gold]
     work = RowProgress(row, 2 * (len(pool.first) + len(gold)))

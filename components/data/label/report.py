@@ -1,4 +1,4 @@
-"""The label report in words, for a log and for a run's summary."""
+"""Lines of the label report, for a log and a run's summary."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,22 +11,25 @@ SHOWN = 5
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Outcomes of the labels and agreement of the judges; no line where no judge was called."""
+    """Outcomes of the labels and agreement of the judges; no line if no judge was called."""
     if not report:
         return []
     outcomes = ", ".join(f"{name} {count:,}" for name, count in report["outcomes"].items())
     again = report["confirmed_by"]["sample"]
     confirmed = "the judge, asked once more" if again else "the examiner"
+    judge = next(trial for trial in report["trial"] if trial["role"] == "judge")
+    repeats = f"{judge['repeated'] - judge['contradicted']} of {judge['repeated']}"
     lines = [
         f"rows without gold: {outcomes}; {report['calls']:,} calls",
         f"relevant for the judge, confirmed by {confirmed}: {in_words(report['second_judge_agrees'])}",
-        f"the judge gives the same answer twice: {_repeats(report['trial'])}",
+        f"the judge gives the same answer twice: {repeats}",
         *_agreement("gold passages called relevant", report["gold"]["gold_called_relevant"]),
         *_agreement("other passages of these rows called not relevant", report["gold"]["others_called_not"]),
         *_agreement("judges and people agree", report["people_agree"]),
     ]
     if phrasings := report["phrasings_without_answer"][:SHOWN]:
-        lines.append(f"most often without an answer: {_phrasings(phrasings)}")
+        shown = ", ".join(f"{entry['question']} ({entry['rows']:,})" for entry in phrasings)
+        lines.append(f"most often without an answer: {shown}")
     lines += _corrections(report)
     if again:
         lines.append("warn: judge and examiner are one model; name another as gateway.examiner")
@@ -36,8 +39,8 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _corrections(report: Mapping[str, Any]) -> list[str]:
-    """Warnings of people's grades that changed nothing, or that no judge's grade stands beside."""
-    unused = report.get("unused_corrections", {})  # an older report lacks these
+    """Warnings of people's grades that change nothing, or that are of passages without a judge's grade."""
+    unused = report.get("unused_corrections", {})  # reports of earlier versions lack it
     lines = []
     if unknown := unused.get("unknown"):
         lines.append(f"warn: {len(unknown):,} corrected rows are unknown in this run: {_first(unknown)}")
@@ -56,11 +59,6 @@ def _first(names: Sequence[str]) -> str:
     return ", ".join([*map(visible, names[:SHOWN]), *more])
 
 
-def _repeats(trials: list[Mapping[str, Any]]) -> str:
-    judge = next(trial for trial in trials if trial["role"] == "judge")
-    return f"{judge['repeated'] - judge['contradicted']} of {judge['repeated']}"
-
-
 def _agreement(what: str, measured: Mapping[str, Any]) -> list[str]:
     if not measured["n"]:
         return []
@@ -69,7 +67,3 @@ def _agreement(what: str, measured: Mapping[str, Any]) -> list[str]:
         shown = ", ".join(f"{entry['question']} {entry['right']}/{entry['rows']}" for entry in weakest)
         lines.append(f"  least often in: {shown}")
     return lines
-
-
-def _phrasings(phrasings: list[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{entry['question']} ({entry['rows']:,})" for entry in phrasings)

@@ -1,15 +1,14 @@
-"""Let judges label the rows without gold passages; where every row has gold no judge is called.
+"""Let judges label the rows without gold passages; no judge is called if every row has gold.
 
-The judge is tested first, on a few rows. Then each row's passages are judged, once, and what is called relevant is
-confirmed by a second model. Rows with gold measure the judges; people correct them by a sheet.
+The judge is tested first, on a few rows. Then each row's passages are judged, and a second model confirms those that
+are called relevant. Rows with gold measure the judges; people correct them with a sheet.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -30,7 +29,7 @@ from components.data.label.trial import refuse_too_few, refuse_unfit, try_judges
 from qinglan.concurrency import map_in_order
 from qinglan.errors import RowError
 from qinglan.files.digests import digest
-from qinglan.files.files import atomic_write, dump_line, read_jsonl
+from qinglan.files.files import atomic_file, dump_line, read_jsonl, write_atomically
 from qinglan.llm.client import GatewayClient
 from qinglan.llm.providers.model_names import same_model
 from qinglan.rag.client import RagClient
@@ -46,12 +45,12 @@ ROWS_UNDER_WAY = 64
 class LabelCounts(NamedTuple):
     rows: int
     gold: int
-    """Rows with gold passages: judges see them only for the measurement."""
+    """Rows with gold passages, which are judged only for the measurement."""
 
     relevant: int
     nothing_relevant: int
     unlabelled: int
-    """Rows beyond the calls that are allowed, or without a usable answer."""
+    """Rows beyond the allowed calls, or without a usable answer."""
 
     calls: int
     passages: int
@@ -71,11 +70,11 @@ FIGURES = {
     "passages": "passages judged",
     "corrected": "passages graded by people",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 class Outputs(NamedTuple):
-    """Paths of everything that the stage writes."""
+    """Paths that the stage writes."""
 
     labels: Path
     label_sheet: Path
@@ -84,26 +83,22 @@ class Outputs(NamedTuple):
 
 
 def label(validated: Path, out: Outputs, config: LabelConfig, gateway_url: str) -> LabelCounts:
-    """Write labels, the sheet for people, the rows without a relevant passage, and how far judges agree."""
+    """Write the labels, the sheet for people, the rows without a relevant passage, and the agreement of the
+    judges."""
     corrections = read_corrections(config.corrections) if config.corrections else {}
     if config.calls == 0 or not any(True for _ in _without_gold(validated)):
         if corrections:
             say(f"[label] warn: {config.corrections} is not used, since no row is labelled")
-        return _nothing_to_label(validated, out)
+        gold = [bool(row.gold) for _, row in read_jsonl(validated, ValidatedRewrite)]
+        for path, content in ((out.labels, b""), (out.label_holes, b""), (out.label_report, b"{}")):
+            write_atomically(path, content)
+        write_sheet(out.label_sheet, [])
+        return LabelCounts(len(gold), sum(gold), 0, 0, len(gold) - sum(gold), 0, 0, 0)
     return asyncio.run(_label(validated, out, config, corrections, gateway_url))
 
 
 def _without_gold(validated: Path) -> Iterator[ValidatedRewrite]:
     return (row for _, row in read_jsonl(validated, ValidatedRewrite) if not row.gold)
-
-
-def _nothing_to_label(validated: Path, out: Outputs) -> LabelCounts:
-    rows = [bool(row.gold) for _, row in read_jsonl(validated, ValidatedRewrite)]
-    for path in (out.labels, out.label_holes):
-        _write(path, b"")
-    write_sheet(out.label_sheet, [])
-    _write(out.label_report, b"{}")
-    return LabelCounts(len(rows), sum(rows), 0, 0, len(rows) - sum(rows), 0, 0, 0)
 
 
 async def _label(
@@ -121,8 +116,11 @@ async def _label(
         for trial in trials:
             refuse_unfit(trial, config)
         tally = Tally(config)
-        with ExitStack() as files, progress(STEP, sum(1 for _ in _without_gold(validated))) as tick:
-            labels_file, holes_file = (files.enter_context(_lines(path)) for path in (out.labels, out.label_holes))
+        total = sum(1 for _ in _without_gold(validated))
+        with (
+            atomic_file(out.labels) as labels_file, atomic_file(out.label_holes) as holes_file,
+            progress(STEP, total) as tick,
+        ):  # fmt: skip
             async for row, labels in label_rows(judges, _without_gold(validated), config):
                 labels = corrected(labels, corrections)
                 labels_file.write(dump_line(labels))
@@ -139,7 +137,7 @@ async def _label(
         "models": models, "confirmed_by": second._asdict(), "trial": [trial._asdict() for trial in trials],
         "gold": measured, "unused_corrections": unused._asdict(),
     }  # fmt: skip
-    _write(out.label_report, orjson.dumps(report, option=orjson.OPT_INDENT_2))
+    write_atomically(out.label_report, orjson.dumps(report, option=orjson.OPT_INDENT_2))
     say(*(f"[label] {line}" for line in report_lines(report)))
     refuse_too_few(tally.outcomes, gold, out.label_holes, config)
     outcomes = tally.outcomes
@@ -151,16 +149,17 @@ async def _label(
 
 
 def second_judge(models: Mapping[str, str]) -> SecondJudge:
-    """The examiner; the judge once more where both are one model."""
+    """The examiner, or the judge a second time if both are one model."""
     return SecondJudge("judge", 1) if same_model(models["judge"], models["examiner"]) else SecondJudge("examiner", 0)
 
 
 async def label_rows(
     judges: Judges, rows: Iterator[ValidatedRewrite], config: LabelConfig
 ) -> AsyncIterator[tuple[ValidatedRewrite, RowLabels]]:
-    """Each row with its labels, in order; those beyond the calls that are allowed have none.
+    """Each row with its labels, in order; rows beyond the allowed calls have none.
 
-    Rows are taken in groups that cannot pass the limit together, so that which rows are left depends on no timing.
+    Rows are taken in groups whose calls together cannot pass the limit, so that timing does not decide which rows are
+    labelled.
     """
     left = config.calls
     while group := list(islice(rows, max(1, min(ROWS_UNDER_WAY, left // config.calls_per_row)))):
@@ -175,7 +174,7 @@ async def label_rows(
 
 
 def hole(row: ValidatedRewrite, labels: RowLabels) -> QuarantinedRow:
-    """A row for which the knowledge base may hold nothing, with the nearest passage that was judged."""
+    """A row without a relevant passage, with the nearest passage that was judged."""
     nearest = max(labels.judged, key=lambda passage: passage.grade, default=None)
     shown = (
         f"nearest of {len(labels.judged)}: {nearest.id} {nearest.title}, grade {nearest.grade}: {nearest.reason}"
@@ -185,14 +184,3 @@ def hole(row: ValidatedRewrite, labels: RowLabels) -> QuarantinedRow:
     if labels.unusable:
         shown += f"; answers without use: {', '.join(labels.unusable)}"
     return quarantine_row(row, STEP, RowError(labels.outcome, f"need: {row.need}; {shown}"))
-
-
-def _write(path: Path, content: bytes) -> None:
-    with atomic_write(path) as partial:
-        partial.write_bytes(content)
-
-
-@contextmanager
-def _lines(path: Path) -> Iterator[BinaryIO]:
-    with atomic_write(path) as partial, partial.open("wb") as file:
-        yield file

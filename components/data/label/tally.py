@@ -1,4 +1,4 @@
-"""Sums over the labelled rows: counts, agreement of the two judges and of people, the phrasings without an answer."""
+"""Sums over the labelled rows: counts, agreement of the two judges and of people, and phrasings without an answer."""
 
 import heapq
 import re
@@ -7,19 +7,19 @@ from typing import Any
 
 from components.data.label.agreement import Measured, by_phrasing, phrasings, share
 from components.data.label.config import LabelConfig
-from components.data.label.measure import draw_key
 from qinglan.rows.labels import RELEVANT, JudgedPassage, Outcome, RowLabels
 from qinglan.rows.rows import ValidatedRewrite
+from qinglan.rows.splits import draw_key
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 MOST_QUESTIONS = 2_000
-"""Questions without an answer that are grouped by phrasing."""
+"""Most questions without an answer that are grouped by phrasing."""
 
 LISTED_PHRASINGS = 20
 
 
 class Tally:
-    """Grows by a row at a time; what it holds does not grow with the sheet, but for one truth value a label."""
+    """Counts row by row. Its memory does not grow with the sheet, except for a truth value for each label."""
 
     def __init__(self, config: LabelConfig) -> None:
         self._config = config
@@ -42,7 +42,9 @@ class Tally:
         if labels.outcome == "nothing relevant" and len(self._unanswered) < MOST_QUESTIONS:
             self._unanswered.append(row.question)
         if labels.judged:
-            self._draw(row, labels)
+            self._drawn.append((draw_key(self._config.seed, row.tenant_id, row.id), row, labels))
+            if len(self._drawn) > 2 * self._config.checked_rows:
+                self._drawn = self._lowest_draws()
 
     def _add_passage(self, row: ValidatedRewrite, passage: JudgedPassage) -> None:
         self.grades[passage.grade] += 1
@@ -57,19 +59,19 @@ class Tally:
             else:
                 self._people_only.append(f"{passage.id} of {row.id}")
 
-    def _draw(self, row: ValidatedRewrite, labels: RowLabels) -> None:
-        """Keep the rows whose draw is lowest: a sample by the seed alone, in the memory of the sheet."""
-        self._drawn.append((draw_key(self._config.seed, row), row, labels))
-        if len(self._drawn) > 2 * self._config.checked_rows:
-            self._drawn = heapq.nsmallest(self._config.checked_rows, self._drawn, key=lambda entry: entry[0])
+    def _lowest_draws(self) -> list[tuple[bytes, ValidatedRewrite, RowLabels]]:
+        return heapq.nsmallest(self._config.checked_rows, self._drawn, key=lambda entry: entry[0])
 
     def sheet(self) -> list[tuple[ValidatedRewrite, RowLabels]]:
         """The rows that people are asked to check."""
-        some = heapq.nsmallest(self._config.checked_rows, self._drawn, key=lambda entry: entry[0])
-        return [(row, labels) for _, row, labels in some]
+        return [(row, labels) for _, row, labels in self._lowest_draws()]
 
     def report(self) -> dict[str, Any]:
-        """Everything but the trial and the measurement by gold, as plain data."""
+        """The report as plain data, without the trial and the measurement by gold."""
+        rows: dict[int, list[str]] = defaultdict(list)
+        for group, question in zip(phrasings(self._unanswered), self._unanswered, strict=True):
+            rows[group].append(question)
+        most = sorted(rows.values(), key=len, reverse=True)[:LISTED_PHRASINGS]
         groups, agreed = [group for group, _ in self._confirmed], [right for _, right in self._confirmed]
         return {
             "outcomes": dict(self.outcomes), "grades": {str(grade): self.grades[grade] for grade in range(4)},
@@ -77,12 +79,5 @@ class Tally:
             "second_judge_agrees": share(agreed, groups, self._config.seed),
             "people_agree": by_phrasing(self._people, self._config.seed),
             "graded_by_people_only": self._people_only,
-            "phrasings_without_answer": self._phrasings_without_answer(),
+            "phrasings_without_answer": [{"question": group[0], "rows": len(group)} for group in most],
         }  # fmt: skip
-
-    def _phrasings_without_answer(self) -> list[dict[str, Any]]:
-        rows: dict[int, list[str]] = defaultdict(list)
-        for group, question in zip(phrasings(self._unanswered), self._unanswered, strict=True):
-            rows[group].append(question)
-        most = sorted(rows.values(), key=len, reverse=True)[:LISTED_PHRASINGS]
-        return [{"question": questions[0], "rows": len(questions)} for questions in most]

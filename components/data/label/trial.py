@@ -1,7 +1,7 @@
-"""Tests whether judges are fit to label, on a few rows, before the rest is paid for."""
+"""Test on a few rows whether the judges are fit to label, before the rest is paid for."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,21 +14,21 @@ from qinglan.rows.labels import RELEVANT, Opinion, Outcome
 from qinglan.rows.rows import ValidatedRewrite
 
 FEWEST_FAULTS = 2
-"""A single fault proves nothing in a small trial."""
+"""Fewest faults that count: one fault proves nothing in a small trial."""
 
 
 class Trial(NamedTuple):
-    """The answers of a judge about passages whose grade is known, or known to itself."""
+    """Counts of a judge's answers about unrelated passages, and about passages that it judges twice."""
 
     role: str
     model: str
     controls: int = 0
     false_controls: int = 0
-    """Unrelated passages, and those of them that it called relevant."""
+    """Unrelated passages, and how many of them it called relevant."""
 
     repeated: int = 0
     contradicted: int = 0
-    """Passages that it judged twice, and those that it called relevant once."""
+    """Passages that it judged twice, and how many of them it called relevant in one of the two answers."""
 
     unusable: int = 0
     """Questions without a usable answer."""
@@ -37,8 +37,18 @@ class Trial(NamedTuple):
 
 
 def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
-    """Raise a DataError where the judge's labels would teach nonsense."""
-    if faults := list(_faults(trial, config.most_faults)):
+    """Raise a DataError if too many of the judge's answers are wrong or unusable."""
+    unusable = "questions without a usable answer (refused, cut, or not in the form asked for)"
+    counts = (
+        (trial.false_controls, trial.controls, "unrelated passages called relevant"),
+        (trial.contradicted, trial.repeated, "passages called relevant in one of two answers"),
+        (trial.unusable, trial.requests, unusable),
+    )
+    faults = []
+    for count, of, fault in counts:
+        if count >= FEWEST_FAULTS and count > config.most_faults * of:
+            faults.append(f"{count} of {of} {fault}")
+    if faults:
         raise DataError(
             f"label: the {trial.role} ({trial.model}) is not fit to label: {'; '.join(faults)}. "
             f"label.most_faults allows {config.most_faults:.0%}. Name another model as gateway.{trial.role}, look at "
@@ -46,22 +56,8 @@ def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
         )
 
 
-def _faults(trial: Trial, most: float) -> Iterator[str]:
-    for count, of, fault in (
-        (trial.false_controls, trial.controls, "unrelated passages called relevant"),
-        (trial.contradicted, trial.repeated, "passages called relevant in one of two answers"),
-        (
-            trial.unusable,
-            trial.requests,
-            "questions without a usable answer (refused, cut, or not in the form asked for)",
-        ),
-    ):
-        if count >= FEWEST_FAULTS and count > most * of:
-            yield f"{count} of {of} {fault}"
-
-
 def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: LabelConfig) -> None:
-    """Raise a DataError where so few rows have a relevant passage that training on the rest would mislead."""
+    """Raise a DataError if so few rows have a relevant passage that a training would learn mostly wrong ones."""
     rows = outcomes.total() + gold
     right = outcomes["relevant"] + gold
     if rows and right < config.least_labelled * rows:
@@ -77,12 +73,13 @@ def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: L
 async def try_judges(
     judges: Judges, rows: Sequence[ValidatedRewrite], second: SecondJudge, models: Mapping[str, str]
 ) -> list[Trial]:
-    """Both judges on passages of other rows; the first also twice on passages of the rows themselves."""
+    """Test both judges on passages of other rows, and the first one twice on passages of the rows themselves."""
     pools = await gather_or_cancel(*map(judges.pool, rows))
     firsts = [pool.first[0] if pool.first else None for pool in pools]
     trials: dict[Role, Trial] = {role: Trial(role, models[role]) for role in dict.fromkeys(("judge", second.role))}
 
     async def ask(row: ValidatedRewrite, at: int) -> None:
+        # An unrelated passage: the first of the next row whose passage this row's need does not find.
         known = {candidate.id for candidate in pools[at].listed}
         rest = (firsts[(at + step) % len(firsts)] for step in range(1, len(firsts)))
         control = next((other for other in rest if other is not None and other.id not in known), None)
@@ -102,7 +99,7 @@ async def try_judges(
 
 
 def _with_control(trial: Trial, opinion: Opinion | None) -> Trial:
-    """The trial with the opinion of an unrelated passage; None where there was no usable answer."""
+    """The trial with one opinion of an unrelated passage, which is None if the answer was unusable."""
     trial = trial._replace(requests=trial.requests + 1)
     if opinion is None:
         return trial._replace(unusable=trial.unusable + 1)

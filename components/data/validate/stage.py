@@ -1,6 +1,6 @@
-"""The plain question and its rewrite both go through the RAG; a rewrite is accepted, or says why not.
+"""Search with the plain question and with its rewrite; accept the rewrite, or give the reason why not.
 
-Both are scored against the row's fixed need. A row that the RAG could not answer is an error, not a rejection.
+Both are scored against the row's fixed need. A search that fails is an error, not a rejection.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from qinglan.concurrency import gather_or_cancel, map_in_order
 from qinglan.errors import DataError, GateHeldError, RowError
 from qinglan.evaluation.teacher_gain import RetrievalPair, TeacherGain, compare_teacher
 from qinglan.files.digests import digest
-from qinglan.files.files import atomic_write, count_lines, dump_line, read_jsonl, sha256_file
+from qinglan.files.files import atomic_file, count_lines, dump_line, read_jsonl, sha256_file
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import need_messages
 from qinglan.rag.client import RagClient
@@ -46,19 +46,18 @@ class ValidateCounts(NamedTuple):
     accepted: int
     quarantined: int
     scored_against_query: int
-    """Answers of a service that does not know `need`: their scores can be gamed, and say little."""
+    """Answers of a service without `need`: a rewrite can raise their scores without finding more."""
 
     labelled: int
-    """Rows with gold passages; the two counts below are over these. Rows of the locked test, marked by the sheet or
-    drawn by convert, are left out: who tunes by these figures must not tune on the test."""
+    """Rows with gold passages, which the next two counts are over. Rows of the locked test, marked by the sheet or
+    drawn by convert, are left out: people tune by these figures, and must not tune on the test."""
 
     plain_top1: int
     rewritten_top1: int
 
     plain_score: float = 0.0
     mean_score: float = 0.0
-    """Mean score of the first passage, by the plain question and by the rewrite, without test rows: the plan's mean
-    top-1 score."""
+    """Mean score of the first passage by the plain question and by the rewrite, without test rows."""
 
 
 class Validation(NamedTuple):
@@ -68,7 +67,7 @@ class Validation(NamedTuple):
     gain: TeacherGain | None
 
     def facts(self) -> dict[str, Any]:
-        """The figures as the step's record holds them."""
+        """The figures for the step's record."""
         return {**self.counts._asdict(), **({"teacher_gain": self.gain._asdict()} if self.gain else {})}
 
 
@@ -84,7 +83,7 @@ FIGURES = {
     "plain_score": "mean top-1 score without rewriting",
     "mean_score": "mean top-1 score with the rewrite",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 def validate(
@@ -129,8 +128,8 @@ async def _validate(
 
         rows = (row for _, row in read_jsonl(rewrites, Rewrite))
         with (
-            atomic_write(validated) as good, atomic_write(quarantine) as bad, good.open("wb") as good_file,
-            bad.open("wb") as bad_file, write_table(table, TABLE) as add, progress(STEP, total) as tick,
+            atomic_file(validated) as good_file, atomic_file(quarantine) as bad_file,
+            write_table(table, TABLE) as add, progress(STEP, total) as tick,
         ):  # fmt: skip
             async for result in map_in_order(rows, check, config.rows_under_way):
                 counts = add_to_counts(counts, result)
@@ -165,7 +164,7 @@ def compared_counts(pairs: Sequence[RetrievalPair]) -> dict[str, Any]:
 
 
 def retrieval_pair(row: ValidatedRewrite) -> RetrievalPair:
-    """The row as the comparison of teacher and plain question takes it."""
+    """The row for the comparison of teacher and plain question."""
     return RetrievalPair(
         conversation=(row.tenant_id, row.conversation_id),
         gold=(row.plain.gold_rank == 1, row.rewritten.gold_rank == 1) if row.gold else None,
@@ -214,7 +213,7 @@ async def _check(
 
 
 def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str]) -> None:
-    """Scores from another knowledge base than the run's would be traced to the wrong bytes."""
+    """Raise a DataError if another knowledge base than the run's answered: statements would name the wrong bytes."""
     if all(contradicts_snapshot(answered, snapshot) for snapshot in snapshots):
         raise DataError(
             f"row {row.id}: the RAG service answered from knowledge base {answered[:12]}, which is not this run's. "
@@ -223,7 +222,7 @@ def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str
 
 
 async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str, Literal["sheet", "judge"]]:
-    """The need of the user: the sheet's word, else the judge's. Never the teacher's, never gold."""
+    """The user's need: the sheet's, else the judge's; never the teacher's or from gold."""
     if row.need:
         return row.need, "sheet"
     answer = await gateway.ask("judge", need_messages(row, prompt), row=row.id)
@@ -231,7 +230,7 @@ async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str,
 
 
 def rejection_reason(retrieval: Retrieval, threshold: float) -> str:
-    """The reason why a rewrite is not accepted; empty when it is."""
+    """The reason why a rewrite is not accepted; empty if it is accepted."""
     if not retrieval.count:
         return "nothing found"
     return "" if retrieval.top1_score >= threshold else "top-1 score below the threshold"

@@ -33,7 +33,7 @@ from qinglan.evaluation.statistics import Columns, group_numbers
 from qinglan.files.digests import digest
 from qinglan.files.files import atomic_write, sha256_file
 from qinglan.lineage.steps.record import code_version
-from qinglan.models.weights import count_parameters
+from qinglan.models.safetensors_header import count_parameters
 from qinglan.style.labels import Labels, read_mapping
 from qinglan.style.model import EngineName, StyleCard, StyleModel, read_card
 from qinglan.style.rows import FOLDS_FILE, SPLITS, StyleRow, read_folds, read_split, refuse_folds

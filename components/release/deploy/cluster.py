@@ -1,4 +1,4 @@
-"""The ModelRollouts of a real API server."""
+"""The ModelRollouts of a Kubernetes API server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ HTTP_CONFLICT = 409
 
 
 class ClusterRollouts:
-    """The ModelRollouts of a namespace, with the pod's own account or KUBECONFIG."""
+    """The ModelRollouts of a namespace, by the pod's service account or KUBECONFIG."""
 
     def __init__(self, namespace: str, api: Api | None = None) -> None:
         self._api = Api((api or connect()).client, namespace)
@@ -21,19 +21,19 @@ class ClusterRollouts:
             return list(self._api.all(PLURAL, {})["items"])
 
     def create(self, rollout: Object) -> bool:
-        """After a lost answer the name is taken, by us: whoever decides again finds it."""
-        try:
-            with self._explained(HTTP_CONFLICT):
+        """Create the rollout; False if its name is taken, also by our own request whose answer was lost."""
+        with self._explained():
+            try:
                 self._api.create(PLURAL, rollout)
-        except ApiError:
-            return False
+            except ApiError as refusal:
+                if refusal.status != HTTP_CONFLICT:
+                    raise
+                return False
         return True
 
     @contextmanager
-    def _explained(self, but: int = -1) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         try:
             yield
         except ApiError as refusal:
-            if refusal.status == but:
-                raise
             raise explain_api_error(refusal, self._api.host, self._api.namespace) from refusal

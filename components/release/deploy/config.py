@@ -10,35 +10,38 @@ POLICY = ("steps", "mode", "stepSeconds", "minimumSample", "deadlineSeconds", "c
 
 
 class DeployConfig(Config):
-    """One release's way to one InferenceService."""
+    """Rollout of a release to an InferenceService."""
 
     name: str = Field(pattern=TENANT_MODEL)
-    """Tenant and model that the release was signed for, such as fivedoctors/rewriter."""
+    """Tenant and model of the release's signature, such as fivedoctors/rewriter."""
 
     store: str = Field(min_length=1)
-    """The store that holds the release; by default `register.store`. Pods reach only S3."""
+    """Store of the release; by default `register.store`. Pods reach only S3."""
 
     namespace: str = Field(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-    """The tenant's on the cluster."""
+    """Kubernetes namespace of the tenant, such as `fivedoctors`."""
 
     service: str = Field(default="rewriter", pattern=r"^[a-z]([-a-z0-9]{0,51}[a-z0-9])?$")
-    """The InferenceService. Where there is none, the rollout makes it of the next four."""
+    """Name of the InferenceService. If it does not exist, the rollout creates it from the next four settings."""
 
     runtime: str = "qinglan-rewriter-cpu"
-    """The ServingRuntime."""
+    """Name of the ServingRuntime."""
 
     format: str = "qinglan-rewriter"
-    """The model format that this runtime supports."""
+    """Model format that this runtime supports."""
 
     min_replicas: Positive = 1
+    """Fewest replicas of the InferenceService."""
+
     max_replicas: Positive = 1
+    """Most replicas of the InferenceService."""
 
     adapter: bool = False
-    """The runtime has the base model: the release's merged weights stay in the store."""
+    """Serving of the release's adapter by a runtime that has the base model, instead of the merged weights."""
 
     rollout: dict[str, Any] = {}
-    """By which policy, in a ModelRollout's own words, such as `{steps: [5, 20, 50, 100], stepSeconds: 300}`; what is
-    not said is the controller's default. The API server checks it."""
+    """Rollout policy, with the fields of a ModelRollout's spec, such as `{steps: [5, 20, 50, 100], stepSeconds:
+    300}`. Omitted fields have the controller's defaults. The API server checks the values."""
 
     @model_validator(mode="after")
     def _policy_alone(self) -> Self:

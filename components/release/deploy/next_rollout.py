@@ -1,4 +1,4 @@
-"""The rollout that a deployment creates, or the reason for none: a pure function of the existing rollouts."""
+"""The rollout that a deployment creates, or the reason for none. A pure function of the existing rollouts."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -16,19 +16,20 @@ from qinglan.kubernetes.model_rollouts import (
 
 class RolloutDecision(NamedTuple):
     name: str
-    """The rollout's."""
+    """Name of the rollout."""
 
     create: dict[str, Any] | None
-    """It, where there is none of this release yet."""
+    """The rollout to create; None if the release has one."""
 
     message: str
 
 
 def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str, Any]) -> RolloutDecision:
-    """The next rollout of the service, or the one that has this release already.
+    """The next rollout of the service, or the one of this release, if it exists.
 
-    A Conflict names another one that is under way; Held, why this release was taken back: nothing tries it again by
-    itself. Whoever else decides the same at the same time chooses the same name, and one of the two is refused it.
+    Raises a ConflictError if another rollout of the service is under way, and a GateHeldError if this release was
+    rolled back, since it is not tried again automatically. Two deployments at the same time choose the same name,
+    which the API server gives to one of them.
     """
     service, release = spec["inferenceService"], spec["release"]
     same_service = rollouts_of_service(rollouts, service)
@@ -49,7 +50,7 @@ def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str
 
 
 def _again(last: Object) -> RolloutDecision:
-    """The same release again: nothing changes."""
+    """The decision for the release of the last rollout: nothing changes."""
     outcome, name = rollout_outcome(last), _name(last)
     if outcome not in ("", "Promoted"):
         reasons = "; ".join((last.get("status") or {}).get("reasons") or ["it gave no reason"])

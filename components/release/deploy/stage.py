@@ -1,8 +1,8 @@
-"""A release that may serve goes to an InferenceService by a ModelRollout; nothing else is written.
+"""Create a ModelRollout that brings a release to an InferenceService; nothing else is written.
 
-The whole lineage is walked first. The controller walks it again before it changes any traffic, each pod's initialiser
-verifies every byte, and the server checks what it loads: production is safe by those, and people are told in time by
-this.
+The whole lineage is verified first, so that people learn of a fault early. Production does not rely on it: the
+controller verifies the lineage again before it changes traffic, each pod's initialiser verifies every byte, and the
+server checks what it loads.
 """
 
 from pathlib import Path
@@ -29,7 +29,7 @@ class Rollouts(Protocol):
     def all(self) -> list[Object]: ...
 
     def create(self, rollout: Object) -> bool:
-        """False where the name is taken."""
+        """Create a rollout; False if its name is taken."""
         ...
 
 
@@ -39,31 +39,27 @@ class Deployed(NamedTuple):
     model: str
     message: str
     override: str = ""
-    """The person who allowed it although something was missing, and the reason."""
+    """Person who allowed the release although something is missing, and the reason."""
 
 
 def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Rollouts) -> Deployed:
-    """Refused with everything that stands against it; the same again changes nothing."""
+    """Create the release's rollout, or raise an error with all reasons; a second call changes nothing."""
     release = read_release(folder)
-    refuse_missing_adapter(folder, release, config)
-    override = verify_lineage(folder, release, config, policy)
-    spec = rollout_spec(release, config)
-    decided = _create_rollout(rollouts, config, spec)
-    return Deployed(decided.name, release.digest, spec["release"]["model"], decided.message, override)
-
-
-def refuse_missing_adapter(folder: Path, release: Release, config: DeployConfig) -> None:
-    """Refuse before the rollout what its pods would refuse for ever: a runtime with the base, and nothing to add."""
+    # The pods of such a rollout would never start: a runtime with the base, and no adapter to add.
     if config.adapter and not (folder / MODEL / ADAPTER_FOLDER / ADAPTER_CONFIG).is_file():
         raise ConfigError(
             f"{config.name} {release.digest[:12]}: this release has merged weights and no adapter, and "
             f"{config.runtime} serves an adapter over its base. Deploy the merged weights: deploy: "
             f"{{runtime: qinglan-rewriter-vllm-full, namespace: {config.namespace}}}."
         )
+    override = verify_lineage(folder, release, config, policy)
+    spec = rollout_spec(release, config)
+    decided = _create_rollout(rollouts, config, spec)
+    return Deployed(decided.name, release.digest, spec["release"]["model"], decided.message, override)
 
 
 def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy: TrustPolicy) -> str:
-    """The override that it passes by, or ""; Altered or Incomplete with the list where it does not pass."""
+    """The override by which the release passes, or ""; an error with the list of reasons if it does not pass."""
     from qinglan.store import open_store
 
     store = open_store(config.store)
@@ -82,7 +78,7 @@ def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy:
 
 
 def rollout_spec(release: Release, config: DeployConfig) -> dict[str, Any]:
-    """A ModelRollout's: which bytes, who judged them in which run, and by which policy they are rolled out."""
+    """Spec of the ModelRollout: the release's digests, its run and verdict, and the policy."""
     digests = {part.name: part.digest for part in release.statement.made}
     used = {part.name: part.digest for part in release.statement.used}
     return {
@@ -102,7 +98,7 @@ def rollout_spec(release: Release, config: DeployConfig) -> dict[str, Any]:
 
 
 def _create_rollout(rollouts: Rollouts, config: DeployConfig, spec: dict[str, Any]) -> RolloutDecision:
-    """Looked again where somebody was faster: whose the name is decides."""
+    # If another deployment took the name in between, the decision is made again with its rollout.
     for _ in range(TRIES):
         decided = decide_rollout(rollouts.all(), config.namespace, spec)
         if decided.create is None or rollouts.create(decided.create):
@@ -111,12 +107,12 @@ def _create_rollout(rollouts: Rollouts, config: DeployConfig, spec: dict[str, An
 
 
 def settings(config: DeployConfig) -> dict[str, Any]:
-    """The settings for the step's statement, without the store, whose address names a machine."""
+    """The settings for the step's statement, without the store, whose address may name a machine."""
     return config.model_dump(mode="json", exclude={"store"})
 
 
 def to_markdown(done: Deployed, config: DeployConfig) -> str:
-    """The step's summary for KFP's page."""
+    """Summary of the step for KFP's page."""
     rows = [f"| {what} | {markdown_text(value)} |" for what, value in done._asdict().items() if value]
     watch = f"`kubectl -n {config.namespace} get modelrollout {done.rollout} --watch`"
     return "\n".join(["| deploy | |", "|---|---|", *rows, "", watch, ""])

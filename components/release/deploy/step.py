@@ -1,4 +1,4 @@
-"""The deploy stage as an orchestrator's step, the same for every release."""
+"""The deploy stage as a step of KFP, the same for each of a line's releases."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ def run_deploy(
     name: str, inputs: Mapping[str, Artifact], config: Mapping[str, Any], before: Artifact, summary: Artifact,
     lineage: Artifact,
 ) -> None:  # fmt: skip
-    """Deploy the one release among the inputs, record and sign it, and show its rollout."""
+    """Deploy the only release among the inputs, record and sign the step, and show its rollout."""
     settings = DeployConfig.parse(config, name)
     [release] = inputs.values()
     with recorded(name, inputs, {}, stage.settings(settings), lineage, before) as step:

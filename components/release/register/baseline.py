@@ -1,7 +1,7 @@
-"""A release of what was served before anything was judged: signed, with its whole lineage, and with no verdict.
+"""A release of the first served model: signed, with its whole lineage, but without a verdict.
 
-Nobody may deploy it as it is. The deploy gate says what is missing, and who has a releaser's key may break the glass
-for it (qinglan/lineage/release/release_notes.py): the first model that is served has nothing to be compared with.
+The first model has nothing to be compared with. The deploy gate refuses it until the holder of a releaser's key signs
+an override (qinglan/lineage/release_notes.py).
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ UNJUDGED = "No gate has judged this model: it is the first that was served."
 
 
 def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: str) -> Registered:
-    """`system`: what the evaluation, which measured it beside others, calls it."""
+    """Write the release of the model that the evaluation calls `system`."""
     signer = load_signer("releaser")
     judged = checked(_decision_without_verdict(inputs, system, signer), inputs, config)
     with atomic_folder(out) as folder:
@@ -45,7 +45,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
 
 
 def _decision_without_verdict(inputs: Inputs, system: str, signer: Signer) -> ReleaseDecision:
-    """A decision in place of the gate's, with the figures that the evaluation has of this system."""
+    """A decision in place of the gate's, with the evaluation's figures of this system."""
     evaluation = read_evaluation(inputs.evaluation)
     model = model_digest(evaluation, system)
     if model is None:

@@ -1,6 +1,7 @@
-"""The bill of materials: CycloneDX 1.6 with a model card, by the library, validated strictly before it is written.
+"""The bill of materials: CycloneDX 1.6 with a model card, validated strictly before it is written.
 
-The library knows no model card and drops one without a word: it goes in as plain data, and the validator sees it.
+cyclonedx-python-lib does not support model cards and drops them, so the card is added to its JSON.
+https://cyclonedx.org/docs/1.6/json/#components_items_modelCard
 """
 
 import json
@@ -17,17 +18,17 @@ from qinglan.lineage.signing.statement import ArtifactRef
 from qinglan.lineage.trace.release_folder import LineageStatement
 
 SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
-"""Namespace of serial numbers: the same model has the same number."""
+"""Namespace of serial numbers, so that the same model always has the same number."""
 
 
 class BomContents(NamedTuple):
-    """Everything that the bill lists."""
+    """Contents of the bill."""
 
     model: str
-    """The digest of the model's folder."""
+    """Digest of the model's folder."""
 
     files: Mapping[str, str]
-    """The model's files by path in the release, with their digests."""
+    """Digests of the model's files, by their paths in the release."""
 
     statements: Sequence[LineageStatement]
     surroundings: Sequence[ArtifactRef]
@@ -35,7 +36,7 @@ class BomContents(NamedTuple):
 
 
 def write_bom(contents: BomContents, card: Mapping[str, Any], config: RegisterConfig) -> str:
-    """The bill's text; a ConfigError where a setting makes it no CycloneDX."""
+    """The bill as text; a ConfigError if a setting makes it invalid."""
     from cyclonedx.output.json import JsonV1Dot6
 
     body = json.loads(JsonV1Dot6(_bom(contents, config)).output_as_string())
@@ -73,7 +74,7 @@ def _model(contents: BomContents, config: RegisterConfig) -> Any:
 
 
 def stages(contents: BomContents) -> Iterator[tuple[str, str]]:
-    """Each stage before the release, with its signed statement's digest; and the code."""
+    """Each stage before the release with the digest of its signed statement, and the code."""
     for entry in contents.statements:
         yield f"qinglan:stage:{entry.statement.stage}", f"{entry.statement.ended} {entry.digest}"
     for part in contents.surroundings:
@@ -82,7 +83,7 @@ def stages(contents: BomContents) -> Iterator[tuple[str, str]]:
 
 
 def _base(contents: BomContents, config: RegisterConfig) -> Any:
-    """The model that training started from, by the digest that a statement gives it."""
+    """The base model, with its digest of the statements."""
     from cyclonedx.model.component import Component, ComponentType
 
     bases = [part for entry in contents.statements for part in entry.statement.made if part.name == "base_model"]

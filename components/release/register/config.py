@@ -6,28 +6,28 @@ from qinglan.config import TENANT_MODEL, Config
 
 
 class RegisterConfig(Config):
-    """A release's name, and what its card says beside the evaluation's figures."""
+    """Name of a release, and texts of its model card."""
 
     name: str = Field(pattern=TENANT_MODEL)
-    """Tenant and model, such as fivedoctors/rewriter: what serving asks for."""
+    """Tenant and model, such as fivedoctors/rewriter, by which serving finds the release."""
 
     store: str = ""
-    """Store that keeps and names releases, s3://bucket/prefix or a folder; without one the release is its folder."""
+    """Store of releases, s3://bucket/prefix or a folder; without a store the release is only the step's output."""
 
     stand_in_teacher: bool = False
-    """The run was taught by a stand-in; a run with `stand_ins.teacher` sets this itself."""
+    """True if a stand-in taught the model; a run with `stand_ins.teacher` sets it."""
 
     allow_stand_in: bool = False
-    """Release such a model all the same, as a demonstration does: it is for trying the machinery, and of no use."""
+    """Permission to release such a model, which is useful only for a demonstration."""
 
     licence: str = "Apache-2.0"
-    """Licence of the base model and so of this one, by its SPDX id."""
+    """SPDX id of the licence of the base model, and so of this model."""
 
     base: str = Field(default="", pattern=r"^([\w.-]+(/[\w.-]+)?)?$")
-    """The base model's public name, such as Qwen/Qwen3-32B."""
+    """Public name of the base model, such as Qwen/Qwen3-32B."""
 
     intended_use: str = ""
-    """Intended use on the card, in place of the line's own text."""
+    """Intended use on the card; empty takes the line's text."""
 
     limits: tuple[str, ...] = ()
-    """Known limits for the card, beside the line's own."""
+    """Known limits on the card, in addition to the line's."""

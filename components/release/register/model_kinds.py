@@ -1,37 +1,37 @@
-"""The two kinds of model that are released: what each one's card says whatever the figures are."""
+"""The two kinds of models that are released, with the texts of their cards."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Dataset(NamedTuple):
-    """Rows that a model learned from, or was judged on."""
+    """Rows of training or evaluation."""
 
     digest_path: tuple[str, ...]
-    """Path of their digest among the evaluation's digests."""
+    """Path of the digest among the evaluation's digests."""
 
     stage: str
-    """The stage that counted them."""
+    """Stage that counted the rows."""
 
     counts: tuple[str, ...]
-    """Names of that stage's counts."""
+    """Names of the stage's counts."""
 
 
 class ModelKind(NamedTuple):
-    """One line's model."""
+    """The model of a line."""
 
     datasets: Mapping[str, Dataset]
-    """The data sets of the model, by the name that people know."""
+    """Data sets of the model, by their names on the card."""
 
     approach: str
-    """CycloneDX has a list."""
+    """One of CycloneDX's learning approaches."""
 
     task: str
     intended_use: str
     users: tuple[str, ...]
     limits: tuple[str, ...]
     risks: Mapping[str, str]
-    """A harm to people, and what is done against it."""
+    """Mitigation, by the harm to people."""
 
 
 REWRITER = ModelKind(

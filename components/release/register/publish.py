@@ -1,4 +1,4 @@
-"""A release into the store: kept by its digest, then named, if the name still points to what it did before."""
+"""Push a release to the store by its digest, then move its name to it, unless the name was moved meanwhile."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from qinglan.lineage.trace.name_moves import foreign_entry_fault, sign_with
 
 
 def current_digest(config: RegisterConfig) -> str | None:
-    """The digest that the name points to now; None where it is new, or no store is wanted.
+    """Digest that the name points to; None for a new name, or without a store.
 
-    An entry that this project's register stage cannot have written is refused: the next entry, which is signed,
-    would vouch for it.
+    An entry that no register stage of this project can have written is refused, since the next entry's signature
+    would cover it.
     """
     from qinglan.store import open_store
 
@@ -31,8 +31,8 @@ def current_digest(config: RegisterConfig) -> str | None:
 
 
 def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, signer: Signer) -> None:
-    """Push the release and move its name; nothing without a store. A ConflictError where the name was moved since
-    `before`: run again then."""
+    """Push the release and move its name; nothing without a store. A ConflictError if the name was moved since
+    `before`."""
     from qinglan.store import open_store
 
     if not config.store:

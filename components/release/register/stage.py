@@ -1,12 +1,12 @@
-"""A release: the very bytes that were judged and promoted, signed, with everything that speaks for them.
+"""Make a release: the bytes that were judged and promoted, signed, with their evidence.
 
-The verdict is taken from the evaluation's figures again: a word in a file is no proof. Where a store is named, the
-release is kept there by its digest, and its name moves to it if nobody has moved that name meanwhile.
+The verdict is computed again from the evaluation's figures: a word in a file proves nothing. With a store, the
+release is pushed by its digest, and its name moves to it, unless the name was moved meanwhile.
 """
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -57,7 +57,7 @@ from qinglan.run_id import RUN_VARIABLE
 
 
 class Inputs(NamedTuple):
-    """Paths of the files that a release is made of."""
+    """Paths of what a release is made of."""
 
     evaluation: Path
     model: Path
@@ -68,20 +68,20 @@ class Inputs(NamedTuple):
 class Registered(NamedTuple):
     name: str
     release: str
-    """Digest of the release's folder: what the name points to."""
+    """Digest of the release's folder, which the name points to."""
 
     model: str
     evaluation: str
     signed_by: str
-    """The releaser's key."""
+    """Id of the releaser's key."""
 
 
 class ReleaseDecision(NamedTuple):
-    """The inputs as read, and the verdict on them, before anything is written."""
+    """The inputs and their verdict, before anything is written."""
 
     kind: Kind
     system: str
-    """The evaluation's name for the model."""
+    """Name of the model in the evaluation."""
 
     evaluation: Mapping[str, Any]
     verdict: Verdict
@@ -91,12 +91,12 @@ class ReleaseDecision(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The verdict's digest, as the gate's statement has it."""
+        """Digest of the verdict, as in the gate's statement."""
         return sha256_bytes(verdict_bytes(self.verdict))
 
 
 def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
-    """Write the release's folder, whole or not at all. What was held, or not judged, never becomes one."""
+    """Write the release's folder, whole or not at all. A model that was held, or not judged, is refused."""
     refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = checked(judge(inputs, signer), inputs, config)
@@ -116,9 +116,9 @@ def run_step(
     lineage: Artifact,
     suffix: str = "",
 ) -> None:
-    """The stage as an orchestrator's step, on its artifacts: recorded and signed, with a page of what it released.
+    """The stage as a step of KFP, on its artifacts: recorded and signed, with a summary.
 
-    A line with two releases names the second one's stage by a suffix, and its artifacts by the same word in front.
+    If a line has two releases, `suffix` names the second one's stage, and the same word begins its artifacts' names.
     """
     prefix = f"{suffix.strip('_')}_" if suffix else ""
     parsed = RegisterConfig.parse(config, f"register{suffix}")
@@ -132,9 +132,10 @@ def run_step(
 
 
 def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
-    """Write the release of a model that the gate held, which says so; no store gets it and no name points to it.
+    """Write the release of a model that the gate held; it says so itself, and no store gets it.
 
-    The deploy gate refuses it, unless a releaser's key signs an override (qinglan/lineage/release/release_notes.py).
+    The deploy gate refuses it without an override that a releaser's key has signed
+    (qinglan/lineage/release_notes.py).
     """
     refuse_stand_in(config)
     signer = load_signer("releaser")
@@ -143,22 +144,17 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
 
 
 def checked(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> ReleaseDecision:
-    """The decision with the statements that count; what no release may hold, whatever it is for, is refused."""
-    refuse_unservable(inputs.model)
+    """The decision with the statements that count; raises an error for a model that no release may have."""
+    refuse_disallowed_files(inputs.model)
+    if (inputs.model / CARD).exists():
+        refuse_other_prompts(inputs.model, read_card(inputs.model))
     judged = judged._replace(statements=proven_statements(judged, inputs, config))
     refuse_untrained_prompts(inputs.model, judged)
     return judged
 
 
-def refuse_unservable(model: Path) -> None:
-    """Refuse what a server would refuse: files that act, and prompts that the model was not trained with."""
-    refuse_disallowed_files(model)
-    if (model / CARD).exists():
-        refuse_other_prompts(model, read_card(model))
-
-
 def refuse_untrained_prompts(model: Path, judged: ReleaseDecision) -> None:
-    """Refuse a card whose prompts are not those that the lineage says the model was trained with."""
+    """Refuse a card whose prompts differ from those in the lineage that the model was trained with."""
     if not (model / CARD).exists():
         return
     statements = [entry.statement for entry in judged.statements]
@@ -170,7 +166,7 @@ def refuse_untrained_prompts(model: Path, judged: ReleaseDecision) -> None:
 
 
 def refuse_stand_in(config: RegisterConfig) -> None:
-    """Refuse a model that a stand-in taught, unless the profile says that it is wanted."""
+    """Refuse a model that a stand-in taught, unless the profile allows it."""
     if config.stand_in_teacher and not config.allow_stand_in:
         raise ConfigError(
             f"{config.name}: a stand-in taught this model, so it is not released. Name a real teacher "
@@ -190,7 +186,8 @@ def write_release(
 
 
 def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
-    """The verdict from the figures; Held where it is another, a DataError where the lineage does not tell of it."""
+    """The verdict by the figures; a GateHeldError if it is not `word`, a DataError if the lineage has no such
+    verdict."""
     clock, evaluation = step_clock(signer, inputs.lineage), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))
@@ -216,12 +213,11 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
 
 
 def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> list[LineageStatement]:
-    """The statements that may speak in the release: its bill, its card, the prompts of its training rows.
+    """The statements that the release may use for its bill, its card and the prompts of its training rows.
 
-    What an audit of the release would refuse is refused: steps of another tenant, or not signed by a trusted key. A
-    tenant is compared everywhere; signatures where this machine has a trust policy, and elsewhere nobody has proven
-    them before an audit does. Steps that a clock dated ahead are allowed: the release is dated after them, and an
-    audit believes it as soon as that time has come.
+    Refused is what an audit of the release would refuse: steps of another tenant, and, if this machine has a trust
+    policy, steps that are not signed by a trusted key. Steps that a fast clock has dated ahead are allowed: the
+    release is dated after them, and an audit accepts it when that time has come.
     """
     tenant = config.name.partition("/")[0]
     for entry in judged.statements:
@@ -245,13 +241,18 @@ def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterC
 def fill_release(
     folder: Path, inputs: Inputs, judged: ReleaseDecision, config: RegisterConfig, signer: Signer
 ) -> dict[str, str]:
-    """Everything but the release's own statement; the answer is each file's digest."""
+    """Write everything except the release's own statement; returns the digest of each file."""
     shutil.copytree(inputs.model, folder / MODEL)
     shutil.copytree(inputs.lineage, folder / LINEAGE)
     shutil.copyfile(inputs.evaluation, folder / EVALUATION)
     shutil.copyfile(inputs.report, folder / REPORT)
     copied = file_digests(folder)
-    _refuse_others(tree_digest(files_inside(copied, MODEL)), judged, inputs)
+    # The copy is compared: the model could change between its check and the copy.
+    if (model := tree_digest(files_inside(copied, MODEL))) != judged.model:
+        raise DataError(
+            f"{inputs.model} has digest {model[:12]}, and the verdict in {inputs.evaluation} is about "
+            f"{judged.model[:12]}. Evaluate the model that shall be released."
+        )
     sign_model(folder / MODEL, folder / SIGNATURE, signer)
     files = {name: sha for name, sha in copied.items() if name.startswith(f"{MODEL}/")}
     contents = BomContents(
@@ -262,23 +263,14 @@ def fill_release(
     return {**copied, **{name: sha256_file(folder / name) for name in (SIGNATURE, BOM)}}
 
 
-def _refuse_others(folder_digest: str, judged: ReleaseDecision, inputs: Inputs) -> None:
-    if folder_digest != judged.model:
-        raise DataError(
-            f"{inputs.model} has digest {folder_digest[:12]}, and the verdict in {inputs.evaluation} is about "
-            f"{judged.model[:12]}. Evaluate the model that shall be released."
-        )
-
-
 def release_statement(
     files: Mapping[str, str], inputs: Inputs, judged: ReleaseDecision, config: RegisterConfig
 ) -> Statement:
+    # The model's name in the stage that made it.
+    outputs = (output for entry in judged.statements for output in entry.statement.made)
+    name = next((output.name for output in outputs if output.digest == judged.model), inputs.model.name)
     used = [
-        ArtifactRef(
-            _artifact_name(judged.statements, judged.model) or inputs.model.name,
-            judged.model,
-            algorithm=FOLDER_ALGORITHM,
-        ),
+        ArtifactRef(name, judged.model, algorithm=FOLDER_ALGORITHM),
         ArtifactRef("evaluation", files[EVALUATION]),
         ArtifactRef("report", files[REPORT]),
         ArtifactRef(VERDICT, judged.digest),
@@ -298,17 +290,11 @@ def release_statement(
 
 
 def settings(config: RegisterConfig) -> dict[str, Any]:
-    """The settings for the step's statement, without the store, whose address names a machine."""
+    """The settings for the step's statement, without the store, whose address may name a machine."""
     return config.model_dump(mode="json", exclude={"store"})
 
 
-def _artifact_name(statements: Sequence[LineageStatement], wanted_digest: str) -> str:
-    """The artifact's name in the stage that made it."""
-    outputs = (output for entry in statements for output in entry.statement.made)
-    return next((output.name for output in outputs if output.digest == wanted_digest), "")
-
-
 def to_markdown(release: Registered) -> str:
-    """The step's page: what was released, and the command that shows what it came from."""
+    """Summary of the step: the release, and the command that shows its origin."""
     rows = [f"| {name} | `{value}` |" for name, value in release._asdict().items()]
     return "\n".join(["| release | |", "|---|---|", *rows, "", f"`qinglan audit {release.name} --store STORE`", ""])

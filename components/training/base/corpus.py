@@ -1,7 +1,7 @@
-"""A small substitute for a large model's knowledge: texts made from the knowledge base alone.
+"""Texts for the tiny base model, made only from the knowledge base, in place of a large model's knowledge.
 
-Two kinds of text: the passages as they are, and headings to find: something that a passage says and a mention of
-its subject go in, the passage's heading comes out. No conversation, no teacher and no gold label takes part.
+There are two kinds of texts: passages, and exercises to find a heading, whose question is a clause of a passage with
+a mention of its subject, and whose answer is the passage's heading. No conversation, teacher or gold label is used.
 """
 
 import random
@@ -14,29 +14,30 @@ from qinglan.rag.contract import Passage
 
 CLAUSES = re.compile(r"[。；，：]")
 ROUNDS = 3
-"""Number of questions for a heading made from each passage."""
+"""Exercises made from each passage."""
 
 BLANK = 0.15
-"""Share of questions without content, so that the model stays undecided where it cannot know."""
+"""Share of questions without content, so that the model stays uncertain if it cannot know the answer."""
 
 HEADINGS = 0.6
-"""Share of the answers that are the heading; the others repeat subject and clause."""
+"""Share of answers that are the heading; the others repeat subject and clause."""
 
 COMPLETE = 0.15
-"""Share of questions that are a heading already, in a conversation about something else: nothing to change."""
+"""Share of questions that already are the heading, in a conversation about another subject: nothing is to be
+changed."""
 
 LONGEST_QUESTION = 14
 
 
 class TrainingText(NamedTuple):
-    """A text to learn; the loss is on the answer."""
+    """A text to learn, with the loss on its answer."""
 
     prompt: tuple[Message, ...]
     answer: str
 
 
 def build_corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> list[TrainingText]:
-    """Passages and headings to find, each question under the system prompt that training and serving show."""
+    """Passages and exercises, the latter under the system prompt of training and serving."""
     rng = random.Random(seed)
     letters = sorted({letter for passage in passages for letter in passage.content if letter.isalpha()})
     texts = [TrainingText((), f"{passage.title}。{passage.content}") for passage in passages]
@@ -55,7 +56,7 @@ def build_corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> 
 def _elliptic(
     system_prompt: str, passage: Passage, clauses: list[str], letters: list[str], rng: random.Random
 ) -> TrainingText:
-    """What a passage says without its subject, and talk of the subject."""
+    """An exercise whose question is a clause of the passage without its subject, which the history mentions."""
     subject = _subject(passage)
     fragment = rng.choice(clauses)
     fragment = fragment.replace(subject, "")[-LONGEST_QUESTION:] or fragment
@@ -69,7 +70,7 @@ def _elliptic(
 def _complete(
     system_prompt: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random
 ) -> TrainingText:
-    """A heading as the question, and talk of another subject, or none."""
+    """An exercise whose question is the heading, with a history about another subject, or none."""
     history = _talk(_subject(other), clauses, rng) if rng.random() < 0.5 else ""
     question = Question("", passage.title, rng.choice(clauses)[:8], history)
     return TrainingText(tuple(student_messages(question, system_prompt)), passage.title)

@@ -1,12 +1,12 @@
-"""The tiny model and its first training: a Qwen3 of under a million parameters, a fixed number of steps.
+"""The tiny model and its training: a Qwen3 of under a million parameters, and a fixed number of steps.
 
-A step's texts are two groups of like lengths, worked on side by side by two threads. Each computes with one thread
-and their gradients are added in the order of the groups, so the same seed gives the same bytes on a busy machine, on
-an idle one and with any number of cores.
+A step's texts are two groups of similar lengths, which two threads compute at the same time. Each group is computed
+with one thread, and the gradients are added in the order of the groups, so the same seed gives the same bytes on any
+number of cores, busy or idle.
 """
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ from qinglan.rewriter.model import render_prompt
 from qinglan.terminal.progress import progress
 
 IGNORED = -100
+"""Label of tokens without a loss: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html"""
+
 WARM_UP = 20
 LAST = 0.1
 """Learning rate of the last step, as a share of the highest."""
@@ -25,10 +27,10 @@ GROUPS = 2
 """Groups of a step that are computed at the same time."""
 
 LONGEST = 128
-"""Most tokens of a text that are learned: one passage can be a page, and a step's time grows with its tokens."""
+"""Most tokens of a text that are learned. A passage can be a page, and a step's time grows with its tokens."""
 
 JITTER = 12
-"""Tokens by which texts of one group may differ in length, so that groups differ between passes."""
+"""Tokens by which the texts of a group may differ in length, so that groups differ between passes."""
 
 
 class Example(NamedTuple):
@@ -53,7 +55,7 @@ def new_model(tokenizer: Any, config: TinyConfig, seed: int) -> Any:
 
 
 def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: BaseConfig) -> float:
-    """Train the model for the given steps; returns the mean loss of the last twenty."""
+    """Train the model; returns the mean loss of the last twenty steps."""
     import torch
 
     tiny = config.tiny
@@ -71,10 +73,14 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
 
     with progress("base", tiny.steps) as tick, single_threaded_torch(), ThreadPoolExecutor(GROUPS) as threads:
         for step, groups in zip(range(tiny.steps), steps, strict=False):
+            # Rises over the first steps, and falls linearly to LAST.
+            share = min(1.0, (step + 1) / WARM_UP) * (1 - (1 - LAST) * step / tiny.steps)
             for settings in optimizer.param_groups:
-                settings["lr"] = tiny.learning_rate * _share(step, tiny.steps)
+                settings["lr"] = tiny.learning_rate * share
             group_losses, gradients = zip(*threads.map(learn, groups), strict=True)
-            _average(parameters, gradients)
+            # The mean over the groups: a long group counts no more than a short one.
+            for parameter, *parts in zip(parameters, *gradients, strict=True):
+                parameter.grad = sum(parts[1:], parts[0]) / len(parts)
             losses.append(sum(group_losses) / len(group_losses))
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
@@ -83,7 +89,7 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
 
 
 def examples(tokenizer: Any, texts: Sequence[TrainingText], seed: int) -> list[Example]:
-    """Each text as tokens; of a longer one than LONGEST a piece that the seed draws, with a prompt its end."""
+    """Each text as tokens; of a text longer than LONGEST a piece drawn by the seed, or its end if it has a prompt."""
     rng = random.Random(seed)
     prompts = iter(_ids(tokenizer, [render_prompt(tokenizer, list(text.prompt)) for text in texts if text.prompt]))
     answers = _ids(tokenizer, [text.answer for text in texts])
@@ -103,9 +109,9 @@ def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 
 
 def batches(lengths: Sequence[int], size: int, seed: int) -> Iterator[list[list[int]]]:
-    """Numbers of the texts of each step, in groups of near-equal length, so that little of a group is padding.
+    """Numbers of the texts of each step, without end, in groups of similar length, which need little padding.
 
-    Without end: every text comes once before any comes again.
+    Every text comes once before any comes again.
     """
     rng = random.Random(seed)
     group = max(1, size // GROUPS)
@@ -117,13 +123,9 @@ def batches(lengths: Sequence[int], size: int, seed: int) -> Iterator[list[list[
             yield groups[at : at + GROUPS]
 
 
-def _share(step: int, steps: int) -> float:
-    return min(1.0, (step + 1) / WARM_UP) * (1 - (1 - LAST) * step / steps)
-
-
 @contextmanager
 def single_threaded_torch() -> Iterator[None]:
-    """Let torch compute each operation with one thread, since their number decides the order of sums."""
+    """Let torch compute each operation with one thread, since the number of threads decides the order of sums."""
     import torch
 
     before = torch.get_num_threads()
@@ -148,9 +150,9 @@ def _loss_and_gradients(model: Any, pad: int, group: Sequence[Example]) -> tuple
 
 
 def logits_at(model: Any, ids: Any, chosen: Any) -> Any:
-    """Logits of the chosen positions; the last layer does not compute the others.
+    """Logits of the chosen positions; the last layer computes only these.
 
-    Texts are padded at their end, where causal attention keeps the padding from every token: no mask is needed.
+    Texts are padded at their end. With causal attention no token attends to the padding, so no mask is needed.
     """
     import torch
 
@@ -163,9 +165,3 @@ def logits_at(model: Any, ids: Any, chosen: Any) -> Any:
     hidden = (hidden + attended)[chosen]
     hidden = hidden + last.mlp(last.post_attention_layernorm(hidden))
     return model.lm_head(model.model.norm(hidden))
-
-
-def _average(parameters: Sequence[Any], gradients: Iterable[Sequence[Any]]) -> None:
-    """Set each gradient to the mean over the groups; a long group counts no more than a short one."""
-    for parameter, *parts in zip(parameters, *gradients, strict=True):
-        parameter.grad = sum(parts[1:], parts[0]) / len(parts)

@@ -1,8 +1,8 @@
-"""The weights that training starts from: a model of the hub at a revision, or a tiny one made here.
+"""Fetch the weights that training starts from, at a revision of the hub, or train a tiny model.
 
-A rewriter's tiny one is trained from the knowledge base's text alone. Its tokenizer also reads the training prompts,
-so that users' words have tokens. A classifier's reads training rows and unlabelled texts. Nothing of dev or test
-reaches either. It is kept by the digest of what it was made from.
+A rewriter's tiny model is trained only on the knowledge base's text; its tokenizer also reads the training prompts,
+so that users' words have tokens. A classifier's reads training rows and unlabelled texts. No text of dev or test is
+read. A tiny model is cached by the digest of what it was made from.
 """
 
 import os
@@ -27,7 +27,7 @@ from qinglan.models.base_reference import (
 )
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.models.references import refuse_foreign_files
-from qinglan.models.weights import count_parameters
+from qinglan.models.safetensors_header import count_parameters
 from qinglan.prompts import Message
 from qinglan.rag.contract import Passage
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary, refuse_unfit_base
@@ -53,11 +53,11 @@ FIGURES = {
     "loss": "loss of a tiny model, nats per token",
     "cached": "made by an earlier run, 1 or 0",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -> BaseCounts:
-    """Write the base model's folder of the rewriter."""
+    """Write the rewriter's base model."""
     train = prompts / "train.parquet"
     files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.glob("*.jsonl"))
     if config.source == "tiny" and not files:
@@ -68,14 +68,14 @@ def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -
 
 
 def refuse_unfit_models(base: Path, critic: str | None) -> None:
-    """Refuse the base, or a critic that is here and does not fit it: PPO would only after SFT was paid for."""
+    """Refuse the base, or a critic on this machine that does not fit it: PPO would refuse it after SFT was paid."""
     refuse_unfit_base(base)
     if critic and local_model_folder(critic):
         refuse_other_vocabulary(find_critic(critic), base)
 
 
 def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
-    """Write the base model's folder of a classifier: a tiny one reads the training rows and unlabelled texts."""
+    """Write a classifier's base model; a tiny one reads the training rows and unlabelled texts."""
     files = [path for name in (UNLABELLED_FILE, "train.jsonl") if (path := style_rows / name).is_file()]
     if config.source == "hub":
         return _from_hub(model, config, refuse_partial_download)
@@ -83,23 +83,27 @@ def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
 
 
 def _from_files(model: Path, files: list[Path], config: BaseConfig, make: Callable[[Path], None]) -> BaseCounts:
-    """Write a tiny model that is made from these files, now or by an earlier call."""
-    cache = cache_folder("base") / _key(files, config)
+    """Write the tiny model of these files, made now or by an earlier call."""
+    contents = sorted(_content_digest(path) for path in files)
+    code, settings = source_digest(Path(__file__).parent), config.model_dump_json(include={"seed", "tiny"})
+    cache = cache_folder("base") / sha256_text(code, settings, *contents)[:24]
     cached = cache.is_dir()
     if not cached:
         with atomic_folder(cache) as partial:
             make(partial)
     with atomic_folder(model) as partial:
         shutil.copytree(cache, partial, dirs_exist_ok=True)
-        write_card(partial, RewriterCard(stage="base", parents=_parents(files)))  # of the very files of this call
+        # The parents are this call's files, also if other files with the same contents made the model.
+        parents = {path.name: sha256_file(path) for path in files}
+        write_card(partial, RewriterCard(stage="base", parents=parents))
     return _counts(model, config, cached)
 
 
 def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) -> BaseCounts:
-    """Copy a repository's files at a revision, or a folder's; of weights only safetensors.
+    """Copy the files of a repository at a revision, or of a folder; no weights but safetensors.
 
-    A folder is checked before the copy, which takes minutes. Where every step that takes the base has the folder of
-    base weights, a reference stands in the copy's place.
+    A folder is checked before the copy, which takes minutes. If each step that takes the base has the folder of base
+    weights, a reference replaces the copy.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -132,7 +136,7 @@ def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) ->
 
 
 def _shared(folder: Path) -> bool:
-    """Tell if other steps find this folder by the model's name; links in it may lead where they cannot follow."""
+    """True if other steps find this folder by the model's name. A link in it may lead outside of what they see."""
     if BY_REFERENCE_VARIABLE not in os.environ or WEIGHTS_VARIABLE not in os.environ:
         return False
     weights = Path(os.environ[WEIGHTS_VARIABLE]).resolve()
@@ -196,34 +200,23 @@ def _prompts(train: Path) -> Iterator[tuple[str, list[Message]]]:
 
 
 def _system_prompts(prompts: Iterable[tuple[str, list[Message]]]) -> dict[str, str]:
-    """Each tenant's system prompt as the convert stage rendered it, so that a profile's own is used here too."""
+    """Each tenant's system prompt as the convert stage rendered it, which may be the profile's."""
     system_prompts: dict[str, str] = {}
     for tenant, prompt in prompts:
         system_prompts.setdefault(tenant, prompt[0]["content"])
     return dict(sorted(system_prompts.items()))
 
 
-def _parents(files: list[Path]) -> dict[str, str]:
-    return {path.name: sha256_file(path) for path in files}
-
-
-def _key(files: list[Path], config: BaseConfig) -> str:
-    contents = sorted(_content_digest(path) for path in files)
-    return sha256_text(
-        source_digest(Path(__file__).parent), config.model_dump_json(include={"seed", "tiny"}), *contents
-    )[:24]
-
-
 def _content_digest(path: Path) -> str:
-    """Digest of what is learned from a file: a parquet's bytes also name the library that wrote it, and its other
-    columns are not read."""
+    """Digest of what is learned from a file. Bytes of a parquet also depend on the library that wrote it, and on
+    columns that are not read."""
     if path.suffix != ".parquet":
         return sha256_file(path)
     return sha256_text(*(orjson.dumps(prompt).decode() for prompt in _prompts(path)))
 
 
 def _counts(model: Path, config: BaseConfig, cached: bool) -> BaseCounts:
-    described: dict[str, Any] = _json(model / "config.json")
+    described: dict[str, Any] = orjson.loads((model / "config.json").read_bytes())
     loss = model / "loss.txt"
     return BaseCounts(
         parameters=count_parameters(model),
@@ -232,8 +225,3 @@ def _counts(model: Path, config: BaseConfig, cached: bool) -> BaseCounts:
         loss=float(loss.read_text()) if loss.exists() else 0.0,
         cached=int(cached),
     )
-
-
-def _json(path: Path) -> dict[str, Any]:
-    values: dict[str, Any] = orjson.loads(path.read_bytes())
-    return values

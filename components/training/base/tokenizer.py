@@ -1,4 +1,7 @@
-"""The tiny model's tokenizer: byte pairs of Chinese, split at punctuation, with bytes for unknown characters."""
+"""The tiny model's tokenizer: byte pairs of Chinese, split at punctuation, with bytes for unknown characters.
+
+https://huggingface.co/docs/tokenizers/components
+"""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +12,7 @@ from components.training.base.config import TinyConfig
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 RARE = 12
-"""Number of times that a pair must occur to become a token."""
+"""Occurrences from which a pair becomes a token."""
 
 TEMPLATE = (
     "{%- for message in messages %}"
@@ -33,7 +36,7 @@ def train_tokenizer(texts: Iterable[str], config: TinyConfig) -> Any:
     )  # fmt: skip
     bpe.train_from_iterator(texts, trainer)
     described = json.loads(bpe.to_str())
-    # Bytes are ordinary tokens: as special ones they would be matched in texts and dropped from answers.
+    # Bytes must be ordinary tokens: special ones would be matched in texts, and dropped from answers.
     described["added_tokens"] = [token for token in described["added_tokens"] if token["content"] in SPECIAL]
     bpe = Tokenizer.from_str(json.dumps(described))
     bpe.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])

@@ -1,9 +1,9 @@
-"""Delete the jobs whose run is over.
+"""Delete the jobs whose run has ended.
 
     python -m components.training.kubeflow.janitor --namespace NAMESPACE [--dry-run]
 
-Kubeflow kills the steps of a terminated run without a signal; the job that such a step was following would go on and
-hold its GPUs. A CronJob runs this every few minutes.
+Kubeflow kills the steps of a terminated run without a signal, so that they cannot end their jobs, which would keep
+their GPUs. A CronJob runs this every few minutes.
 """
 
 import argparse
@@ -20,7 +20,8 @@ from qinglan.kubernetes.client import Api, connect
 from qinglan.terminal import say, say_error
 
 ENDED_PHASES = ("Succeeded", "Failed", "Error")
-"""Phases of a Workflow of Argo that has ended; the first two are also those of a pod of Kubernetes."""
+"""Phases of an Argo Workflow that has ended (https://argo-workflows.readthedocs.io/en/latest/fields/#workflowstatus);
+the first two are also those of a pod."""
 
 LONGEST_HOURS = 14 * 24.0
 PAGE = "200"
@@ -40,8 +41,8 @@ def find_expired_jobs(
 ) -> list[ExpiredJob]:
     """Jobs to delete, each with the reason.
 
-    `workflows` and `pods` were listed after `jobs`, so an owner that is missing there is gone. `workflows` is None
-    in a cluster without Argo.
+    `workflows` and `pods` must be listed after `jobs`: an owner that is missing there is then deleted, and not new.
+    `workflows` is None in a cluster without Argo.
     """
     flows = None if workflows is None else list(workflows)
     alive = {owner["metadata"]["uid"] for owner in (*(flows or ()), *pods) if not _ended(owner)}
@@ -67,7 +68,7 @@ def _deletion_reason(
     if now - parse_timestamp(job["metadata"]["creationTimestamp"]) > hours * 3600:
         return f"it is older than {hours:g} hours"
     if is_finished({"status": job.get("status") or {}}):
-        return ""  # its time to live removes it, and until then people can inspect it
+        return ""  # ttlSecondsAfterFinished removes it, and until then people can inspect it
     for owner in job["metadata"].get("ownerReferences", ()):
         is_listed = owner["kind"] == "Pod" or (owner["kind"] == "Workflow" and argo)
         if is_listed and owner["uid"] not in alive:
@@ -81,9 +82,9 @@ def _ended(owner: Mapping[str, Any]) -> bool:
 
 
 def delete_expired_jobs(api: Api, dry_run: bool, hours: float) -> int:
-    """Delete the jobs whose run is over; returns how many were deleted, or would be in a dry run."""
+    """Delete the jobs whose run has ended; returns their number, also in a dry run."""
     query = {"labelSelector": ",".join(f"{name}={value}" for name, value in PART_OF_LABELS.items())}
-    jobs = list(_all(api, "pytorchjobs", query))  # first: a job listed here was created after its owners
+    jobs = list(_all(api, "pytorchjobs", query))  # first, see find_expired_jobs
     try:
         workflows = list(_all(api, "workflows", {}))
     except ApiError as refusal:
@@ -117,18 +118,14 @@ def main(words: list[str] | None = None) -> None:
     try:
         api = connect()
         api.namespace = arguments.namespace or api.namespace
-        count = _delete_or_explain(api, arguments.dry_run, arguments.max_hours)
+        try:
+            count = delete_expired_jobs(api, arguments.dry_run, arguments.max_hours)
+        except ApiError as refusal:
+            raise explain_api_error(refusal, api.host, api.namespace) from refusal
     except QinglanError as error:
         say_error(error)
         raise SystemExit(error.exit_code) from error
     say(f"{count} of the jobs in {api.namespace} {'would be' if arguments.dry_run else 'were'} deleted")
-
-
-def _delete_or_explain(api: Api, dry_run: bool, hours: float) -> int:
-    try:
-        return delete_expired_jobs(api, dry_run, hours)
-    except ApiError as refusal:
-        raise explain_api_error(refusal, api.host, api.namespace) from refusal
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Choose where a training step runs its jobs, and read from the step's own pod which run they belong to."""
+"""Choose where a training step runs its jobs, and read from the step's own pod which run the jobs belong to."""
 
 import os
 from collections.abc import Mapping
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
     from qinglan.kubernetes.client import Api
 
 KFP_RUN_LABEL = "pipeline/runid"
+"""Label of KFP's pods with the run's id (kubeflow/pipelines, backend/src/common/util/consts.go)."""
+
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 REQUIRED_VARIABLES = f"{RUN_VARIABLE} and QINGLAN_JOB_IMAGE"
 
 
 def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
-    """On the cluster where Kubeflow handed a task's resources on; else on this machine.
+    """A runner on the cluster if Kubeflow passed the task's resources on, else on this machine.
 
-    `task_config` holds the fields of dsl.TaskConfig. A pipeline on a laptop has none of them.
+    `task_config` has the fields of dsl.TaskConfig, which are empty on a laptop.
+    https://kubeflow-pipelines.readthedocs.io/en/stable/source/dsl.html#kfp.dsl.TaskConfig
     """
     if device == "cpu" or not task_config or not task_config.get("resources"):
         return LocalRunner()
@@ -37,8 +40,10 @@ def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
 def read_launch_context(
     api: "Api", task: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> LaunchContext:
-    """Read this process's place from its own pod, or from the environment where there is none."""
-    name = environment.get("KFP_POD_NAME") or (_hostname() if environment.get("KUBERNETES_SERVICE_HOST") else "")
+    """Read run, image and owner from this process's own pod, or from the environment outside of a pod."""
+    name = environment.get("KFP_POD_NAME")
+    if not name and environment.get("KUBERNETES_SERVICE_HOST"):
+        name = Path("/etc/hostname").read_text().strip()  # a pod's host name is its name
     try:
         pod = api.get("pods", name) if name else None
     except ApiError as refusal:
@@ -51,7 +56,7 @@ def read_launch_context(
 def context_from_pod(
     pod: Mapping[str, Any], task: Mapping[str, Any], environment: Mapping[str, str]
 ) -> LaunchContext:
-    """Read run, image, tenant and owner off a step's own pod."""
+    """Read run, image, tenant and owner from a step's pod."""
     meta, labels = pod["metadata"], pod["metadata"].get("labels", {})
     containers = pod["spec"]["containers"]
     main = next((container for container in containers if container["name"] == "main"), containers[0])
@@ -85,12 +90,8 @@ def _context_from_environment(
 
 
 def _owner(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The Workflow that owns the pod: it outlives a retry, which is another pod."""
+    """The Workflow that owns the pod, since a retry is another pod; without one the pod."""
     for owner in meta.get("ownerReferences", ()):
         if owner["kind"] == "Workflow":
             return {"apiVersion": owner["apiVersion"], "kind": "Workflow", "name": owner["name"], "uid": owner["uid"]}
     return {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"]}
-
-
-def _hostname() -> str:
-    return Path("/etc/hostname").read_text().strip()

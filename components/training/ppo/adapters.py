@@ -1,7 +1,8 @@
-"""LoRA adapters trained one after the other, combined so that the served model is the trained one.
+"""Combine the LoRA adapters of SFT and PPO, so that the served model is the trained one.
 
-SFT's adapter is merged before PPO trains its own on top. PPO's adapter alone on the base is another model; so a
-release holds either merged weights, or one adapter of the base that stands for both, with the base's digest.
+SFT's adapter is merged before PPO trains its own on top, so PPO's adapter on the base would be another model. A
+release has merged weights, or one adapter of the base that is equal to both, with the base's digest. LoRA:
+https://arxiv.org/abs/2106.09685
 """
 
 from collections.abc import Mapping
@@ -11,14 +12,14 @@ from typing import Any
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.files.files import atomic_write
+from qinglan.files.files import write_atomically
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 Tensors = dict[str, Any]
 
 
 def merge_adapter(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale: float) -> Tensors:
-    """The weights with scale x B x A added, in double precision and rounded once."""
+    """The weights with scale * B @ A added, computed in double precision and rounded once."""
     out = dict(weights)
     for name, (down, up) in lora_pairs(adapter).items():
         if name not in out:
@@ -31,7 +32,10 @@ def merge_adapter(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale:
 
 
 def concatenate_adapters(first: tuple[Tensors, float], second: tuple[Tensors, float]) -> Tensors:
-    """One adapter of scale 1 equal to the sum of both: their ranks concatenated, each scale multiplied in."""
+    """One adapter of scale 1 that is equal to the sum of both.
+
+    s1 * B1 @ A1 + s2 * B2 @ A2 = [s1 * B1, s2 * B2] @ [A1; A2]: the ranks are concatenated.
+    """
     import torch
 
     sides = [(lora_pairs(adapter), scale) for adapter, scale in (first, second)]
@@ -45,7 +49,7 @@ def concatenate_adapters(first: tuple[Tensors, float], second: tuple[Tensors, fl
 
 
 def lora_pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Matrices A (down) and B (up) of an adapter, by the name of the weight that they change."""
+    """The matrices A (down) and B (up) of an adapter, by the name of the weight that they change."""
     out = {}
     for name, down in adapter.items():
         if ".lora_A." in name:
@@ -55,7 +59,7 @@ def lora_pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 
 def read_adapter(folder: Path) -> tuple[Tensors, float]:
-    """Read an adapter in PEFT's format, and its scale."""
+    """Read an adapter in PEFT's format, with its scale."""
     from safetensors.torch import load_file
 
     config = orjson.loads((folder / CONFIG).read_bytes())
@@ -67,17 +71,16 @@ def read_adapter(folder: Path) -> tuple[Tensors, float]:
 def write_adapter(folder: Path, adapter: Tensors, base: str) -> None:
     """Write an adapter of scale 1 in PEFT's format; modules of a lower rank are padded with zeros.
 
-    `base` is the digest of the weights that it belongs on.
+    `base` is the digest of the weights that the adapter belongs to.
     """
     import torch
     from safetensors.torch import save_file
 
     rank = max(down.shape[0] for down, _ in lora_pairs(adapter).values())
     for name, tensor in list(adapter.items()):
-        side = 0 if ".lora_A." in name else 1
-        missing = rank - tensor.shape[side]
-        if missing:
-            shape = [missing, tensor.shape[1]] if side == 0 else [tensor.shape[0], missing]
+        side, shape = (0 if ".lora_A." in name else 1), list(tensor.shape)
+        if missing := rank - shape[side]:
+            shape[side] = missing
             adapter[name] = torch.cat([tensor, tensor.new_zeros(shape)], dim=side)
     folder.mkdir(parents=True, exist_ok=True)
     save_file(adapter, folder / WEIGHTS, metadata={"format": "pt", "base_sha256": base})
@@ -87,5 +90,4 @@ def write_adapter(folder: Path, adapter: Tensors, base: str) -> None:
         "bias": "none", "fan_in_fan_out": False, "target_modules": modules, "inference_mode": True,
         "base_model_name_or_path": f"sha256:{base}",
     }  # fmt: skip
-    with atomic_write(folder / CONFIG) as partial:
-        partial.write_bytes(orjson.dumps(config, option=orjson.OPT_INDENT_2))
+    write_atomically(folder / CONFIG, orjson.dumps(config, option=orjson.OPT_INDENT_2))

@@ -1,4 +1,4 @@
-"""verl's checkpoints: find the latest, keep the best, and read the weights in the precision of their training.
+"""verl's checkpoints: find the latest, keep the best, and read weights in the precision of their training.
 
 checkpoints/global_step_12/actor/model_world_size_1_rank_0.pt ... fsdp_config.json lora_train_meta.json
 """
@@ -18,7 +18,7 @@ STEP = "step.txt"
 
 
 def latest_step(checkpoints: Path) -> int:
-    """The step that verl resumes from; 0 if it starts from the beginning."""
+    """Step that verl resumes from; 0 if it starts from the beginning."""
     try:
         return int((checkpoints / LATEST).read_text())
     except (FileNotFoundError, ValueError):
@@ -30,7 +30,8 @@ def actor_folder(checkpoints: Path, step: int) -> Path:
 
 
 def keep_best(checkpoints: Path, step: int, target: Path) -> None:
-    """Keep this step's actor as the best by hard links, which need no space and outlive verl's checkpoint."""
+    """Keep this step's actor as the best, by hard links: they need no space, and stay when verl deletes its
+    checkpoint."""
     try:
         with atomic_folder(target) as partial:
             shutil.copytree(actor_folder(checkpoints, step), partial / "actor", copy_function=os.link)
@@ -43,13 +44,13 @@ def keep_best(checkpoints: Path, step: int, target: Path) -> None:
 
 
 def best_checkpoint_step(best: Path) -> int:
-    """The step of the best checkpoint; 0 when there is none."""
+    """Step of the best checkpoint; 0 if there is none."""
     path = best / STEP
     return int(path.read_text()) if path.is_file() else 0
 
 
 def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
-    """The actor's tensors by name, joined if they were sharded; `only` selects those with this text in the name."""
+    """The actor's tensors by name, whole if they were sharded; `only` selects names with this text."""
     size = orjson.loads((folder / "fsdp_config.json").read_bytes())["world_size"]
     shards = [_load(folder / f"model_world_size_{size}_rank_{rank}.pt") for rank in range(size)]
     names = [name for name in shards[0] if only in name]
@@ -57,7 +58,7 @@ def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
 
 
 def lora_scale(folder: Path) -> float:
-    """The adapter's scale, alpha / rank, as it was trained."""
+    """Scale of the trained adapter: alpha / rank."""
     meta = orjson.loads((folder / "lora_train_meta.json").read_bytes())
     return float(meta["lora_alpha"]) / float(meta["r"])
 
@@ -66,7 +67,8 @@ def _load(path: Path) -> dict[str, Any]:
     import torch
 
     try:
-        # Our own training wrote it a moment ago, with sharded tensors that weights_only refuses.
+        # Our own training wrote it, with sharded tensors, which weights_only refuses.
+        # https://docs.pytorch.org/docs/stable/notes/serialization.html
         loaded: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=False, mmap=True)
     except (OSError, RuntimeError, EOFError) as error:
         raise TrainingError(f"{path}: this checkpoint cannot be read ({error}). Run the stage again.") from error
@@ -79,6 +81,7 @@ def _whole(parts: list[Any], name: str) -> Any:
 
     if not isinstance(parts[0], DTensor):
         return parts[0]
+    # FSDP2 shards each tensor along one dimension: https://docs.pytorch.org/docs/stable/distributed.tensor.html
     placement: Any = parts[0].placements[-1]
     locals_ = [part._local_tensor for part in parts]
     if placement.is_replicate():

@@ -1,7 +1,6 @@
-"""The device that verl trains on: GPUs, or the module in their place that a profile names (`hardware.plugin`)."""
+"""The device that verl trains on: GPUs, or the module that a profile names in their place (`hardware.plugin`)."""
 
 import importlib
-from types import ModuleType
 from typing import Protocol, cast
 
 from components.training.ppo.config import Hardware, PpoConfig
@@ -18,7 +17,7 @@ class Device(Protocol):
     __file__: str
 
     def driver(self, config: PpoConfig) -> str:
-        """The module to start: verl's own main module, or one that runs it."""
+        """Module to start: verl's own main module, or one that runs it."""
 
     def modules(self, config: PpoConfig) -> tuple[str, ...]:
         """Modules that each process of verl imports after the stage's plugins."""
@@ -31,19 +30,16 @@ class Device(Protocol):
 
 
 def load_device(hardware: Hardware) -> Device:
-    """Import the module, or refuse a profile that has none for a CPU."""
+    """Import the device module; a ConfigError unless the profile names one for a CPU, and none for GPUs."""
     if (hardware.device == "cpu") != bool(hardware.plugin):
         raise ConfigError(
             f"ppo.hardware: device {hardware.device} with plugin {hardware.plugin!r}. verl needs GPUs: on a CPU a "
             "plugin stands in for them (`plugin: standins.verl_cpu`, as in `training: laptop`); on GPUs there is "
             "none."
         )
-    return cast(Device, _import(hardware.plugin or GPUS))
-
-
-def _import(name: str) -> ModuleType:
+    name = hardware.plugin or GPUS
     try:
-        return importlib.import_module(name)
+        return cast(Device, importlib.import_module(name))
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(f"{error.name}.")):
             raise ConfigError(

@@ -15,15 +15,27 @@ LORA_META = "lora_train_meta.json"
 
 
 def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: RewriterCard) -> None:
-    """Fill the folder; its adapter/, if there is one, adds what the adapters of SFT and PPO add together."""
+    """Fill the folder; its adapter/, if one was trained, is equal to the adapters of SFT and PPO together."""
+    from transformers import AutoModelForCausalLM
+
     shutil.copytree(sft_model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WEIGHTS, ADAPTER_FOLDER))
-    started = _model(sft_model)
+    started = AutoModelForCausalLM.from_pretrained(
+        sft_model, dtype="auto", use_safetensors=True, local_files_only=True
+    )
     before = started.state_dict()
     if (actor / LORA_META).is_file():
-        adapter, scale = read_weights(actor, only=".lora_"), lora_scale(actor)
-        adapter = {_plain(name): tensor for name, tensor in adapter.items()}
+        scale = lora_scale(actor)
+        # PEFT saves names without the adapter's name, `default`.
+        adapter = {
+            name.replace(".default.", "."): tensor for name, tensor in read_weights(actor, only=".lora_").items()
+        }
         after = merge_adapter(before, adapter, scale)
-        _write_adapter(sft_model, folder, (adapter, scale), card)
+        # Without an adapter of SFT, the SFT model is the base that PPO's adapter belongs to.
+        sft_adapter = sft_model / ADAPTER_FOLDER
+        first, base = (dict[str, Any](), 1.0), card.parents["sft_model"]
+        if sft_adapter.is_dir():
+            first, base = read_adapter(sft_adapter), card.parents.get("base_model", "")
+        write_adapter(folder / ADAPTER_FOLDER, concatenate_adapters(first, (adapter, scale)), base)
     else:
         after = read_weights(actor)
         _same_shapes(before, after, actor)
@@ -33,20 +45,9 @@ def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: Rewriter
 
 
 def export_untrained(sft_model: Path, folder: Path, card: RewriterCard) -> None:
-    """Fill the folder with the SFT model as it is, where PPO made nothing better of it."""
+    """Fill the folder with the unchanged SFT model, if no checkpoint of PPO is better."""
     shutil.copytree(sft_model, folder, dirs_exist_ok=True)
     write_card(folder, card)
-
-
-def _model(folder: Path) -> Any:
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True, local_files_only=True)
-
-
-def _plain(name: str) -> str:
-    """The tensor's name as PEFT saves it: without the adapter's name, `default`."""
-    return name.replace(".default.", ".")
 
 
 def _same_shapes(before: dict[str, Any], after: dict[str, Any], actor: Path) -> None:
@@ -57,11 +58,3 @@ def _same_shapes(before: dict[str, Any], after: dict[str, Any], actor: Path) -> 
             f"{actor}: this checkpoint is of another model than the SFT model: {odd[0]} is "
             f"{shapes[1].get(odd[0])} here and {shapes[0].get(odd[0])} there. Remove the folder and run again."
         )
-
-
-def _write_adapter(sft_model: Path, folder: Path, trained: tuple[dict[str, Any], float], card: RewriterCard) -> None:
-    """Write one adapter for the base model if SFT trained one too, else one for the SFT model."""
-    nothing: dict[str, Any] = {}
-    first = read_adapter(sft_model / ADAPTER_FOLDER) if (sft_model / ADAPTER_FOLDER).is_dir() else (nothing, 1.0)
-    base = card.parents.get("base_model", "") if first[0] else card.parents["sft_model"]
-    write_adapter(folder / ADAPTER_FOLDER, concatenate_adapters(first, trained), base)

@@ -2,11 +2,12 @@
 
     python -m components.training.ppo.finish SETTINGS
 
-It holds the whole model in memory, so it runs where the training ran (see qinglan/jobs/module_job.py).
+This needs memory for the whole model, so it runs where the training ran (qinglan/jobs/module_job.py).
 """
 
 import sys
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from qinglan.files.files import atomic_folder
 from qinglan.jobs.module_job import module_job_main
 from qinglan.rewriter.card import RewriterCard
 from qinglan.rewriter.model import Student, refuse_unusable, unusable_answer
+from qinglan.rows.prompt_parquet import read_prompts
 
 TRIED = 64
 """Dev prompts that the finished model is tried with."""
@@ -28,19 +30,13 @@ def finish(settings: Mapping[str, Any]) -> dict[str, Any]:
             export_checkpoint(work / "best" / "actor", sft_model, folder, card)
         else:
             export_untrained(sft_model, folder, card)
-        _smoke_test(folder, work / "dev.parquet")
+        prompts = [row["prompt"] for row in islice(read_prompts(work / "dev.parquet"), TRIED)]
+        refuse_unusable(
+            unusable_answer(Student.load(folder).write_messages(prompts)),
+            "Look at the curve and at the rollouts beside it: entropy and length say whether it collapsed. "
+            "A lower learning rate may help.",
+        )
     return {}
-
-
-def _smoke_test(model: Path, dev: Path) -> None:
-    import pyarrow.parquet
-
-    written = Student.load(model).write_messages(pyarrow.parquet.read_table(dev)["prompt"].to_pylist()[:TRIED])
-    refuse_unusable(
-        unusable_answer(written),
-        "Look at the curve and at the rollouts beside it: entropy and length say whether it collapsed. "
-        "A lower learning rate may help.",
-    )
 
 
 if __name__ == "__main__":

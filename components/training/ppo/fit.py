@@ -1,7 +1,8 @@
 """Memory, disk, steps and hours of PPO with verl, computed from its settings and the shapes of actor and critic.
 
-verl shards actor and critic over all cards with FSDP2 and gathers a layer at a time in bf16. The rollout's vLLM
-sleeps while they train, and fills its share of each card while it writes.
+verl shards actor and critic over all cards with FSDP2
+(https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) and gathers a layer at a time in bf16. The
+rollout's vLLM sleeps during training, and fills its share of each card while it writes.
 """
 
 import math
@@ -42,13 +43,14 @@ from qinglan.sizing.speed import (
 from qinglan.sizing.vllm import VllmSettings
 
 FP32, BF16 = 4, 2
-"""Bytes of a trained weight, its gradient or a moment of AdamW; and of a weight that is gathered or rolled out."""
+"""Bytes of a number in training (weight, gradient or moment of AdamW), and of a gathered weight or one of the
+rollout."""
 
 WIDTHS = {"bfloat16": BF16, "float32": FP32}
 
 
 class Shards(NamedTuple):
-    """Bytes on each card of what is sharded over all of them."""
+    """Bytes on each card of what is sharded over all cards."""
 
     actor: Amount
     adapter: Amount
@@ -68,7 +70,7 @@ class Shards(NamedTuple):
 
 
 def shards(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> Shards:
-    """verl trains in fp32; a base that an adapter leaves as it is has the precision of `hardware.dtype`."""
+    """Shards of training in fp32; the base under an adapter, which is not trained, has `hardware.dtype`."""
     rank, cards = config.lora.rank, config.devices
     adapter = actor.adapter(rank) if rank else 0
     trained = adapter or actor.parameters
@@ -85,15 +87,15 @@ def shards(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> S
 
 
 def base_width(config: PpoConfig) -> int:
-    """Bytes of a weight of the actor; on a CPU everything is fp32."""
+    """Bytes of a weight of the actor; on a CPU all weights are fp32."""
     trained = not config.lora.rank or config.hardware.device == "cpu"
     return FP32 if trained else WIDTHS[config.hardware.dtype]
 
 
 def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None, usable: float) -> tuple[Phase, ...]:
-    """Bytes on each card, phase by phase; `usable` are the card's."""
+    """Bytes on each card by phase, of which `usable` are available."""
     parts, hardware, tokens = shards(config, actor, critic), config.hardware, micro_batch_tokens(config)
-    # What is on the card while another part has it: nothing, if it waits in the machine's memory.
+    # On the card while the other model uses it; with `offload` nothing, since it is in the machine's memory.
     actor_rest, critic_rest = ((), ()) if hardware.offload else (parts.resting_actor, parts.resting_critic)
     context = (constant("CUDA", VERL_CONTEXT), *([constant("NCCL", NCCL)] if config.devices > 1 else []))
     asleep = [constant("vLLM asleep", VLLM_ASLEEP)]
@@ -110,7 +112,7 @@ def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None,
     sending = with_fragments((*actor_rest, *loaded, *critic_rest))
     writing = (
         *with_fragments((*actor_rest, *critic_rest)),
-        Amount("the embedding, sent", actor.embedding * BF16),  # verl keeps it on the card
+        Amount("the embedding, sent", actor.embedding * BF16),  # stays on the card after the transfer
         Amount("vLLM's share", hardware.rollout_memory * usable),
         constant("vLLM beside it", VLLM_BESIDE),
     )
@@ -131,37 +133,36 @@ def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None,
 
 
 def micro_batch_tokens(config: PpoConfig) -> int:
-    """Tokens that a card computes at once, at the greatest length of prompts and answers."""
+    """Most tokens that a card computes at once, with prompts and answers of the greatest length."""
     return config.micro_batch * (config.max_prompt_tokens + config.max_new_tokens)
 
 
 def gathered(shape: ModelShape) -> Amount:
-    """The layer that computes, whole and in bf16, and the next one or the embedding."""
+    """The current layer, whole and in bf16, and the next one or the embedding."""
     return Amount("gathered layers", BF16 * (max(shape.embedding, shape.layer_parameters) + shape.layer_parameters))
 
 
 def activations_or_gradient(activations: Sequence[Amount], shape: ModelShape, cards: int) -> tuple[Amount, ...]:
-    """The larger of the two: the embedding's gradient is whole, in bf16 and in fp32 to be summed, and its fp32 share
-    is written, when the activations are gone."""
+    """The larger of the two, since activations are freed before the embedding's gradient is summed: the gradient is
+    whole in bf16 and fp32, beside its fp32 shard."""
     summed = Amount("the embedding's gradient", shape.embedding * (BF16 + FP32 + FP32 / cards))
     return tuple(activations) if sum(part.bytes for part in activations) > summed.bytes else (summed,)
 
 
 def rollout_settings(config: PpoConfig) -> VllmSettings:
-    """The rollout's vLLM; it has merged weights, and no adapter of its own."""
+    """Settings of the rollout's vLLM, which has merged weights and no adapter."""
     hardware = config.hardware
     longest = config.max_prompt_tokens + config.max_new_tokens
     return VllmSettings(hardware.tensor_parallel, hardware.rollout_memory, longest)
 
 
 def host_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Bytes of each machine's memory, beside GPUs or without them."""
+    """Bytes of each machine's memory."""
     return _beside_gpus(config, actor, critic) if config.hardware.device == "cuda" else _on_cpu(config, actor, critic)
 
 
 def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Everything in fp32 in one memory, that of all processes, with another copy of the actor that writes the
-    rollouts."""
+    """Bytes of all processes together: everything is in fp32, and the rollout has another copy of the actor."""
     here = config.hardware.per_node
     parts = Shards(*(Amount(part.name, part.bytes * here) for part in shards(config, actor, critic)))
     tokens = micro_batch_tokens(config) * here
@@ -177,11 +178,11 @@ def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> 
 
 
 def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Bytes of each machine's memory.
+    """Bytes of a machine's memory beside its GPUs.
 
-    A process holds a whole model while it loads: the first of them alone, or each where the embedding is the output
-    layer too. Before each rollout verl copies the base there, to take the merged adapter out again. With `offload`
-    the shards wait there; the reference of a training of all weights always does.
+    A process needs memory for a whole model while it loads: the first process only, or each one if the embedding is
+    also the output layer (tied). Before each rollout verl copies the base there, to remove the merged adapter again.
+    With `offload` the shards wait there; the reference of a training of all weights always does.
     """
     parts, here = shards(config, actor, critic), config.hardware.per_node
     processes = constant("processes", PROCESS, here), constant("Ray", RAY)
@@ -203,13 +204,13 @@ def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None
 
 
 def checkpoint_bytes(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[int, int]:
-    """One checkpoint of actor and critic: the weights that are trained, and AdamW."""
+    """Bytes of a checkpoint of actor and critic: the trained weights and AdamW's moments."""
     trained = actor.adapter(config.lora.rank) if config.lora.rank else actor.parameters
     return trained * 3 * FP32, critic.classifier(1, bias=True) * 3 * FP32 if critic else 0
 
 
 def disk(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Amount, ...]:
-    """Bytes of its folder while it trains: a new checkpoint is written before the oldest is deleted."""
+    """Bytes of its folder while it trains. A new checkpoint is written before the oldest one is deleted."""
     of_actor, of_critic = checkpoint_bytes(config, actor, critic)
     count = config.keep + 1
     return (
@@ -220,7 +221,7 @@ def disk(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tup
 
 
 def steps(config: PpoConfig, rows: int) -> Steps:
-    """Steps over the training prompts, and tests on dev; one comes before the first step."""
+    """Steps over the training prompts, and tests on dev, of which one comes before the first step."""
     counted = config.with_steps(rows)
     return Steps(rows // config.prompts, counted.steps, 1 + math.ceil(counted.steps / counted.every))
 
@@ -229,10 +230,10 @@ def seconds(
     config: PpoConfig, actor: ModelShape, critic: ModelShape | None, rows: int, row_tokens: float, card: Card,
     network: float,
 ) -> float:  # fmt: skip
-    """Duration of loading, rollouts, updates and weights on their way; the services' answers are not in it.
+    """Seconds of loading, rollouts, updates and weight transfers, without waiting for services.
 
-    On several machines a pass takes as long as its weights take to cross the network, if that is longer: they come
-    while the layers before compute. `network` is in bytes a second.
+    On several machines a pass takes at least the time of its weights on the network, at `network` bytes a second:
+    they arrive while earlier layers compute.
     """
     hardware, cards, tokens = config.hardware, config.devices, config.collection * row_tokens
     multiplied = actor.multiplied + actor.embedding
@@ -250,7 +251,7 @@ def seconds(
     computed = max(training_seconds(trained, parts, actor.layers, card, cards, layer), parts * learned)
     prompts = forward_operations(multiplied, tokens)
     computed += compute_seconds(prompts, card, cards)
-    # Old probabilities, and the reference's.
+    # Two forward passes: log-probabilities of the old policy, and of the reference.
     passed = training_seconds(prompts, read, actor.layers, card, cards, PASS_LAYER_SECONDS)
     computed += 2 * max(passed, read * whole)
     if critic:
@@ -269,7 +270,7 @@ def seconds(
 
 
 def update_bytes(weights: int, trained: int) -> int:
-    """Bytes that one part of a batch shares out over all cards: every layer's weights in bf16, forward and again
-    backward, and the gradients of what is trained, summed in fp32. verl shards over the cards of all machines
+    """Bytes that the cards exchange for one part of a batch: each layer's weights in bf16, for the forward and the
+    backward pass, and the gradients of trained weights in fp32. verl shards over the cards of all machines
     (fsdp_size: -1)."""
     return 2 * BF16 * weights + FP32 * trained

@@ -1,4 +1,4 @@
-"""The reward's calls to the gateway since training began, and the share of them answered from a cache."""
+"""The reward's calls to the gateway since the training began, and the share answered from a cache."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ UsageCounts = Mapping[str, float]
 
 
 class GatewayUsage:
-    """The gateway's counts as figures of a step; empty while it does not answer, which the reward reports."""
+    """The gateway's counts as figures of a step; none while the gateway does not answer, which the reward reports."""
 
     def __init__(self, gateway_url: str) -> None:
         self._url = f"{gateway_url}/v1/journal/report"
@@ -41,7 +41,7 @@ def usage_counts(report: Mapping[str, Any]) -> UsageCounts:
 
 
 def usage_since(before: UsageCounts, now: UsageCounts) -> dict[str, float]:
-    """The plan's figures: calls made, and the share answered from journal or cache."""
+    """Calls since `before`, and the share of them answered from journal or cache."""
     new = {name: value - before.get(name, 0) for name, value in now.items()}
     judged = new["judge_answered"] + new["judge_hits"]
     retrieved = new["rag_misses"] + new["rag_hits"]

@@ -1,4 +1,4 @@
-"""The command that trains: unmodified verl, with its own arguments and environment."""
+"""The command that trains: unmodified verl, with its arguments and environment."""
 
 import os
 import secrets
@@ -18,17 +18,19 @@ ROOT = Path(__file__).parents[3]
 def verl_command(config: PpoConfig, paths: TrainingPaths, verl_log: Path, log: Path, token: str) -> Command:
     """`python -m verl.trainer.main_ppo ...`, with the environment that all its processes need.
 
-    It is the same at each attempt, so that a running job is recognised and joined.
+    It is the same at each attempt, so that a running job is recognised.
     """
     argv = [sys.executable, "-m", load_device(config.hardware).driver(config), *overrides(config, paths)]
     environment = {**verl_environment(config), "VERL_FILE_LOGGER_PATH": str(verl_log)}
     if "RAY_ADDRESS" not in os.environ:
-        environment |= ray_auth_environment(token)
+        # Ray then refuses callers without this token. Without RAY_AUTH_TOKEN it makes a token in the home folder, too
+        # late for a forked worker, which has read its settings. https://docs.ray.io/en/latest/ray-security/index.html
+        environment |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
     return Command(argv, environment, folder=log)
 
 
 def verl_environment(config: PpoConfig) -> dict[str, str]:
-    """Environment of each process of verl. On several nodes each raylet gets it too, and its workers inherit it."""
+    """Environment of each process of verl. On several nodes each raylet has it too, and its workers inherit it."""
     device = load_device(config.hardware)
     environment = {
         "VERL_USE_EXTERNAL_MODULES": ",".join((*COMMON_PLUGINS, *device.modules(config))),
@@ -42,16 +44,8 @@ def verl_environment(config: PpoConfig) -> dict[str, str]:
     return environment | device.environment(config)
 
 
-def ray_auth_environment(token: str) -> dict[str, str]:
-    """Environment in which Ray refuses every caller without this token.
-
-    Ray would otherwise make a token in the home folder, too late for a forked worker, which has read its settings.
-    """
-    return {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token}
-
-
 def ray_token(folder: Path) -> str:
-    """The training's token, the same at each attempt."""
+    """The training's token for Ray, the same at each attempt."""
     path = folder / "ray-token"
     if not path.is_file():
         path.touch(mode=0o600)
@@ -60,6 +54,6 @@ def ray_token(folder: Path) -> str:
 
 
 def with_local_environment(command: Command, mark: str, temporary: Path) -> Command:
-    """Add the mark and the temporary folder by which every process that the command starts is found here."""
+    """Add the mark and the temporary folder by which the processes of the command are found, to end them."""
     folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
     return command._replace(environment={**command.environment, **folders, PROCESS_MARK_VARIABLE: mark})

@@ -1,4 +1,4 @@
-"""A step's metrics, renamed from verl's names to those of the plan, the monitors and the report."""
+"""A step's metrics, renamed from verl's names to ours."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ NAMES = {
     "actor/pg_loss": "policy_loss",
     "critic/vf_loss": "value_loss",
     "actor/pg_clipfrac": "clip_fraction",
-    # Where the rollout's log-probabilities are the old policy's, only the update computes the entropy.
+    # If the rollout's log-probabilities serve as the old policy's, verl computes the entropy in the update only.
     "actor/entropy_loss": "entropy",
     "actor/entropy": "entropy",
     "actor/reward_kl_penalty": "kl",
@@ -29,14 +29,12 @@ PASSES = ("timing_s/old_log_prob", "timing_s/ref", "timing_s/values", "timing_s/
 REWARD = "reward/"
 RENAMED = {"gold": "train_gold"}
 TESTED = {"gold": "gold", "gold_known": "gold_known", "score": "reward", "win": "win", "copied": "copy_rate"}
-"""Reward terms that are averaged over dev, and their names there."""
+"""Reward terms that are averaged over dev, with their names in our metrics."""
 
 
 def parse_step(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
-    """One line of verl's file logger by our names; `dev` says how many dev rows each data source has.
-
-    verl writes a NaN as null; it is turned back into NaN, so that the alarms see it.
-    """
+    """One line of verl's file logger by our names; `dev` has the number of dev rows of each data source."""
+    # verl's file logger writes NaN as null, since it uses orjson (verl/utils/tracking.py). Alarms need the NaN.
     data = {name: math.nan if value is None else float(value) for name, value in line["data"].items()}
     out: Step = {"step": float(line["step"])}
     out |= {name: data[verl_name] for verl_name, name in NAMES.items() if verl_name in data}
@@ -53,7 +51,7 @@ def parse_step(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
 
 
 def dev_metrics(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
-    """Dev's figures over all tenants, each row counting once; gold over the rows that have one."""
+    """Dev figures over all tenants, in which each row counts once; gold over the rows with gold."""
     sums = dict.fromkeys(TESTED, 0.0)
     rows = 0
     for source, count in dev.items():
@@ -72,11 +70,11 @@ def dev_metrics(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
 
 
 def dev_score(step: Mapping[str, float]) -> float | None:
-    """The score that checkpoints are compared by: gold on dev, else the reward there; None if dev was not tested."""
+    """Score by which checkpoints are compared: gold on dev, else the reward on dev; None without a test on dev."""
     return step.get("gold_dev", step.get("reward_dev"))
 
 
 def step_summary(step: Mapping[str, float]) -> str:
-    """A step in a few words."""
+    """A step's main figures as text."""
     shown = {"avg_reward": "mean reward", "win_rate": "wins", "train_gold": "gold", "gold_dev": "gold on dev"}
     return ", ".join(f"{word} {step[name]:.3f}" for name, word in shown.items() if name in step)

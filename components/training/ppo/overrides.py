@@ -1,4 +1,8 @@
-"""Turn our settings into verl's: one pure function, so that a test can compose and check verl's configuration."""
+"""verl's settings for ours, as a pure function, so that a test can compose and check verl's configuration.
+
+verl's settings: https://verl.readthedocs.io/en/latest/examples/config.html
+`+` adds a key that verl's files do not have: https://hydra.cc/docs/advanced/override_grammar/basic/
+"""
 
 import re
 from pathlib import Path
@@ -10,7 +14,7 @@ from qinglan.live.trackers import training_name
 
 
 class TrainingPaths(NamedTuple):
-    """Files and folders that verl reads and writes; absolute, since its processes run in other folders."""
+    """Files and folders that verl reads and writes; absolute paths, since its processes run in other folders."""
 
     model: Path
     train: Path
@@ -21,13 +25,16 @@ class TrainingPaths(NamedTuple):
 
 
 BEFORE_QUOTE = re.compile(r"(\\+)(?='|\Z)")
-"""Backslashes that would escape the quote behind them; hydra reads all others literally."""
+"""Backslashes that would escape the quote after them; hydra reads all others literally."""
 
 
 def overrides(config: PpoConfig, paths: TrainingPaths) -> list[str]:
     """The arguments of verl.trainer.main_ppo."""
     values = {**_algorithm(config), **_data(config, paths), **_actor(config, paths), **_rollout(config)}
-    values |= {**_reference(config), **_reward(config, paths), **_trainer(config, paths)}
+    values |= {**_reward(config, paths), **_trainer(config, paths)}
+    if config.kl:
+        # With LoRA the reference is the actor without its adapter, and verl only validates this key.
+        values["actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu"] = config.micro_batch
     if config.advantage == "gae":
         values |= _critic(config, paths)
     values |= load_device(config.hardware).overrides(config)
@@ -53,7 +60,7 @@ def _data(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         "data.max_response_length": config.max_new_tokens,
         "data.seed": config.seed,
         "data.dataloader_num_workers": 0,
-        # Serving renders with thinking off; a template without this setting ignores it.
+        # Serving renders without thinking; a template without this variable ignores it.
         "+data.apply_chat_template_kwargs.enable_thinking": False,
     }
 
@@ -67,17 +74,17 @@ def _actor(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         "actor_rollout_ref.model.lora_rank": config.lora.rank,
         "actor_rollout_ref.model.lora_alpha": config.lora.alpha,
         "actor_rollout_ref.model.target_modules": config.lora.targets,
-        # The rollout sees the merged weights: what is sampled is what will be served.
+        # The rollout samples from the merged weights, which will be served.
         "actor_rollout_ref.model.lora.merge": config.lora.rank > 0,
         f"{ACTOR}.optim.lr": config.actor_learning_rate,
-        # verl's own grad_clip is read by nothing.
+        # verl 0.9.1 does not read `actor.grad_clip`.
         f"{ACTOR}.optim.clip_grad": config.gradient_clip,
         f"{ACTOR}.ppo_epochs": config.ppo_epochs,
         f"{ACTOR}.clip_ratio": config.clip,
         f"{ACTOR}.clip_ratio_low": config.clip,
         f"{ACTOR}.clip_ratio_high": config.clip,
         f"{ACTOR}.entropy_coeff": config.entropy,
-        # In prompts: verl multiplies by the rollouts of each.
+        # In prompts: verl multiplies it by the rollouts of each.
         f"{ACTOR}.ppo_mini_batch_size": config.batch // config.rollouts,
         f"{ACTOR}.ppo_micro_batch_size_per_gpu": config.micro_batch,
         f"{ACTOR}.data_loader_seed": config.seed,
@@ -85,13 +92,6 @@ def _actor(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         f"{ACTOR}.checkpoint.save_contents": saved,
         f"{ACTOR}.checkpoint.load_contents": saved,
     }
-
-
-def _reference(config: PpoConfig) -> dict[str, Value]:
-    """The reference's passes; with LoRA it is the actor without its adapter, and verl only validates the key."""
-    if not config.kl:
-        return {}
-    return {"actor_rollout_ref.ref.log_prob_micro_batch_size_per_gpu": config.micro_batch}
 
 
 def _rollout(config: PpoConfig) -> dict[str, Value]:
@@ -108,12 +108,12 @@ def _critic(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     return {
         "critic.model.path": config.critic_model or str(paths.model),
         "critic.optim.lr": config.critic_learning_rate,
-        # The rate changes between steps, not between updates: in the first step it is 0, and AdamW gets its moments.
+        # The rate changes between steps, not between updates. In the first step it is 0: AdamW collects its moments.
         "critic.optim.lr_warmup_steps_ratio": config.critic_warmup,
         "critic.optim.clip_grad": config.gradient_clip,
         "critic.ppo_micro_batch_size_per_gpu": config.micro_batch,
-        # verl validates the key above and hands it to nobody: the critic's engine reads these, and without them
-        # computes a whole mini-batch at once.
+        # verl only validates the key above. The critic's engine reads these three, and without them computes a whole
+        # mini-batch at once (verl/workers/engine_workers.py).
         "+critic.fsdp.use_dynamic_bsz": False,
         "+critic.fsdp.micro_batch_size_per_gpu": config.micro_batch,
         "+critic.fsdp.infer_micro_batch_size_per_gpu": config.micro_batch,
@@ -150,13 +150,13 @@ def _trainer(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         "hydra.output_subdir": None,
         "trainer.max_actor_ckpt_to_keep": config.keep,
         "trainer.max_critic_ckpt_to_keep": config.keep,
-        # Nobody opens the dashboard of a Ray cluster that lives only as long as this training.
+        # This Ray cluster lives as long as the training: nobody would open its dashboard.
         "+ray_kwargs.ray_init.include_dashboard": False,
     }
 
 
 def _hydra_literal(value: Value) -> str:
-    """The value in hydra's grammar; texts are quoted, so that a path is always read as text."""
+    """The value in hydra's grammar. Texts are quoted, so that a path is always read as text."""
     if value is None:
         return "null"
     if isinstance(value, bool):

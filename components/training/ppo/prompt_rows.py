@@ -1,4 +1,4 @@
-"""The prompts that verl trains on and tests with, chosen from what the convert stage wrote."""
+"""Choose the prompts that verl trains on and tests with from those of the data stages."""
 
 import random
 from collections import Counter
@@ -8,58 +8,61 @@ from typing import Any, NamedTuple
 
 from components.training.ppo.config import PpoConfig
 from qinglan.errors import DataError, RowError
-from qinglan.files.files import atomic_write, dump_line
+from qinglan.files.files import atomic_file, atomic_write, dump_line
 from qinglan.prompts import refuse_control_tokens
 from qinglan.reward.episode import refuse_other_retrieval
 from qinglan.reward.reward_function import read_prompt
-from qinglan.rewriter.model import fit_prompt, render_prompt
-from qinglan.rows.rows import Question, quarantine_row
+from qinglan.rewriter.model import fit_prompt, refuse_lossy_tokenizer
+from qinglan.rows.rows import quarantine_row
+from qinglan.rows.training_rows import question_of
 
 STEP = "ppo"
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 LEFT_OUT = "left_out.jsonl"
-"""File in the log's folder with the prompts that verl does not get, each with its reason and figures."""
+"""File in the log's folder with the prompts that verl does not get, each with the reason and figures."""
 
 
 class PreparedPrompts(NamedTuple):
-    """Counts and facts of the prompts that were written for verl."""
+    """Counts of the prompts that were written for verl."""
 
     train: int
     dev: int
     hard: int
-    """Training rows, before sampling, on which the teacher's rewrite misses."""
+    """Training rows, before sampling, for which the teacher's rewrite misses."""
 
     labelled: int
-    """Rows of train and dev without gold, whose right passages are labelled by judges."""
+    """Rows of train and dev without gold, whose right passages judges have labelled."""
 
     trimmed: int
-    """Prompts without the oldest turns of a long history."""
+    """Prompts whose oldest turns of a long history were left out."""
 
     too_long: int
-    """Prompts that were left out because they have too many tokens without any history."""
+    """Prompts that have too many tokens even without any history, and so were left out."""
 
     longest: int
-    """Tokens of the longest prompt that stayed; verl pads all prompts to it, so a shorter one saves time."""
+    """Tokens of the longest prompt; verl pads all prompts to it, so a shorter one saves time."""
 
     dev_by_tenant: dict[str, int]
-    """Number of dev rows by data source; verl averages each data source on its own."""
+    """Number of dev rows by data source; verl averages over each data source."""
 
     system_prompts: dict[str, str]
-    """Each tenant's system prompt."""
+    """System prompt, by tenant."""
 
 
 def prepare_prompts(
     rows: Path, work: Path, tokenizer: Any, config: PpoConfig, further: bool = True
 ) -> PreparedPrompts:
-    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the hard rows' share.
+    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the share of hard rows.
 
-    `further`: questions that the teacher wrote from passages stay among the training prompts.
+    Without `further`, questions that the teacher wrote from passages are left out of train.
     """
     train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
     if not further:
         train = [row for row in train if row["extra_info"].get("kind") != "pseudo"]
-    _check_tokenizer(tokenizer, train[0])
-    _check_retrieval(train[0], config)
+    refuse_lossy_tokenizer(tokenizer, train[0]["prompt"], "The SFT model")
+    # The reward would refuse this at the first rollout, after machines were started and models loaded.
+    first = read_prompt(train[0]["extra_info"], train[0]["reward_model"]["ground_truth"], train[0]["data_source"])
+    refuse_other_retrieval(first, config.reward.retrieval)
     splits = {"train": train, "dev": dev}
     fits = {name: _fit_to_length(split, tokenizer, config.max_prompt_tokens) for name, split in splits.items()}
     for name, left in fits.items():
@@ -93,19 +96,20 @@ def prepare_prompts(
 
 
 def is_hard(row: Mapping[str, Any]) -> bool:
-    """True if the teacher's rewrite misses: by the gold passage where it is known, else by the validation."""
+    """True if the teacher's rewrite misses, by the gold passage if it is known, else by the validation."""
     if len(row["gold"]):
         return bool(row["teacher_retrieval"]["gold_rank"] != 1)
     return not row["accepted"]
 
 
 def is_labelled(row: Mapping[str, Any]) -> bool:
-    """True if judges' labels, not gold, say which passages are right."""
+    """True if the row has labels of judges in place of gold."""
     return not len(row["gold"]) and bool(row.get("labels") is not None and len(row["labels"]))
 
 
 def oversample_hard(hard: Sequence[bool], share: float, seed: int) -> list[int]:
-    """Draw as many rows as there are, `share` of them hard; no row is repeated before all of its kind are used."""
+    """Draw positions of as many rows as there are, of which `share` are hard; a row is repeated only after all rows
+    of its kind are used."""
     kinds = {kind: [at for at, flag in enumerate(hard) if flag == kind] for kind in (True, False)}
     if not share or not all(kinds.values()):
         return list(range(len(hard)))
@@ -120,7 +124,7 @@ def oversample_hard(hard: Sequence[bool], share: float, seed: int) -> list[int]:
 
 
 class LengthSplit(NamedTuple):
-    """Rows whose prompt is not too long, and the others with their tokens."""
+    """Rows whose prompt fits, and the others with their number of tokens."""
 
     rows: list[dict[str, Any]]
     longest: int
@@ -154,8 +158,7 @@ def _write_left_out(
     config: PpoConfig,
     target: Path,
 ) -> None:
-    target.parent.mkdir(exist_ok=True)
-    with atomic_write(target) as partial, partial.open("wb") as file:
+    with atomic_file(target) as file:
         for row, tokens in too_long:
             detail = (
                 f"its prompt has {tokens:,} tokens without any history, "
@@ -169,8 +172,7 @@ def _write_left_out(
 
 
 def _left_out(row: Mapping[str, Any], reason: str, detail: str) -> bytes:
-    question = Question.model_validate({name: row["extra_info"][name] for name in Question.model_fields})
-    return dump_line(quarantine_row(question, STEP, RowError(reason, detail)))
+    return dump_line(quarantine_row(question_of(row["extra_info"]), STEP, RowError(reason, detail)))
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
@@ -197,19 +199,3 @@ def _write(rows: list[dict[str, Any]], like: Path, target: Path) -> None:
     with atomic_write(target) as partial:
         schema = pyarrow.parquet.read_schema(like)
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), partial)
-
-
-def _check_retrieval(row: Mapping[str, Any], config: PpoConfig) -> None:
-    """Refuse here what the reward would refuse at the first rollout, when machines are up and models are loaded."""
-    prompt = read_prompt(row["extra_info"], row["reward_model"]["ground_truth"], row["data_source"])
-    refuse_other_retrieval(prompt, config.reward.retrieval)
-
-
-def _check_tokenizer(tokenizer: Any, row: Mapping[str, Any]) -> None:
-    text = render_prompt(tokenizer, row["prompt"])
-    ids = tokenizer(text, add_special_tokens=False).input_ids
-    if not ids or tokenizer.decode(ids) != text:
-        raise DataError(
-            f"The SFT model's tokenizer ({type(tokenizer).__name__}) turns a prompt of {len(text)} characters into "
-            f"{len(ids)} ids that read {tokenizer.decode(ids)[:40]!r}. Save it under the class it was made with."
-        )

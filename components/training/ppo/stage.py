@@ -1,8 +1,11 @@
-"""Train the student against its teacher: verl's PPO on live retrieval. The best checkpoint on dev becomes the model,
-or the SFT model where that is better.
+"""Train the student against its teacher by verl's PPO on live retrieval.
 
-A training that was killed goes on from its last checkpoint; one that was finished is not repeated. Checkpoints from
-before a failure stay in the training's own folder.
+In reading order: `ppo` looks for a finished training or starts one, `prepare_prompts` (prompt_rows.py) chooses the
+rows, `_train` runs verl (launch.py, overrides.py) under a monitor (training_monitor.py), and finish.py makes a model
+of the best checkpoint on dev, or of the SFT model if that is better.
+
+A killed training resumes from its last checkpoint; a finished one is not repeated. After a failure the checkpoints
+stay in the training's folder.
 """
 
 import os
@@ -26,12 +29,12 @@ from components.training.ppo.prompt_rows import PreparedPrompts, prepare_prompts
 from qinglan.errors import DataError, TrainingError
 from qinglan.evaluation.stage_gain import write_gain
 from qinglan.files.digests import digest
-from qinglan.files.files import atomic_folder, atomic_write, sha256_file
+from qinglan.files.files import atomic_folder, sha256_file, write_atomically
 from qinglan.files.scratch import copy_to_scratch, scratch_folder, source_digest
-from qinglan.jobs import Command, JobSpec, LocalRunner, Outcome, Runner
+from qinglan.jobs import JobSpec, LocalRunner, Outcome, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.gpus import need_gpus
-from qinglan.jobs.module_job import run_module_job
+from qinglan.jobs.module_job import run_where_trained
 from qinglan.jobs.processes import process_cleanup
 from qinglan.live.trackers import tracked
 from qinglan.live.view import live_training
@@ -46,7 +49,7 @@ from qinglan.terminal import say
 REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"
 CRITIC = "critic_model"
-"""Among the parents, where the critic starts from another model than the actor."""
+"""Name among a model's parents, if the critic starts from another model than the actor."""
 
 TITLE = "PPO: by step"
 CURVES = {"reward": "avg_reward", "wins": "win_rate", "gold in training": "train_gold", "gold on dev": "gold_dev"}
@@ -54,7 +57,7 @@ HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
 FATAL = ("not-a-number", "constant-reward")
-"""Alarms that fail the stage, since something is broken; after any other alarm the training has a result."""
+"""Alarms that fail the stage, since something is broken. After other alarms the training has a result."""
 
 
 class PpoCounts(NamedTuple):
@@ -62,21 +65,22 @@ class PpoCounts(NamedTuple):
     dev_rows: int
     hard_rows: int
     trimmed: int
-    """Prompts without the oldest turns of a long history."""
+    """Prompts whose oldest turns of a long history were left out."""
 
     too_long: int
     labelled: int
-    """Rows of train and dev by judges' labels: their gold in figures, curves and choice of checkpoint is judged."""
+    """Rows of train and dev with labels of judges, which count as gold in figures, curves and choice of
+    checkpoint."""
 
     steps: int
     best_step: int
-    """Step whose weights became the model; 0 is the SFT model, where every checkpoint stood below it on dev."""
+    """Step whose weights became the model; 0 is the SFT model, if each checkpoint is below it on dev."""
 
     dev_before: float
-    """Share of dev rows with the gold passage first (or, without gold, the mean reward) before any step."""
+    """Share of dev rows with the gold passage first (without gold, the mean reward) before the first step."""
 
     dev_after: float
-    """Share of dev rows with the gold passage first (or mean reward) of what became the model."""
+    """The same of what became the model."""
 
     win_rate: float
     """Share of rollouts in the last five steps that retrieve better than the teacher."""
@@ -85,7 +89,7 @@ class PpoCounts(NamedTuple):
     """1 if an alarm ended the training early."""
 
     reused: int
-    """1 if this very training had been finished before."""
+    """1 if the same training had been finished before."""
 
 
 FIGURES = {
@@ -100,7 +104,7 @@ FIGURES = {
     "win_rate": "rollouts better than the teacher at the end, %",
     "stopped": "stopped by an alarm, 1 or 0",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 def ppo(
@@ -113,7 +117,7 @@ def ppo(
     reward_function: Path = REWARD,
     runner: Runner = LOCAL_RUNNER,
 ) -> PpoCounts:
-    """Train, check and write the model's folder, and beside it the log with metrics and curve."""
+    """Train, check and write the model's folder, and the log with metrics and curve."""
     check_called_hosts(config, "ppo")
     if config.hardware.device != "cpu" and not runner.remote and "RAY_ADDRESS" not in os.environ:
         need_gpus("ppo", config.hardware.per_node)
@@ -122,46 +126,44 @@ def ppo(
     if config.critic_model:
         config = config.model_copy(update={"critic_model": str(find_critic(config.critic_model).resolve())})
         parents[CRITIC] = digest(Path(config.critic_model))
-    parents |= {name: sha256_file(_existing_file(rows / f"{name}.parquet")) for name in ("train", "dev")}
+    for name in ("train", "dev"):
+        if not (path := rows / f"{name}.parquet").is_file():
+            raise DataError(f"{path}: no such file. The convert stage writes it.")
+        parents[name] = sha256_file(path)
+    # Everything that decides the result is in the key, so that no other training's checkpoints are resumed.
     device = Path(load_device(config.hardware).__file__)
     sources = [source_digest(folder) for folder in (Path(__file__).parent, device.parent, reward_function.parent)]
-    settings = config.model_dump_json(exclude={"critic_model", "trackers"})  # its digest is a parent
-    work = scratch_folder("ppo", *parents.values(), settings, *sources)
+    chosen = config.model_dump_json(exclude={"critic_model", "trackers"})  # the critic's digest is a parent
+    work = scratch_folder("ppo", *parents.values(), chosen, *sources)
     reused = (work / DONE).is_file()
     if not reused:
-        prompts = _prepare(sft_model, rows, work, config, further=not card.leaves_out_further_rows)
+        if config.critic_model:
+            refuse_other_vocabulary(Path(config.critic_model), sft_model)
+        further = not card.leaves_out_further_rows
+        prompts = prepare_prompts(rows, work, load_tokenizer(sft_model), config, further)
+        if prompts.labelled:
+            say(
+                f"[ppo] {prompts.labelled:,} of {prompts.train + prompts.dev:,} rows have labels by judges in place "
+                "of gold: what is called gold below is judged for them"
+            )
         if runner.remote:
             sft_model = copy_to_scratch(sft_model, parents["sft_model"])
         watched = _train(sft_model, work, gateway_url, config, prompts, reward_function, runner)
         step = training_monitor.model_step(watched.steps)
-        _finish(sft_model, work, _card(card, parents, prompts, config), config, runner, trained=step > 0)
+        card = _card(card, parents, prompts, config)
+        settings = {
+            "sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json"), "trained": step > 0,
+        }  # fmt: skip
+        hardware = config.hardware
+        run_where_trained(finish, "ppo-finish", settings, work, runner, hardware.per_node, hardware.device == "cpu")
         if gain := training_monitor.stage_gain(watched.steps, prompts.dev):
             write_gain(work / "log", gain)
-        with atomic_write(work / DONE) as partial:
-            partial.write_bytes(orjson.dumps(_facts(watched, prompts, step)))
+        write_atomically(work / DONE, orjson.dumps(_facts(watched, prompts, step)))
         shutil.rmtree(work / "checkpoints", ignore_errors=True)
     for subfolder, target in (("model", model), ("log", log)):
         with atomic_folder(target) as partial:
             shutil.copytree(work / subfolder, partial, dirs_exist_ok=True)
     return PpoCounts(**orjson.loads((work / DONE).read_bytes()), reused=int(reused))
-
-
-def _existing_file(path: Path) -> Path:
-    if not path.is_file():
-        raise DataError(f"{path}: no such file. The convert stage writes it.")
-    return path
-
-
-def _prepare(sft_model: Path, rows: Path, work: Path, config: PpoConfig, further: bool) -> PreparedPrompts:
-    if config.critic_model:
-        refuse_other_vocabulary(Path(config.critic_model), sft_model)
-    prompts = prepare_prompts(rows, work, load_tokenizer(sft_model), config, further)
-    if prompts.labelled:
-        say(
-            f"[ppo] {prompts.labelled:,} of {prompts.train + prompts.dev:,} rows have labels by judges in place of "
-            "gold: what is called gold below is judged for them"
-        )
-    return prompts
 
 
 def _train(
@@ -173,13 +175,14 @@ def _train(
     reward_function: Path,
     runner: Runner,
 ) -> training_monitor.TrainingMonitor:
-    """Run verl to its end, from its last checkpoint where there is one."""
+    """Run verl to its end, from its last checkpoint if it has one."""
     log, saved, verl_log = work / "log", work / "checkpoints", work / "verl.jsonl"
     log.mkdir(exist_ok=True)
-    paths = TrainingPaths(
-        sft_model.resolve(), work / "train.parquet", work / "dev.parquet", saved, reward_function,
-        _reward_settings(work, gateway_url, config),
-    )  # fmt: skip
+    rewards = work / "reward.json"  # read by the reward function in verl's workers
+    reward = {"gateway_url": gateway_url, "config": config.reward.model_dump(mode="json")}
+    write_atomically(rewards, orjson.dumps(reward | {"folder": str(work / "reward")}))
+    train, dev = work / "train.parquet", work / "dev.parquet"
+    paths = TrainingPaths(sft_model.resolve(), train, dev, saved, reward_function, rewards)
     config = config.with_steps(prompts.train)
     padded = config.model_copy(update={"max_prompt_tokens": prompts.longest})
     started = verl_command(padded, paths, verl_log, log, ray_token(work))
@@ -190,7 +193,10 @@ def _train(
     ):
         environment = {**started.environment, **trackers, GATEWAY_VARIABLE: gateway_url}
         started = started._replace(environment=environment)
-        job = _job(started if runner.remote else with_local_environment(started, mark, temporary), config)
+        # Several nodes join one Ray cluster before verl starts; on one node verl starts Ray itself.
+        nodes = config.hardware.nodes
+        command = started if runner.remote else with_local_environment(started, mark, temporary)
+        job = JobSpec("ppo", command, nodes, config.hardware.per_node, "ray" if nodes > 1 else None, HOURS)
         if not runner.attaches(job):
             _forget_unfinished(work, prompts.dev_by_tenant)
         watched = training_monitor.TrainingMonitor(
@@ -199,7 +205,7 @@ def _train(
             better=lambda step: checkpoints.keep_best(saved, step, work / "best"),
         )  # fmt: skip
         outcome = runner.run(job, log / "train.log", stop=watched)
-        watched()
+        watched()  # lines that were written between its last call and the end
         curve = rows_curve(TITLE, CURVES, [step for _, step in sorted(watched.steps.items())])
         (log / CURVE_FILE).write_text(curve, encoding="utf-8")
         _explain(watched, outcome, work, log / "train.log")
@@ -208,14 +214,8 @@ def _train(
     return watched
 
 
-def _job(started: Command, config: PpoConfig) -> JobSpec:
-    """The job to run. Several nodes join one Ray cluster before verl starts; on one node verl starts Ray itself."""
-    hardware = config.hardware
-    return JobSpec("ppo", started, hardware.nodes, hardware.per_node, "ray" if hardware.nodes > 1 else None, HOURS)
-
-
 def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
-    """Forget the steps after the last checkpoint, which are trained again; keep the best of the steps before."""
+    """Remove the steps after the last checkpoint, which are trained again; keep the best of the steps before."""
     saved, best_folder, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
     resumed = checkpoints.latest_step(saved)
     steps = training_monitor.resume_steps(verl_log, work / "log" / "metrics.jsonl", dev, resumed)
@@ -228,17 +228,8 @@ def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
     clear_outage(work / "reward")
 
 
-def _reward_settings(work: Path, gateway_url: str, config: PpoConfig) -> Path:
-    """Write the settings that the reward function reads in verl's workers."""
-    path = work / "reward.json"
-    settings = {"gateway_url": gateway_url, "config": config.reward.model_dump(mode="json")}
-    with atomic_write(path) as partial:
-        partial.write_bytes(orjson.dumps(settings | {"folder": str(work / "reward")}))
-    return path
-
-
 def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: Path, log: Path) -> None:
-    """Raise an error if the training did not end well, with the step that the next run goes on from."""
+    """Raise an error if the training did not end well, with the step from which the next run resumes."""
     goes_on = checkpoints.latest_step(work / "checkpoints")
     again = f"Run the stage again: it goes on after step {goes_on}." if goes_on else "Run the stage again."
     best = checkpoints.best_checkpoint_step(work / "best")
@@ -271,23 +262,6 @@ def _card(card: RewriterCard, parents: dict[str, str], prompts: PreparedPrompts,
         max_prompt_tokens=config.max_prompt_tokens, left_out=card.left_out,
         parents={**{name: value for name, value in card.parents.items() if name == "base_model"}, **parents},
     )  # fmt: skip
-
-
-def _finish(
-    sft_model: Path, work: Path, card: RewriterCard, config: PpoConfig, runner: Runner, trained: bool
-) -> None:
-    """Turn the best checkpoint, or the SFT model, into a model folder, and try it with the serving prompt.
-
-    A model trained on this machine's CPU is small: starting another process would take longer than the work.
-    """
-    settings = {
-        "sft_model": str(sft_model), "work": str(work), "card": card.model_dump(mode="json"), "trained": trained,
-    }  # fmt: skip
-    if config.hardware.device == "cpu" and not runner.remote:
-        finish(settings)
-        return
-    module, log = "components.training.ppo.finish", work / "log" / "finish.log"
-    run_module_job(runner, "ppo-finish", module, settings, work / "finish.json", log, config.hardware.per_node)
 
 
 def _facts(watched: training_monitor.TrainingMonitor, prompts: PreparedPrompts, step: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import orjson
 from components.training.ppo.metrics import Step, dev_score, parse_step, step_summary
 from qinglan.errors import QinglanError
 from qinglan.evaluation.stage_gain import Measure, StageGain
-from qinglan.files.files import atomic_write
+from qinglan.files.files import write_atomically
 from qinglan.live.alarms import Alarm
 from qinglan.live.follow import LineFollower, complete_lines
 from qinglan.live.view import LiveTraining
@@ -17,11 +17,11 @@ from qinglan.reward.outage import read_outage
 from qinglan.terminal import say
 
 FEW_WINS = 0.02
-"""Share of the first step's samples that beat the teacher's retrieval: below it there is next to nothing to learn."""
+"""Share of the first step's samples that retrieve better than the teacher, below which there is little to learn."""
 
 
 class TrainingMonitor:
-    """Reads verl's log as it grows; called twice a second, it returns True if training has to end."""
+    """Reads verl's log as it grows. It is called twice a second, and returns True if the training must end."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class TrainingMonitor:
         patience: int,
         better: Callable[[int], None],
     ) -> None:
-        """`live` gets each step, `better` is called with each new best."""
+        """`live` gets each step; `better` is called with each new best step."""
         self._new_lines, self._metrics, self._reward_folder = LineFollower(verl_log), metrics, reward_folder
         self._dev, self._live, self._better = dev, live, better
         self._total, self._patience = total, patience
@@ -51,7 +51,7 @@ class TrainingMonitor:
 
     @property
     def stalled(self) -> bool:
-        """True if dev has not improved for as long as the settings allow, and steps are left."""
+        """True if `patience` is used up, and steps are left."""
         return has_stalled(self.steps, self._patience, self._total)
 
     @property
@@ -73,13 +73,13 @@ class TrainingMonitor:
 
 
 def best_step(steps: Mapping[int, Step]) -> int | None:
-    """The trained step with the best score on dev, the earliest of equals; None before any was tested."""
+    """The trained step with the best score on dev, the first of equals; None before a test."""
     tested = {at: value for at, step in sorted(steps.items()) if at and (value := dev_score(step)) is not None}
     return max(tested, key=lambda at: tested[at], default=None)
 
 
 def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
-    """True if `patience` tests on dev after the best were no better; the last step ends a training by itself."""
+    """True if `patience` tests on dev after the best were no better. A training that has ended has not stalled."""
     best = best_step(steps)
     if not patience or best is None or max(steps) >= total:
         return False
@@ -88,7 +88,7 @@ def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
 
 
 def headroom_message(first: Step) -> str:
-    """Tell what rewards have to strengthen, by the first step's rollouts, which the SFT model wrote."""
+    """The share of the first step's rollouts that rewards can strengthen; the SFT model has written them."""
     if "win_rate" not in first or "loss_rate" not in first:
         return ""
     wins, losses = first["win_rate"], first["loss_rate"]
@@ -100,18 +100,22 @@ def headroom_message(first: Step) -> str:
     return message
 
 
-def model_step(steps: Mapping[int, Step]) -> int:
-    """Step whose weights become the model: the best checkpoint's, or 0, the SFT model's, where it is worse on dev."""
+def dev_scores(steps: Mapping[int, Step]) -> tuple[int, float | None, float | None]:
+    """The best step, and the dev scores of the SFT model and of that step; None for one that was not tested."""
     best = best_step(steps) or 0
-    before, after = (dev_score(steps.get(at, {})) for at in (0, best))
+    return best, dev_score(steps.get(0, {})), dev_score(steps.get(best, {}))
+
+
+def model_step(steps: Mapping[int, Step]) -> int:
+    """Step whose weights become the model: the best checkpoint's, or 0, the SFT model's, if that is better on dev."""
+    best, before, after = dev_scores(steps)
     return 0 if before is not None and after is not None and after < before else best
 
 
 def stage_gain(steps: Mapping[int, Step], dev_rows: int) -> StageGain | None:
-    """The best checkpoint beside the SFT model on the dev rows, those with gold if there are any; None where one of
-    them was not tested."""
-    best = best_step(steps)
-    before, after = (dev_score(steps.get(at, {})) for at in (0, best or 0))
+    """Gain of the best checkpoint over the SFT model on the dev rows, on those with gold if there are any; None if
+    one of the two was not tested."""
+    _, before, after = dev_scores(steps)
     if before is None or after is None:
         return None
     measure: Measure = "right passage first" if "gold_dev" in steps[0] else "mean reward"
@@ -120,9 +124,8 @@ def stage_gain(steps: Mapping[int, Step], dev_rows: int) -> StageGain | None:
 
 
 def no_gain_message(steps: Mapping[int, Step]) -> str:
-    """The warning if the best checkpoint is no better on dev than the SFT model; else empty."""
-    best = best_step(steps)
-    before, after = (dev_score(steps.get(at, {})) for at in (0, best or 0))
+    """A warning if the best checkpoint is no better on dev than the SFT model; else empty."""
+    best, before, after = dev_scores(steps)
     if before is None or after is None or after > before:
         return ""
     if after < before:
@@ -134,21 +137,21 @@ def no_gain_message(steps: Mapping[int, Step]) -> str:
 
 
 def read_steps(path: Path) -> dict[int, Step]:
-    """Read the metrics of the steps that an earlier attempt wrote; none if there is no file."""
+    """The metrics by step that an earlier attempt wrote; empty if it wrote none."""
     if not path.is_file():
         return {}
     return {int(step["step"]): step for line in path.read_bytes().splitlines() if (step := orjson.loads(line))}
 
 
 def write_steps(path: Path, steps: Mapping[int, Step]) -> None:
-    with atomic_write(path) as partial:
-        partial.write_bytes(b"".join(orjson.dumps(steps[at]) + b"\n" for at in sorted(steps)))
+    write_atomically(path, b"".join(orjson.dumps(steps[at]) + b"\n" for at in sorted(steps)))
 
 
 def resume_steps(verl_log: Path, metrics: Path, dev: Mapping[str, int], resumed: int) -> dict[int, Step]:
-    """Steps up to the checkpoint that training resumes from, to be read before verl starts a new log.
+    """Steps up to the checkpoint that the training resumes from; later ones are trained again.
 
-    Later steps are trained again. Steps that verl had logged, unread when training was killed, are included.
+    Steps in verl's log that were not read before the kill are included, so this is called before verl starts a new
+    log.
     """
     steps = read_steps(metrics)
     for line in complete_lines(verl_log):

@@ -1,4 +1,4 @@
-"""The chats that the student learns from, checked and fitted before training starts."""
+"""Check the chats that the student learns from, and fit them to its length, before a training starts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,25 +8,27 @@ import orjson
 
 from components.training.sft.config import SftConfig
 from qinglan.errors import DataError
-from qinglan.files.files import atomic_write
+from qinglan.files.files import write_atomically
 from qinglan.prompts import Message, refuse_control_tokens
-from qinglan.rewriter.model import fit_prompt, render_prompt
+from qinglan.rewriter.model import fit_prompt
 from qinglan.rows.rows import QuarantinedRow
 
 TURN_END = 2
-"""Tokens that ms-swift writes after an answer: the end of the turn, and a line's."""
+"""Tokens that ms-swift writes after an answer: the end of the turn, and a line end."""
 
 
 class Chats(NamedTuple):
-    """Chats read from a file."""
+    """The chats of a file."""
 
     rows: int
     system_prompts: dict[str, str]
+    """System prompt, by tenant."""
+
     first: list[Message]
 
 
 def read_chats(path: Path) -> Chats:
-    """Read the chats; check that rows are complete, and that a tenant has one system prompt, to serve with."""
+    """Read the chats; check that each is complete, and that all rows of a tenant have the same system prompt."""
     rows, prompts, first = 0, dict[str, str](), list[Message]()
     if not path.is_file():
         raise DataError(f"{path}: no such file. The convert stage writes it.")
@@ -67,34 +69,22 @@ def _read(line: bytes, where: str) -> tuple[list[Message], str]:
     return messages, tenant
 
 
-def check_tokenizer(tokenizer: Any, chats: Chats, where: Path) -> None:
-    """Check that the tokenizer keeps the text: some load under another class and silently give no ids."""
-    text = render_prompt(tokenizer, chats.first[:2])
-    ids = tokenizer(text, add_special_tokens=False).input_ids
-    back = tokenizer.decode(ids)
-    if not ids or back != text:
-        raise DataError(
-            f"{where}: its tokenizer ({type(tokenizer).__name__}) turns a prompt of {len(text)} characters into "
-            f"{len(ids)} ids that read {back[:40]!r}. Save it under the class that it was made with."
-        )
-
-
 class FittedChats(NamedTuple):
-    """The chats that ms-swift gets, and what became of the long ones."""
+    """Counts of the chats that ms-swift gets, and the rows that were left out."""
 
     rows: int
     trimmed: int
-    """Rows without the oldest turns of a long history."""
+    """Rows whose oldest turns of a long history were left out."""
 
     too_long: tuple[QuarantinedRow, ...]
-    """Rows left out: too long without any history."""
+    """Rows that are too long even without any history, and so left out."""
 
 
 def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig) -> FittedChats:
-    """Write the chats that ms-swift gets: a chat that fits stays as it is, to the byte.
+    """Write the chats that ms-swift gets; a chat that fits is not changed by a byte.
 
-    Chats that are too long without any history are left out and named here, since ms-swift would leave them out
-    silently. It is an error if none is left.
+    Chats that are too long without any history are left out and listed, since ms-swift drops them silently. If no
+    chat is left, it is an error.
     """
     lines, trimmed, too_long = [], 0, []
     for number, line in enumerate(source.read_bytes().splitlines(), 1):
@@ -104,6 +94,7 @@ def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig)
         answer = row["messages"][2]["content"]
         room = config.max_length - TURN_END - len(_ids(tokenizer, answer))
         prompt = fit_prompt(tokenizer, row["messages"][:2], min(config.max_prompt_tokens, room))
+        # Counted together: at the seam a token may span both texts.
         if (count := len(_ids(tokenizer, prompt.text + answer))) >= config.max_length:
             too_long.append(_left_out(row, f"{source.name}:{number}", count, config.max_length))
             continue
@@ -116,9 +107,7 @@ def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig)
             f"{source}: all {len(too_long):,} rows are longer than sft.max_length without any history. The first: "
             f"{too_long[0].detail} Raise it, or shorten the rows' questions or profiles in the sheet."
         )
-    target.parent.mkdir(exist_ok=True)
-    with atomic_write(target) as partial:
-        partial.write_bytes(b"".join(lines))
+    write_atomically(target, b"".join(lines))
     return FittedChats(len(lines), trimmed, tuple(too_long))
 
 

@@ -1,4 +1,7 @@
-"""Turn settings into the command of ms-swift: pure functions that decide everything about the training."""
+"""The command of ms-swift for our settings. Pure functions.
+
+Options: https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html
+"""
 
 import os
 import sys
@@ -15,10 +18,11 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RESUME_MODULE = "components.training.sft.resume"
 ATTENTION = "sdpa"
-"""PyTorch's attention, which every machine has. Without flash-attn ms-swift packs no rows, as wanted:
-560 rows of 150 to 250 tokens would become 44 to 70 sequences of 2,048, one or two optimizer steps per pass."""
+"""PyTorch's attention, which every machine has. Without flash-attn ms-swift does not pack rows, as wanted: 560 rows
+of 150 to 250 tokens would become 44 to 70 sequences of 2,048, which is one or two optimizer steps a pass."""
+
 PROCESS_CHECK_PLUGIN = HERE / "plugin" / "together.py"
-"""Plug-in file that ms-swift loads, with its folder on the module path; it registers a callback of the same name."""
+"""Plug-in file of ms-swift, which registers a callback of the same name."""
 
 
 class Paths(NamedTuple):
@@ -29,19 +33,16 @@ class Paths(NamedTuple):
 
 
 def train_command(config: SftConfig, paths: Paths, rows: int) -> Command:
-    """`swift sft ...`, under torchrun where several processes train together.
+    """`swift sft ...`, under torchrun if several processes train together; `rows` are those of paths.train.
 
-    `rows` are those of paths.train. The command is the same at each attempt, so that a job is found again: where it
-    goes on from is looked up by RESUME_MODULE.
+    The command is the same at each attempt, so that a running job is recognised: RESUME_MODULE looks up the
+    checkpoint to resume from.
     """
-    entry = [sys.executable, "-m", "swift.cli.sft"]
-    if _under_torchrun(config):
-        entry = [sys.executable, "-m", "swift.cli.main", "sft"]
-    start = [sys.executable, "-m", RESUME_MODULE, str(paths.output), "--"]
-    return Command(
-        [*start, *entry, *swift_flags(config, paths, rows)],
-        {**swift_environment(config), **distributed_environment(config)},
-    )
+    # swift.cli.main starts torchrun if NPROC_PER_NODE is set; swift.cli.sft trains in its own process.
+    entry = ["swift.cli.main", "sft"] if _under_torchrun(config) else ["swift.cli.sft"]
+    start = [sys.executable, "-m", RESUME_MODULE, str(paths.output), "--", sys.executable, "-m", *entry]
+    environment = {**swift_environment(config), **distributed_environment(config)}
+    return Command([*start, *swift_flags(config, paths, rows)], environment)
 
 
 def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
@@ -50,7 +51,7 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
         "model": paths.base,
         "model_type": config.model_type,
         "template": config.template,
-        "check_model": False,  # it would ask a hub about a folder of ours
+        "check_model": False,  # no request to a hub about our own folder
         "tuner_type": config.tuner,
         "dataset": paths.train,
         "val_dataset": paths.dev,
@@ -66,11 +67,12 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
         "eval_steps": every,
         "save_steps": every,
         "save_total_limit": config.keep_checkpoints,
-        "load_best_model_at_end": True,  # with it the best checkpoint is never among the deleted
+        # transformers then never deletes the best checkpoint (transformers/trainer_utils.py, rotate_checkpoints).
+        "load_best_model_at_end": True,
         "metric_for_best_model": "eval_loss",
         "early_stop_interval": config.patience or None,
         "logging_steps": config.log_every,
-        "logging_nan_inf_filter": False,  # a loss that is no number must be seen
+        "logging_nan_inf_filter": False,  # else transformers logs the last finite loss in place of a NaN
         "dataloader_num_workers": config.workers,
         "output_dir": paths.output,
         "add_version": False,
@@ -85,7 +87,7 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
         "callbacks": PROCESS_CHECK_PLUGIN.stem,
     }
     if config.device == "cpu":
-        # Else accelerate, without a GPU, refuses bfloat16, and sees one process of several: each trains by itself.
+        # Without it accelerate refuses bfloat16 on a CPU and starts no process group: each process would train alone.
         options["use_cpu"] = True
     if config.tuner == "lora":
         options |= {
@@ -95,31 +97,33 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
 
 
 def swift_environment(config: SftConfig) -> dict[str, str]:
-    """Environment variables of every process of ms-swift."""
+    """Environment of each process of ms-swift."""
     variables = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     if config.device == "cpu":
-        # Threads sleep while they wait: those that spin are many times slower on cores that other processes use too.
+        # Waiting threads sleep. Spinning ones are many times slower on cores that other processes use too:
+        # https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html
         variables |= {
             "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": str(config.threads),
             "OMP_WAIT_POLICY": "passive",
-            "DS_ACCELERATOR": "cpu",  # DeepSpeed looks for a GPU otherwise, where its packages are a GPU's
+            "DS_ACCELERATOR": "cpu",  # else DeepSpeed looks for a GPU, if its packages are those for GPUs
         }
     return variables
 
 
 def distributed_environment(config: SftConfig) -> dict[str, str]:
-    """ms-swift starts torchrun only if NPROC_PER_NODE is set; the nodes' ranks come from qinglan.jobs.inside.
+    """Environment by which the processes train together; the nodes' ranks come from qinglan.jobs.inside.
 
-    PROCESS_CHECK_PLUGIN ends a training without either: with RANK alone, every pod would train by itself.
+    Without NPROC_PER_NODE ms-swift starts no torchrun, and each pod would train a model of its own, also if RANK is
+    set. PROCESS_CHECK_PLUGIN ends such a training.
     """
     variables = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
     if _under_torchrun(config):
         variables["NPROC_PER_NODE"] = str(config.processes)
     if config.device == "cuda":
-        # One card for each process: of more that it sees, ms-swift would spread the model over them, and transformers
-        # copy it to all (DataParallel).
+        # One card for each process. ms-swift would spread a model over all cards that it sees, and transformers would
+        # copy it to each of them (torch.nn.DataParallel).
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
         cards = visible if len(visible) >= config.gpus and visible[0] else [str(n) for n in range(config.gpus)]
         variables["CUDA_VISIBLE_DEVICES"] = ",".join(cards[: config.gpus])
@@ -127,10 +131,10 @@ def distributed_environment(config: SftConfig) -> dict[str, str]:
 
 
 def _under_torchrun(config: SftConfig) -> bool:
-    """True for several processes, and for DeepSpeed, which also starts one as a process group.
+    """True for several processes, and for DeepSpeed, which needs a process group even for one process.
 
-    torchrun looks the machine's full name up at each of its events
-    (torch/distributed/elastic/agent/server/api.py, `socket.getfqdn`): behind a nameserver that does not answer, one
+    A single process does without torchrun: torchrun resolves the machine's full name at each of its events
+    (torch/distributed/elastic/agent/server/api.py, `socket.getfqdn`), and with a nameserver that does not answer, one
     process took 40 s longer to start and 30 s longer to end.
     """
     return config.nodes * config.processes > 1 or config.deepspeed is not None

@@ -8,32 +8,32 @@ from qinglan.config import Config, Fraction, Positive, Seed
 from qinglan.live.trackers import Tracker
 
 COMPARED_ROWS = 512
-"""Dev rows at most that the models with and without the teacher's further rows are asked."""
+"""Most dev rows on which the models with and without the teacher's further rows are compared."""
 
 
 class SftConfig(Config):
     """Supervised fine-tuning of the student by ms-swift."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """Device to run on; with `cuda` and no GPU the stage fails instead of training slowly."""
+    """Device of the training. With `cuda` and no GPU the stage fails, and does not train slowly instead."""
 
     gpus: Positive = 4
-    """GPUs of each node; on `cpu` each node runs one process."""
+    """GPUs of each node. On `cpu` each node runs one process."""
 
     threads: Positive = 2
-    """Threads on `cpu`; another number takes sums in another order and gives other last bits."""
+    """Threads on `cpu`. Their number changes the order of sums, and so the last bits of the weights."""
 
     nodes: Positive = 1
-    """Number of machines. Several are the pods of one job on a cluster."""
+    """Number of machines, which are the pods of one job on a cluster."""
 
     tuner: Literal["lora", "full"] = "lora"
-    """Train a LoRA adapter, merged afterwards, or all weights."""
+    """Weights that are trained: those of a LoRA adapter, which is merged afterwards, or all."""
 
     model_type: str | None = None
     """ms-swift's name of the architecture; null takes `model_type` of the base's config.json."""
 
     template: str | None = None
-    """ms-swift's name of the chat template; null finds the one that renders prompts as the base's own does."""
+    """ms-swift's name of the chat template; null finds the one that renders prompts like the base's own template."""
 
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     """Number format of weights and arithmetic."""
@@ -48,44 +48,44 @@ class SftConfig(Config):
     """Rows per device while validating."""
 
     accumulation: Positive = 8
-    """Steps whose gradients are summed for one update."""
+    """Steps whose gradients are summed before an update."""
 
     learning_rate: float = Field(default=5e-5, gt=0)
     """Highest learning rate."""
 
     warmup: Fraction = 0.05
-    """Share of the steps in which the learning rate rises."""
+    """Share of the steps during which the learning rate rises."""
 
     lora_rank: Positive = 16
     """Rank of the adapter."""
 
     lora_alpha: Positive = 32
-    """The adapter's output is multiplied by alpha / rank."""
+    """Numerator of the adapter's scale: its output is multiplied by alpha / rank."""
 
     target_modules: str = "all-linear"
     """Modules that get the adapter."""
 
     max_length: Positive = 2048
-    """Most tokens of a row. A prompt has `max_new_tokens` less: of a longer history the oldest turns are left out, in
-    training as in serving. A question with its profile or an answer that is longer is an error, never cut."""
+    """Most tokens of a row. A prompt may have `max_new_tokens` less: the oldest turns of a longer history are left
+    out, in training as in serving. A row that is too long without any history is left out and listed."""
 
     deepspeed: Literal["zero2", "zero3"] | None = None
-    """Shard optimizer and gradients, and with zero3 weights too; full tuning of 32B needs zero3. On a CPU it shares
-    nothing out, and is there to be tried."""
+    """ZeRO stage: zero2 shards optimizer and gradients, zero3 also the weights. Full tuning of 32B needs zero3. On
+    one CPU nothing is sharded."""
 
     checkpointing: bool = True
-    """Compute each layer's activations again for its gradients, on a GPU: a few GB for a third more time. `fit` says
-    where a card has room without it."""
+    """Gradient checkpointing on a GPU: each layer's activations are computed again, which saves a few GB for a third
+    more time. `fit` says if a card has room without it."""
 
     validations: Positive = 8
-    """Validations in the whole training, evenly spread, the last one at its end; a checkpoint is saved at each. Fewer
-    where the training has fewer steps."""
+    """Validations in the whole training, evenly spread, the last one at its end; each saves a checkpoint. A training
+    with fewer steps has fewer."""
 
     keep_checkpoints: Positive = 3
-    """Checkpoints kept; older ones are deleted, except the best."""
+    """Newest checkpoints that are kept, beside the best one."""
 
     patience: int = Field(default=3, ge=0)
-    """Validations without a better loss before it stops; 0 trains to the end."""
+    """Validations in a row without a better loss before the training stops; 0 trains to the end."""
 
     log_every: Positive = 10
     """Steps between lines of the log."""
@@ -100,7 +100,7 @@ class SftConfig(Config):
     """Longest rewrite that the trained model is allowed when it serves."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Trackers that get its figures, beside metrics.jsonl; a run sets `trackers` once for all its trainings."""
+    """Trackers that get the training's figures, beside metrics.jsonl; a run sets them for all its trainings."""
 
     @property
     def max_prompt_tokens(self) -> int:

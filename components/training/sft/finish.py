@@ -2,7 +2,7 @@
 
     python -m components.training.sft.finish SETTINGS
 
-It holds the whole model in memory, so it runs where the training ran (see qinglan/jobs/module_job.py).
+This needs memory for the whole model, so it runs where the training ran (qinglan/jobs/module_job.py).
 """
 
 import shutil
@@ -25,7 +25,7 @@ from qinglan.rewriter.model import Student, unusable_answer
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt")
 TRIED = 64
-"""Development rows that the finished model is tried with."""
+"""Dev rows that the finished model is tried with."""
 
 
 def finish(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def best_checkpoint(folder: Path) -> Path:
 
 
 def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
-    """Write the best checkpoint as a model folder; an adapter is merged, and kept beside the merged weights."""
+    """Write the best checkpoint as a model folder; an adapter is merged, and also kept beside the merged weights."""
     best = best_checkpoint(work / "checkpoints")
     with atomic_folder(work / "model") as folder:
         if config.tuner == "lora":
@@ -54,9 +54,9 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
         else:
             for pattern in MODEL_FILES:
                 _copy(best, pattern, folder)
-        for pattern in TOKENIZER_FILES:  # the base's own: what training saved may have been rewritten
+        # From the base: ms-swift may save a tokenizer in another form than it loaded.
+        for pattern in (*TOKENIZER_FILES, "chat_template.jinja"):
             _copy(base, pattern, folder)
-        _copy(base, "chat_template.jinja", folder)
         if config.tuner == "lora":
             (folder / ADAPTER_FOLDER).mkdir()
             for pattern in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
@@ -67,7 +67,7 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
 def merge(base: Path, adapter: Path, folder: Path, dtype: str) -> None:
     """Save the base's weights with the adapter's added to them.
 
-    By PEFT in this process, which has imported all that `swift export` would import for half a minute in another.
+    PEFT does it in this process: `swift export` would start another one, and import for half a minute.
     """
     import torch
     from peft import PeftModel
@@ -85,10 +85,8 @@ def _copy(source: Path, pattern: str, target: Path) -> None:
 
 
 def smoke_test(model: Path, dev: Path) -> dict[str, Any]:
-    """Load the finished model and try the serving prompt.
-
-    Gives the share of answers that equal the teacher's, and an answer of a model that gives none of use.
-    """
+    """Load the finished model and try the serving prompt: the share of answers that equal the teacher's, and an
+    unusable answer, if the model gives no usable one."""
     student = Student.load(model)
     rows = [orjson.loads(line) for line in dev.read_bytes().splitlines()[:TRIED]]
     written = student.write_messages([row["messages"][:2] for row in rows])

@@ -1,4 +1,4 @@
-"""Memory, disk, steps and hours of the supervised training, computed from its settings and the model's shape."""
+"""Memory, disk, steps and hours of SFT, computed from its settings and the model's shape."""
 
 import math
 
@@ -30,9 +30,7 @@ MOMENTS = 8
 """Bytes of AdamW's two moments of a weight, in fp32."""
 
 WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
-
-
-_CPU = constant("processes", CPU_PROCESSES)
+"""Bytes of a number, by `dtype`."""
 
 
 def card_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
@@ -49,56 +47,50 @@ def card_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
 
 
 def weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """Weights, gradients and optimizer on each card: whole on all of them, or shared as ZeRO's stage says."""
-    return _adapter_weights(config, shape) if config.tuner == "lora" else _all_weights(config, shape)
+    """Weights, gradients and optimizer on each card: whole on each card, or sharded by the stage of ZeRO.
 
-
-def _adapter_weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    adapter, cards = shape.adapter(config.lora_rank), _cards(config)
-    buckets = FP32 * adapter if cards > 1 and not config.deepspeed else 0
-    return (
-        Amount(
-            "base weights", shape.parameters * WIDTHS[config.dtype] / (cards if config.deepspeed == "zero3" else 1)
-        ),
-        Amount("adapter and its gradients", adapter * 2 * FP32),
-        Amount("AdamW", adapter * MOMENTS / (cards if config.deepspeed else 1)),
-        Amount("gradients to be summed", buckets),
-    )
-
-
-def _all_weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """ZeRO holds moments and a copy of the weights in fp32; without it the moments have the weights' precision."""
-    width, shared = WIDTHS[config.dtype], _cards(config) if config.deepspeed else 1
+    ZeRO: https://www.deepspeed.ai/tutorials/zero/
+    """
+    cards, width, zero3 = _cards(config), WIDTHS[config.dtype], config.deepspeed == "zero3"
+    sharded = cards if config.deepspeed else 1
+    whole = shape.parameters * width / (cards if zero3 else 1)
+    if config.tuner == "lora":
+        adapter = shape.adapter(config.lora_rank)
+        # DistributedDataParallel copies the gradients to buckets, which it sums over the cards.
+        buckets = FP32 * adapter if cards > 1 and not config.deepspeed else 0
+        return (
+            Amount("base weights", whole),
+            Amount("adapter and its gradients", adapter * 2 * FP32),
+            Amount("AdamW", adapter * MOMENTS / sharded),
+            Amount("gradients to be summed", buckets),
+        )
+    # ZeRO has moments and a copy of the weights in fp32; without it the moments have the precision of the weights.
     moments = MOMENTS if config.deepspeed else 2 * width
     copy = FP32 if config.deepspeed and width < FP32 else 0
-    gathered = [constant("gathered layers", LIVE_PARAMETERS, width)] if config.deepspeed == "zero3" else []
+    gathered = [constant("gathered layers", LIVE_PARAMETERS, width)] if zero3 else []
     return (
-        Amount("weights", shape.parameters * width / (shared if config.deepspeed == "zero3" else 1)),
-        Amount("gradients", shape.parameters * width / shared),
-        Amount("AdamW", shape.parameters * moments / shared),
-        Amount("fp32 copy of the weights", shape.parameters * copy / shared),
+        Amount("weights", whole),
+        Amount("gradients", shape.parameters * width / sharded),
+        Amount("AdamW", shape.parameters * moments / sharded),
+        Amount("fp32 copy of the weights", shape.parameters * copy / sharded),
         *gathered,
     )
 
 
 def host_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes of each machine's memory; merging an adapter, or saving sharded weights, takes a whole model there."""
-    processes = constant("processes", PROCESS, config.gpus) if config.device == "cuda" else _CPU
-    whole = phase("merge or save", Amount("the whole model", shape.parameters * WIDTHS[config.dtype]), processes)
+    """Bytes of each machine's memory. Merging an adapter, or saving sharded weights, needs a whole model there."""
+    model = Amount("the whole model", shape.parameters * WIDTHS[config.dtype])
     if config.device == "cuda":
-        return (whole,)
-    return phase("a step", *weights(config, shape), *_cpu_activations(config, shape), processes), whole
-
-
-def _cpu_activations(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """Activations on a CPU, where nothing is computed again, in fp32."""
-    tokens = config.batch * config.max_length
+        return (phase("merge or save", model, constant("processes", PROCESS, config.gpus)),)
+    processes, tokens = constant("processes", CPU_PROCESSES), config.batch * config.max_length
+    # On a CPU no activation is computed again (`checkpointing`), and all are in fp32.
     loss = Amount("logits and loss", SFT_LOSS_FP32 * tokens * shape.vocabulary, "measured")
-    return held_activations(shape, tokens, _rank(config), FP32), loss
+    activations = held_activations(shape, tokens, _rank(config), FP32), loss
+    return phase("a step", *weights(config, shape), *activations, processes), phase("merge or save", model, processes)
 
 
 def checkpoint_bytes(config: SftConfig, shape: ModelShape) -> float:
-    """One checkpoint: the weights that are trained, and their optimizer."""
+    """Bytes of one checkpoint: the trained weights and their optimizer."""
     if config.tuner == "lora":
         return shape.adapter(config.lora_rank) * (FP32 + MOMENTS)
     width = WIDTHS[config.dtype]
@@ -106,7 +98,7 @@ def checkpoint_bytes(config: SftConfig, shape: ModelShape) -> float:
 
 
 def disk(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """Bytes of its folder while it trains: the best checkpoint stays beside those kept."""
+    """Bytes of its folder while it trains. The best checkpoint stays beside the newest ones."""
     count = config.keep_checkpoints + 1
     return (
         Amount(f"{count} checkpoints of SFT", count * checkpoint_bytes(config, shape)),
@@ -115,14 +107,16 @@ def disk(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def steps(config: SftConfig, rows: int) -> Steps:
-    """Optimizer steps and validations over these training rows."""
+    """Optimizer steps and validations of a training on this number of rows."""
     total = training_steps(config, rows)
     return Steps(math.ceil(total / config.epochs), total, math.ceil(total / validation_interval(config, rows)))
 
 
 def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, card: Card, network: float) -> float:
-    """Duration by the tokens of training and of the validations, whose rows are about an eighth as many; on several
-    machines as long as bytes take to cross the network, if that is longer, at `network` bytes a second."""
+    """Seconds of loading, training and validations, which have about an eighth as many rows.
+
+    On several machines the training takes at least the time of its bytes on the network, at `network` bytes a second.
+    """
     multiplied, tokens = shape.multiplied + shape.embedding, rows * row_tokens
     trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full", config.checkpointing)
     validated = forward_operations(multiplied, steps(config, rows).tests * tokens / 8)
@@ -136,8 +130,8 @@ def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, 
 
 
 def crossing_bytes(config: SftConfig, shape: ModelShape, parts: float, updates: int) -> float:
-    """Bytes that all cards share out in the whole training: the gradients of each update, summed for all; with zero3
-    in each part of a batch the weights, forward and backward, and the gradients."""
+    """Bytes that the cards exchange in the whole training: the gradients of each update; with zero3, in each part of
+    a batch, the weights for forward and backward pass, and the gradients."""
     trained = shape.adapter(config.lora_rank) if config.tuner == "lora" else shape.parameters
     width = FP32 if config.tuner == "lora" else WIDTHS[config.dtype]
     if config.deepspeed == "zero3":

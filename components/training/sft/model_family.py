@@ -1,7 +1,7 @@
-"""ms-swift's names for a base model's family, read from the base's own files.
+"""ms-swift's names for a base model's family, read from the base's files.
 
-ms-swift itself guesses them from the folder's name, and ours is called base_model: for a folder of another name it
-finds three architectures and six chat templates that Qwen3's weights could belong to, and stops.
+ms-swift guesses them from the folder's name, and ours is called base_model: it then finds three architectures and six
+chat templates for Qwen3's weights, and stops (swift/model/model_meta.py, get_matched_model_types).
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from qinglan.files.plain_files import read_plain
 from qinglan.prompts import Message
 
 TEMPLATES = {"": "chatml", "<think>\n\n</think>\n\n": "qwen3"}
-"""ms-swift's template by the text that ends a ChatML prompt before the answer, with thinking off."""
+"""ms-swift's template, by the text before the answer in a ChatML prompt with thinking off."""
 
 
 def with_family(config: SftConfig, base: Path, prompt: str, messages: list[Message]) -> SftConfig:

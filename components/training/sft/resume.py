@@ -1,8 +1,8 @@
-"""Run ms-swift from its last checkpoint, which is looked up when and where it starts.
+"""Run ms-swift from its last checkpoint, which is looked up when the process starts.
 
     python -m components.training.sft.resume CHECKPOINTS -- swift's own command...
 
-So the command of a job is the same at each attempt, and a pod that is started anew goes on by itself.
+So a job has the same command at each attempt, and a restarted pod resumes.
 """
 
 import os

@@ -1,18 +1,19 @@
-"""Train the student on the teacher's accepted rewrites: ms-swift trains, the best checkpoint by validation loss is
-merged if it is an adapter, and the model is tried with the serving prompt before it is accepted.
+"""Train the student on the teacher's accepted rewrites with ms-swift.
 
-Where the teacher wrote further rows, a second model learns without them, and dev decides which of the two is taken.
-A training that was killed goes on from its last checkpoint; one that was finished is not repeated.
+In reading order: `sft` compares with and without further rows (`_train_both`), `train_student` is one training,
+`_train` runs ms-swift, and finish.py makes a model of the best checkpoint and tries it with the serving prompt.
+
+If the teacher wrote further rows, a second model learns without them, and dev decides which of the two is taken. A
+killed training resumes from its last checkpoint; a finished one is not repeated.
 """
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
-from components.training.sft.chat_rows import check_tokenizer, read_chats, write_fitting
+from components.training.sft.chat_rows import read_chats, write_fitting
 from components.training.sft.command import Paths, train_command
 from components.training.sft.config import SftConfig
 from components.training.sft.finish import finish
@@ -21,12 +22,12 @@ from components.training.sft.model_family import with_family
 from components.training.sft.training_monitor import TrainingMonitor
 from qinglan.errors import TrainingError
 from qinglan.evaluation.stage_gain import StageGain, write_gain
-from qinglan.files.files import atomic_folder, atomic_write, dump_line, sha256_file
+from qinglan.files.files import atomic_folder, dump_line, sha256_file, write_atomically
 from qinglan.files.scratch import copy_to_scratch, scratch_folder, source_digest
 from qinglan.jobs import JobSpec, LocalRunner, Runner
 from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.gpus import need_gpus
-from qinglan.jobs.module_job import run_module_job
+from qinglan.jobs.module_job import run_where_trained
 from qinglan.jobs.processes import PROCESS_MARK_VARIABLE, process_cleanup
 from qinglan.live.alarms import sft_without_gain
 from qinglan.live.trackers import tracked
@@ -34,14 +35,14 @@ from qinglan.live.view import WHOLE, Part, live_training
 from qinglan.models.base_reference import base_digest, is_reference, weights_folder
 from qinglan.pages.curves import CURVE_FILE, rows_curve
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
-from qinglan.rewriter.model import load_tokenizer, refuse_unusable, render_prompt
-from qinglan.rows.rows import QuarantinedRow
+from qinglan.rewriter.model import load_tokenizer, refuse_lossy_tokenizer, refuse_unusable, render_prompt
 from qinglan.rows.training_rows import WITHOUT_FURTHER
 from qinglan.terminal import say
 
 DONE, LEFT_OUT = "done.json", "left_out.jsonl"
 CHATS = "chats"
-"""Folder of the chats that ms-swift gets, beside its checkpoints, where the pods of a job see it too."""
+"""Folder of the chats that ms-swift gets, beside its checkpoints, where a job's pods can read it."""
+
 TITLE, CURVES = "SFT: loss by step", {"training": "loss", "validation": "eval_loss"}
 COMPARISON = Part("compared on dev")
 HOURS = 24.0 * 7
@@ -54,34 +55,34 @@ class SftCounts(NamedTuple):
     steps: int
     eval_loss: float
     token_accuracy: float
-    """Token accuracy on the validation rows at the best checkpoint."""
+    """Token accuracy on dev at the best checkpoint."""
 
     like_teacher: float
-    """Share of rewrites that equal the teacher's, of the rows tried."""
+    """Share of rewrites that equal the teacher's, of the rows that the model was tried with."""
 
     trimmed: int
-    """Rows of train and dev without the oldest turns of a long history."""
+    """Rows of train and dev whose oldest turns of a long history were left out."""
 
     reused: int
-    """1 if this very training had been finished before."""
+    """1 if the same training had been finished before."""
 
     too_long: int = 0
-    """Rows of train and dev that were left out: longer than max_length without any history."""
+    """Rows of train and dev that are longer than max_length without any history, and so left out."""
 
     compared: int = 0
-    """Dev rows that decided on the teacher's further rows; 0 where nothing was compared."""
+    """Dev rows of the comparison with and without the teacher's further rows; 0 without a comparison."""
 
     dev_without: float | None = None
     """Share of the compared rows with a right passage first, by the model without the further rows."""
 
     dev_with: float | None = None
-    """The same by the model with them."""
+    """The same share by the model with them."""
 
     dev_unrewritten: float | None = None
-    """The same by the questions as they were asked, without a rewrite."""
+    """The same share by the questions without a rewrite."""
 
     unproved: int = 0
-    """1 if further rows were used although no dev row has a passage that is known to be right."""
+    """1 if further rows were used without a comparison, since no dev row has a known right passage."""
 
 
 FIGURES = {
@@ -96,18 +97,18 @@ FIGURES = {
     "dev_with": "right passage first on dev, with further rows, %",
     "dev_unrewritten": "right passage first on dev, questions as asked, %",
 }
-"""The figures on KFP's page, by field."""
+"""Figures on KFP's page, by field."""
 
 
 class Trained(NamedTuple):
     """A finished training."""
 
     work: Path
-    """Its folder, with `model` and `log`."""
+    """The training's folder, with `model` and `log`."""
 
     counts: SftCounts
     unusable: str | None
-    """An answer of a model that gives none of use."""
+    """An unusable answer, if the model gives no usable one."""
 
 
 def sft(
@@ -119,10 +120,9 @@ def sft(
     runner: Runner = LOCAL_RUNNER,
     gateway_url: str = "",
 ) -> SftCounts:
-    """Train, check and write the model's folder, and beside it the log with metrics and loss curve.
+    """Train, check and write the model's folder, and the log with metrics and loss curve.
 
-    `gateway_url`: the gateway that shows the training while it runs, and searches where models are compared; empty
-    where there is none.
+    The gateway at `gateway_url` shows the training while it runs, and searches for the comparison; empty without one.
     """
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
@@ -145,7 +145,7 @@ def sft(
 def _train_both(
     base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str
 ) -> tuple[Trained, StageGain | None]:
-    """Train without the further rows and with them; the one that finds more on dev, where dev can tell."""
+    """Train without the further rows and with them; returns the model that finds more on dev, if dev can decide."""
     without = chats / WITHOUT_FURTHER
     rows = read_dev_rows(without / "dev.parquet", config.seed)
     if not rows:
@@ -158,21 +158,17 @@ def _train_both(
         gain = gain.model_copy(update={"taken": trained.unusable is None})
         say(f"[sft] The model {'without' if gain.taken else 'with'} further rows answers nothing usable.")
     say(f"[sft] {gain_in_words(gain)}")
-    _warn_of_no_gain(gain, gateway_url)
-    return trained if gain.taken else plain, gain
-
-
-def _warn_of_no_gain(gain: StageGain, gateway_url: str) -> None:
-    """Show the shares on dev as a training's figures, with an alarm if SFT is no better than no rewriting."""
+    # The shares on dev are shown as a training's figures, with an alarm if SFT is no better than no rewriting.
     with live_training("sft", "SFT: right passage first on dev", {}, None, gateway_url, COMPARISON) as live:
         figures = {"dev_unrewritten": gain.unrewritten or 0.0, "dev_without": gain.before, "dev_with": gain.after}
         live.step({"step": 1, **figures}, 1)
         alarm = sft_without_gain(gain.rows, gain.unrewritten or 0.0, gain.of_taken)
         live.check([alarm] if alarm else [])
+    return trained if gain.taken else plain, gain
 
 
 def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None:
-    """Copy what a training left; the card and the log say what the comparison came to."""
+    """Copy the model and the log of a training; card and log have the result of the comparison."""
     with atomic_folder(model) as partial:
         shutil.copytree(work / "model", partial, dirs_exist_ok=True)
         if gain and not gain.taken:
@@ -186,26 +182,28 @@ def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None
 def train_student(
     base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str, part: Part = WHOLE
 ) -> Trained:
-    """Train on these chats, and check the model; a training that was finished before is only read.
+    """Train on these chats, and check the model; the result of an equal training is read instead of repeated.
 
-    `part` tells two trainings of one step apart where they are shown.
+    `part` names the training on the live page, if the step has two.
     """
-    train, _ = (read_chats(chats / name) for name in ("train.jsonl", "dev.jsonl"))
-    parents = {"base_model": base_digest(base), "train": sha256_file(chats / "train.jsonl")}
-    parents["dev"] = sha256_file(chats / "dev.jsonl")
+    names = ("train.jsonl", "dev.jsonl")
+    train, _ = (read_chats(chats / name) for name in names)
+    parents = {"base_model": base_digest(base)} | {Path(name).stem: sha256_file(chats / name) for name in names}
+    # Everything that decides the result is in the key, so that no other training's checkpoints are resumed.
     key = (*parents.values(), config.model_dump_json(exclude={"trackers"}), source_digest(Path(__file__).parent))
     work = scratch_folder("sft", *key)
     reused = (work / DONE).is_file()
-    if not reused:  # what was finished has been checked, by these very settings
+    if not reused:
         shared, base = is_reference(base), weights_folder(base)
-        tokenizer = load_tokenizer(base)
-        check_tokenizer(tokenizer, train, base)
-        names = ("train.jsonl", "dev.jsonl")
+        tokenizer, prompt = load_tokenizer(base), train.first[:2]
+        refuse_lossy_tokenizer(tokenizer, prompt, str(base))
         fitted, dev_fitted = (write_fitting(tokenizer, chats / name, work / CHATS / name, config) for name in names)
         too_long = [*fitted.too_long, *dev_fitted.too_long]
-        _write_left_out(too_long, work / "log" / LEFT_OUT)
+        if too_long:
+            first = too_long[0]
+            say(f"[sft] {len(too_long):,} rows are too long and left out: {first.where} has {first.detail}")
+        write_atomically(work / "log" / LEFT_OUT, b"".join(map(dump_line, too_long)))
         chats = work / CHATS
-        prompt = train.first[:2]
         config = with_family(config, base, render_prompt(tokenizer, prompt), prompt)
         if runner.remote:
             base = base if shared else copy_to_scratch(base, parents["base_model"])
@@ -214,37 +212,32 @@ def train_student(
             stage="sft", system_prompts=train.system_prompts, max_new_tokens=config.max_new_tokens,
             max_prompt_tokens=config.max_prompt_tokens, parents=parents,
         )  # fmt: skip
-        tried = _finish(base, chats, work, card, config, runner)
-        _write_log(work, metrics)
+        settings = {
+            "base": str(base), "dev": str(chats / "dev.jsonl"), "work": str(work),
+            "config": config.model_dump(mode="json"), "card": card.model_dump(mode="json"),
+        }  # fmt: skip
+        on_cpu = config.device == "cpu"
+        tried = run_where_trained(finish, "sft-finish", settings, work, runner, config.processes, on_cpu)
+        (work / "log" / "metrics.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in metrics))
+        (work / "log" / CURVE_FILE).write_text(rows_curve(TITLE, CURVES, metrics), encoding="utf-8")
         best = min((row for row in metrics if "eval_loss" in row), key=lambda row: row["eval_loss"])
         facts = {
             **tried, "steps": max(row["step"] for row in metrics), "eval_loss": best["eval_loss"],
             "token_accuracy": best.get("eval_token_accuracy", 0.0), "rows": fitted.rows, "dev_rows": dev_fitted.rows,
             "trimmed": fitted.trimmed + dev_fitted.trimmed, "too_long": len(too_long),
         }  # fmt: skip
-        with atomic_write(work / DONE) as partial:
-            partial.write_bytes(orjson.dumps(facts))
+        write_atomically(work / DONE, orjson.dumps(facts))
         shutil.rmtree(work / "checkpoints")
     facts = orjson.loads((work / DONE).read_bytes())
     unusable = facts.pop("unusable")
     return Trained(work, SftCounts(reused=int(reused), **facts), unusable)
 
 
-def _write_left_out(rows: Sequence[QuarantinedRow], target: Path) -> None:
-    """List the rows that are too long, also none, and say how many they are."""
-    if rows:
-        say(f"[sft] {len(rows):,} rows are too long and left out: {rows[0].where} has {rows[0].detail}")
-    target.parent.mkdir(exist_ok=True)
-    with atomic_write(target) as partial:
-        partial.write_bytes(b"".join(map(dump_line, rows)))
-
-
 def _train(
     base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner, gateway_url: str, part: Part
 ) -> list[dict[str, float]]:
-    """Run ms-swift to its end, from its last checkpoint where there is one."""
+    """Run ms-swift to its end, from its last checkpoint if it has one."""
     checkpoints, log = work / "checkpoints", work / "log" / "train.log"
-    log.parent.mkdir(exist_ok=True)
     with live_training("sft", TITLE, CURVES, log, gateway_url, part) as live:
         watch = TrainingMonitor(checkpoints / "logging.jsonl", live)
         paths = Paths(base, chats / "train.jsonl", chats / "dev.jsonl", checkpoints)
@@ -257,7 +250,7 @@ def _train(
             marked = command._replace(environment=environment)
             job = JobSpec("sft", marked, config.nodes, config.processes, "torchrun", HOURS)
             outcome = runner.run(job, log, stop=watch)
-            watch()
+            watch()  # lines that were written between its last call and the end
         if live.stopped:
             raise TrainingError(
                 f"Training stopped: {live.stopped.message} The setting is sft.learning_rate; the checkpoints before "
@@ -268,26 +261,3 @@ def _train(
         if not any("eval_loss" in row for row in watch.metrics):
             raise TrainingError(f"No validation took place. See {log}.")
     return watch.metrics
-
-
-def _finish(
-    base: Path, chats: Path, work: Path, card: RewriterCard, config: SftConfig, runner: Runner
-) -> dict[str, Any]:
-    """Turn the best checkpoint into a model folder and try it, as `finish` says.
-
-    A model that was trained on this machine's CPU is small: a process of its own would take longer than the work.
-    """
-    settings = {
-        "base": str(base), "dev": str(chats / "dev.jsonl"), "work": str(work),
-        "config": config.model_dump(mode="json"), "card": card.model_dump(mode="json"),
-    }  # fmt: skip
-    if config.device == "cpu" and not runner.remote:
-        return finish(settings)
-    module, log = "components.training.sft.finish", work / "log" / "finish.log"
-    return run_module_job(runner, "sft-finish", module, settings, work / "finish.json", log, config.processes)
-
-
-def _write_log(work: Path, metrics: list[dict[str, float]]) -> None:
-    lines = b"".join(orjson.dumps(row) + b"\n" for row in metrics)
-    (work / "log" / "metrics.jsonl").write_bytes(lines)
-    (work / "log" / CURVE_FILE).write_text(rows_curve(TITLE, CURVES, metrics), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Follow ms-swift's log while it trains: metrics by step, progress, and faults that end a training."""
+"""Follow ms-swift's log while it trains: metrics by step, progress, and alarms that end the training."""
 
 import json
 from pathlib import Path
@@ -10,6 +10,7 @@ from qinglan.live.view import LiveTraining
 
 NAMES = {"loss": "loss", "eval_loss": "eval_loss", "token_acc": "token_accuracy", "grad_norm": "gradient_norm"}
 NAMES |= {"eval_token_acc": "eval_token_accuracy", "learning_rate": "learning_rate", "epoch": "epoch"}
+"""Our names of ms-swift's figures."""
 
 
 class TrainingMonitor:
@@ -20,14 +21,13 @@ class TrainingMonitor:
         self.metrics: list[dict[str, float]] = []
 
     def __call__(self) -> bool:
-        """Read new lines; True if training has to end."""
+        """Read new lines; True if the training must end."""
         for line in self._new_lines():
             row, total = read_line(line)
             if row:
                 self.metrics.append(row)
-                losses = [
-                    f"{name.replace('_', ' ')} {row[name]:.3f}" for name in ("loss", "eval_loss") if name in row
-                ]
+                shown = {"loss": "loss", "eval_loss": "eval loss"}
+                losses = [f"{words} {row[name]:.3f}" for name, words in shown.items() if name in row]
                 self._live.step(row, total, ", ".join(losses))
                 self._live.check(loss_alarms(self.metrics))
         self._live.refresh()
@@ -35,7 +35,7 @@ class TrainingMonitor:
 
 
 def read_line(line: str | bytes) -> tuple[dict[str, float], int]:
-    """A line's metrics by our names, and the number of steps in all; empty if the line has no metrics."""
+    """A line's metrics by our names, and the total number of steps; no metrics and 0 for another line."""
     values: dict[str, Any] = json.loads(line)
     where = str(values.get("global_step/max_steps", ""))
     if "/" not in where or not {"loss", "eval_loss"} & set(values):

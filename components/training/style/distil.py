@@ -23,7 +23,7 @@ from qinglan.files.digests import digest
 from qinglan.files.files import atomic_folder, atomic_write, read_jsonl
 from qinglan.files.scratch import scratch_folder, source_digest
 from qinglan.jobs.gpus import need_gpus
-from qinglan.models.weights import count_parameters
+from qinglan.models.safetensors_header import count_parameters
 from qinglan.style.labels import Labels
 from qinglan.style.model import ONNX_FILE, StyleCard, StyleModel
 from qinglan.style.predict import encode

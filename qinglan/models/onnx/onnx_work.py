@@ -2,10 +2,10 @@
 
     why = work_fault(nodes, tensors, file_bytes)    # "" if a question takes a bounded time and a bounded memory
 
-The shape of every tensor follows from the length of the text: RULES has one rule for each operator of our own export
-(components/training/style/export.py), and an operator without a rule is refused. Sizes that a graph computes may come
-from constants and from shapes only, never from the words of a text, and no arithmetic is done on them. So the shapes
-of a few lengths bound those of all lengths between. The rules: https://onnx.ai/onnx/operators/
+The shape of every tensor follows from the length of the text: RULES has a rule for each operator of our own export
+(components/training/style/export.py), and other operators are refused. Sizes may come from constants and from shapes
+only, never from the words of a text, and no arithmetic is done on them. So the shapes at a few lengths bound those at
+all lengths between. Operators: https://onnx.ai/onnx/operators/
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,20 +16,20 @@ TEXTS = ("input_ids", "attention_mask")
 """Names of the graph's inputs, each of one row of tokens."""
 
 LENGTHS = tuple(1 << power for power in range(10))
-"""Tokens of the texts that a graph is tried with. A style model reads 512 unless its settings say otherwise."""
+"""Lengths of the texts that a graph is measured with, in tokens. A style model reads 512 by default."""
 
 MAX_NUMBERS = 1 << 27
-"""Numbers that a graph may hold at once, besides its weights: some 0.5 GiB. Qwen2.5-0.5B holds 12 million."""
+"""Numbers that a graph may hold at once besides its weights, some 0.5 GiB. Qwen2.5-0.5B holds 12 million."""
 
 MAX_WORK, WORK_PER_BYTE = 10**10, 2 * LENGTHS[-1]
-"""Multiplications that any graph may do, some 0.5 seconds on one core, and those for each byte of its file: a weight
-of int8 is one byte, and is multiplied once for each token."""
+"""Multiplications that any graph may do, some 0.5 seconds on one core, and further ones for each byte of its file: an
+int8 weight is one byte, and is multiplied once for each token."""
 
 NUMBER_WORK = 10
-"""Multiplications that take as long as writing one number of a tensor."""
+"""Cost of writing one number of a tensor, in multiplications."""
 
 INTEGERS = {6: 4, 7: 8}
-"""Bytes of the types that sizes have: int32 and int64, by their numbers in onnx.proto."""
+"""Bytes of the types of sizes, int32 and int64, by their numbers in onnx.proto."""
 
 Shape = tuple[int, ...]
 
@@ -44,7 +44,7 @@ class Node(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """A tensor's shape, and its numbers if they are few integers that can be sizes."""
+    """A tensor's shape, and its numbers if they can be sizes."""
 
     shape: Shape
     sizes: Shape | None = None
@@ -69,13 +69,13 @@ class Inputs:
         return len(self.shape())
 
     def sizes(self, at: int) -> Shape:
-        """Numbers that come from constants and shapes."""
+        """The numbers of an input that follow from constants and shapes."""
         if (sizes := self.tensor(at).sizes) is None:
             raise ValueError(f"its graph takes a size of {self.node.operator} from the words of a text")
         return sizes
 
     def constant(self, at: int) -> Shape:
-        """Numbers that are written in the file."""
+        """The numbers of an input that are written in the file."""
         if self.node.inputs[at] not in self._constants:
             raise ValueError(f"its graph computes an axis, a start or a step of {self.node.operator}")
         return self.sizes(at)
@@ -109,7 +109,7 @@ def work_fault(nodes: Sequence[Node], constants: Mapping[str, Tensor], file_byte
 def _measure(
     nodes: Sequence[Node], constants: Mapping[str, Tensor], length: int, last_use: Mapping[str, int]
 ) -> tuple[int, int]:
-    """The most numbers that are held at once, and the multiplications, for a text of this length."""
+    """Numbers held at once, at most, and multiplications, for a text of this length."""
     tensors = {**constants, **dict.fromkeys(TEXTS, Tensor((1, length)))}
     held = most = work = 0
     for at, node in enumerate(nodes):
@@ -121,19 +121,26 @@ def _measure(
         if any(size < 0 for tensor in outputs for size in tensor.shape):
             raise ValueError("its graph makes a tensor of a negative size")
         count = sum(prod(tensor.shape) for tensor in produced.values())
-        held, work = held + count, work + _work(inputs, count)
+        held += count
+        multiplied = inputs.shape()[-1] if node.operator in PRODUCTS else 0
+        work += count * (NUMBER_WORK + multiplied)
         most = max(most, held)
         if most > MAX_NUMBERS:
-            break  # a shape can have thousands of digits a few nodes later
+            break  # a few nodes later a shape can have thousands of digits
         tensors |= produced
         ended = {name for name in (*node.inputs, *node.outputs) if last_use.get(name, at) == at}
         held -= sum(prod(tensors[name].shape) for name in ended if name not in constants and name not in TEXTS)
     return most, work
 
 
-def _work(inputs: Inputs, count: int) -> int:
-    multiplied = inputs.shape()[-1] if inputs.node.operator in PRODUCTS else 0
-    return count * (NUMBER_WORK + multiplied)
+def broadcast(shapes: Iterable[Shape]) -> Shape:
+    """The common shape; the larger of two sizes that do not fit each other, which the runtime refuses."""
+    result: Shape = ()
+    for shape in shapes:
+        rank = max(len(shape), len(result))
+        pairs = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(result)) + result, strict=True)
+        result = tuple(max(pair) for pair in pairs)
+    return result
 
 
 def _same(inputs: Inputs) -> list[Tensor]:
@@ -141,26 +148,13 @@ def _same(inputs: Inputs) -> list[Tensor]:
 
 
 def _cast(inputs: Inputs) -> list[Tensor]:
+    # Integers as fractions are other numbers, so only integer types keep them as sizes.
     whole = inputs.attribute("to", 0) in INTEGERS
     return [inputs.tensor(0) if whole else Tensor(inputs.shape())]
 
 
-def _quantized(inputs: Inputs) -> list[Tensor]:
-    return [Tensor(inputs.shape()), Tensor(()), Tensor(())]
-
-
 def _elementwise(inputs: Inputs) -> list[Tensor]:
     return [Tensor(broadcast(inputs.shape(at) for at in range(len(inputs))))]
-
-
-def broadcast(shapes: Iterable[Shape]) -> Shape:
-    """The common shape; of sizes that do not fit each other the larger one, since the runtime refuses those."""
-    result: Shape = ()
-    for shape in shapes:
-        rank = max(len(shape), len(result))
-        pairs = zip((1,) * (rank - len(shape)) + shape, (1,) * (rank - len(result)) + result, strict=True)
-        result = tuple(max(pair) for pair in pairs)
-    return result
 
 
 def _product(inputs: Inputs) -> list[Tensor]:
@@ -175,10 +169,6 @@ def _gather(inputs: Inputs) -> list[Tensor]:
     return [Tensor((*shape[:axis], *inputs.shape(1), *shape[axis + 1 :]))]
 
 
-def _gather_elements(inputs: Inputs) -> list[Tensor]:
-    return [Tensor(inputs.shape(1))]
-
-
 def _gather_nd(inputs: Inputs) -> list[Tensor]:
     if inputs.attribute("batch_dims", 0):
         raise ValueError("its graph gathers by batches, and no supported model does")
@@ -186,18 +176,10 @@ def _gather_nd(inputs: Inputs) -> list[Tensor]:
     return [Tensor((*places[:-1], *inputs.shape()[places[-1] :]))]
 
 
-def _arg_max(inputs: Inputs) -> list[Tensor]:
-    return [Tensor(_reduced(inputs, {inputs.axis()}))]
-
-
-def _reduce(inputs: Inputs) -> list[Tensor]:
-    return [Tensor(_reduced(inputs, {axis % inputs.rank() for axis in inputs.constant(1)}))]
-
-
-def _reduced(inputs: Inputs, axes: set[int]) -> Shape:
-    sizes = [1 if at in axes else size for at, size in enumerate(inputs.shape())]
-    keep = inputs.attribute("keepdims", 1)
-    return tuple(size for at, size in enumerate(sizes) if keep or at not in axes)
+def _reduced(inputs: Inputs, axes: Iterable[int]) -> list[Tensor]:
+    reduced, keep = {axis % inputs.rank() for axis in axes}, inputs.attribute("keepdims", 1)
+    sizes = [1 if at in reduced else size for at, size in enumerate(inputs.shape())]
+    return [Tensor(tuple(size for at, size in enumerate(sizes) if keep or at not in reduced))]
 
 
 def _concat(inputs: Inputs) -> list[Tensor]:
@@ -248,15 +230,12 @@ def _split(inputs: Inputs) -> list[Tensor]:
     return [Tensor((*shape[:axis], size, *shape[axis + 1 :]))] * parts
 
 
-def _expand(inputs: Inputs) -> list[Tensor]:
-    return [Tensor(broadcast([inputs.shape(), inputs.sizes(1)]))]
-
-
 def _reshape(inputs: Inputs) -> list[Tensor]:
     shape, sizes = inputs.shape(), list(inputs.sizes(1))
     if not inputs.attribute("allowzero", 0):
         sizes = [size or shape[at] for at, size in enumerate(sizes)]
     if -1 in sizes:
+        # The size that is left: https://onnx.ai/onnx/operators/onnx__Reshape.html
         at = sizes.index(-1)
         rest = prod(sizes[:at] + sizes[at + 1 :])
         sizes[at] = -(-prod(shape) // max(rest, 1))
@@ -282,10 +261,23 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(("Add", "And", "Equal", "GreaterOrEqual", "LessOrEqual"), _elementwise),
     **dict.fromkeys(("Max", "Mul", "Pow", "Sub", "Where"), _elementwise),
     **PRODUCTS,
-    "ArgMax": _arg_max, "Cast": _cast, "Concat": _concat, "DynamicQuantizeLinear": _quantized,
-    "Expand": _expand, "Gather": _gather, "GatherElements": _gather_elements, "GatherND": _gather_nd,
-    "Range": _range, "ReduceMean": _reduce, "Reshape": _reshape, "Shape": _shape, "Slice": _slice,
-    "Split": _split, "Squeeze": _squeeze, "Transpose": _transpose, "Unsqueeze": _unsqueeze,
-}  # fmt: skip
-"""The shapes of an operator's outputs: those of the operators that the exports of qwen2, qwen3, bert, roberta,
-xlm-roberta and modernbert have."""
+    "ArgMax": lambda inputs: _reduced(inputs, [inputs.axis()]),
+    "Cast": _cast,
+    "Concat": _concat,
+    "DynamicQuantizeLinear": lambda inputs: [Tensor(inputs.shape()), Tensor(()), Tensor(())],
+    "Expand": lambda inputs: [Tensor(broadcast([inputs.shape(), inputs.sizes(1)]))],
+    "Gather": _gather,
+    "GatherElements": lambda inputs: [Tensor(inputs.shape(1))],
+    "GatherND": _gather_nd,
+    "Range": _range,
+    "ReduceMean": lambda inputs: _reduced(inputs, inputs.constant(1)),
+    "Reshape": _reshape,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}
+"""The shapes of an operator's outputs. These are the operators of the exports of qwen2, qwen3, bert, roberta,
+xlm-roberta and modernbert."""

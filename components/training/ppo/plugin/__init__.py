@@ -1,15 +1,17 @@
-"""Patches that verl loads into each of its processes, by VERL_USE_EXTERNAL_MODULES; its files stay unchanged.
+"""Patches of verl 0.9.1, which loads them into each of its processes by VERL_USE_EXTERNAL_MODULES.
 
-lora_guard.py         LoRA, KL and a critic together
-adapter_precision.py  an adapter is trained in float32, also on a bfloat16 base
-first_weights.py      the first weights of adapter and critic follow from the seed
-value_head.py         the critic takes the attention of its settings
-weight_transfer.py    a limit for the wait between actor and vLLM; a socket of the training's own
-worker_check.py       an error instead of a wait where a process that answers prompts is dead
-outage.py             no update after a reward that failed
-reward_terms.py       each reward term among verl's metrics
-ray_start_retry.py    Ray is started again where a busy machine was too slow for it
-import_hooks.py       a patch waits for its module, so that no process imports what it does not use
+Each names the code that makes it necessary; tests/components/training/test_ppo_in_verl.py fails when verl changes it.
+
+lora_guard.py         allows LoRA, KL and a critic in one training
+adapter_precision.py  trains an adapter in float32, also on a bfloat16 base
+first_weights.py      draws the first weights of adapter and critic by the seed
+value_head.py         loads the critic with the attention of its settings
+weight_transfer.py    limits the waiting between actor and vLLM; puts their socket into the training's folder
+worker_check.py       raises an error if a rollout worker died, where verl would wait
+outage.py             stops before an update after a failed reward
+reward_terms.py       adds each reward term to verl's metrics
+ray_start_retry.py    starts Ray again if a busy machine was too slow
+import_hooks.py       applies a patch when its module is imported, so that no process imports what it does not use
 """
 
 COMMON_MODULES = (

@@ -1,5 +1,7 @@
-"""Draw the first weights of an adapter and of the critic's value head by the training's seed. verl reads an engine's
-seed only in its fully deterministic mode, which forbids other operations too.
+"""Draw the first weights of an adapter and of the critic's value head by the training's seed.
+
+verl reads an engine's seed only in its fully deterministic mode (workers/engine/fsdp/transformer_impl.py,
+enable_full_determinism), which also forbids operations.
 """
 
 from types import ModuleType

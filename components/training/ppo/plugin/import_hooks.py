@@ -1,4 +1,4 @@
-"""Patch a module when it is imported, without importing it only to patch it.
+"""Patch a module when it is imported, instead of importing it only for the patch.
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def _patch(module): module.PPOTrainer.step = ...
@@ -14,7 +14,7 @@ Patch = Callable[[ModuleType], None]
 
 
 class _PatchingLoader(Loader):
-    """Runs a module's own loader, then the patches."""
+    """The module's own loader, followed by the patches."""
 
     def __init__(self, loader: Loader, patches: Sequence[Patch]) -> None:
         self._loader, self._patches = loader, patches
@@ -46,7 +46,7 @@ _finder = _PatchFinder()
 
 
 def when_imported(name: str) -> Callable[[Patch], Patch]:
-    """Call the function with the module: now if it is loaded already, else as soon as it is imported."""
+    """Call the function with the module: now if the module is loaded, else as soon as it is imported."""
 
     def register(patch: Patch) -> Patch:
         if name in sys.modules:

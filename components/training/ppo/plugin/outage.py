@@ -1,4 +1,8 @@
-"""Stop before an update after an outage: verl would drop the samples whose reward failed and train on the rest."""
+"""Stop before an update after an outage.
+
+verl would drop the samples whose reward failed, pad the batch and train on the rest
+(trainer/ppo/v1/replay_buffer.py).
+"""
 
 from pathlib import Path
 from types import ModuleType
@@ -12,7 +16,7 @@ from qinglan.reward.outage import read_outage
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def stop_on_outage(module: ModuleType) -> None:
-    """Check for an outage after the rollout, before anything learns from it."""
+    # _balance_batch is the first step after the rollout, before anything learns from it.
     trusting = module.PPOTrainer._balance_batch
 
     def balance_batch(self: Any, batch: Any, *args: Any, **named: Any) -> Any:

@@ -1,4 +1,8 @@
-"""Start Ray again if its processes were not up in half a minute: a busy machine is slower, and Ray has no setting."""
+"""Start Ray again if its processes were not up in half a minute.
+
+A busy machine can be slower, and Ray has no setting for this limit (ray/_private/node.py, "timed out during
+startup").
+"""
 
 import functools
 from typing import Any
@@ -30,7 +34,7 @@ def retry_ray_init(module: Any) -> None:
 
 @when_imported("ray._private.node")
 def kill_failed_node(module: Any) -> None:
-    """Kill the processes of a node that did not start; Ray would leave them until this whole process ends."""
+    """Kill the processes of a node that did not start. Ray kills them only when this process ends (atexit)."""
     begin = module.Node.__init__
 
     @functools.wraps(begin)

@@ -1,7 +1,7 @@
 """Add the terms of the reward to a step's metrics as reward/<figure>, so that every logger of verl writes them.
 
-verl logs only the total while training; the terms are stored with the samples. The gateway's calls and cache hits
-since the training began are added too: what a tracker shows, it gets from verl.
+In training verl logs only the total; the terms are stored with the samples. The gateway's calls and cache hits since
+the training began are added too, since trackers get their figures from verl.
 """
 
 import os
@@ -18,7 +18,7 @@ GATEWAY_VARIABLE = "QINGLAN_REWARD_GATEWAY"
 
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def log_reward_terms(module: ModuleType) -> None:
-    from components.training.ppo.gateway_usage import GatewayUsage  # here, as no other process of verl needs it
+    from components.training.ppo.gateway_usage import GatewayUsage  # only the trainer's process needs it
 
     silent = module.PPOTrainer._compute_metrics
     gateway = os.environ.get(GATEWAY_VARIABLE)
@@ -26,11 +26,10 @@ def log_reward_terms(module: ModuleType) -> None:
 
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **named: Any) -> None:
         silent(self, batch, metrics, *args, **named)
-        cached = getattr(
-            self.agent_loop_manager, "figures", None
-        )  # our manager has them; verl's puts them in the queue
+        # Our manager on a CPU has the figures; verl's puts them into its transfer queue.
+        cached = getattr(self.agent_loop_manager, "figures", None)
         terms, spent = cached or _queued(module.tq, batch)
-        if cached:  # with our manager, verl waited for the rewards while it computed advantages
+        if cached:  # verl has waited for the rewards while it computed advantages
             metrics["timing_s/adv"] -= spent["seconds_unhidden"]
         figures = summarise_rollouts(terms) | spent | usage()
         metrics.update({f"reward/{name}": value for name, value in figures.items()})
@@ -47,7 +46,7 @@ def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, f
 
 
 def reward_seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean seconds that a sample waited for its reward, and the seconds that no other sample's generation covered."""
+    """Mean seconds that a sample waited for its reward, and the seconds during which no sample was generated."""
     written = [sample["generate_sequences"] for sample in samples]
     scored = [sample["generate_sequences"] + sample["compute_score"] for sample in samples]
     return {

@@ -1,4 +1,8 @@
-"""Load the critic with the attention of its settings; verl's loader always asks for the flash-attn package."""
+"""Load the critic with the attention of its settings.
+
+verl's loader always requests flash_attention_2, which needs the flash-attn package (utils/model.py,
+load_valuehead_model).
+"""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""Limit how long actor and vLLM wait for each other while weights go from one to the other, and keep their socket in
-the training's temporary folder.
+"""Limit how long actor and vLLM wait for each other during the transfer of weights, and put their socket into the
+training's temporary folder.
 
-verl waits without end: if vLLM dies in an update, the actor never hears of it. Its socket lies in /tmp under the
-number of Ray's job, which is 1 in every fresh Ray, and the sender first removes a file of that name: two trainings on
-one machine would take each other's.
+verl waits without a limit (workers/rollout/vllm_rollout/bucketed_weight_transfer.py): if vLLM dies during an update,
+the actor waits for ever. verl's socket is in /tmp and named by the id of Ray's job, which is 1 in each fresh Ray, and
+the sender first removes a file of that name: two trainings on one machine would use the same socket.
 """
 
 import functools
@@ -16,7 +16,7 @@ from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.errors import TrainingError
 
 SECONDS = 600.0
-"""The longest wait for an answer. A part of 2 GB takes seconds; the first part waits for all ranks to merge."""
+"""Longest wait for an answer. A part of 2 GB takes seconds; the first part waits until all ranks have merged."""
 
 VERL_FOLDER = "ipc:///tmp/"
 
@@ -57,7 +57,8 @@ def _with_limit(init_socket: Callable[[Any], None]) -> Callable[[Any], None]:
         init_socket(self)
         for option in (zmq.RCVTIMEO, zmq.SNDTIMEO):
             self.socket.setsockopt(option, int(SECONDS * 1000))
-        self.socket.setsockopt(zmq.LINGER, 0)  # otherwise the process could not end with an unsent message
+        # The process must be able to end with an unsent message: http://api.zeromq.org/master:zmq-setsockopt
+        self.socket.setsockopt(zmq.LINGER, 0)
 
     return limited
 
@@ -81,5 +82,5 @@ def receiver_socket(module: ModuleType) -> None:
 
 
 def in_temporary_folder(socket: str) -> str:
-    """The socket's address in this training's temporary folder (TMPDIR), which is removed with it."""
+    """The socket's address in this training's temporary folder (TMPDIR), which is removed at its end."""
     return f"ipc://{tempfile.gettempdir()}/{socket.removeprefix(VERL_FOLDER)}"

@@ -1,7 +1,8 @@
-"""End the training when a process that has prompts to answer is dead: verl would wait for its answers for ever.
+"""End the training if a rollout worker died, since verl would wait for its responses for ever.
 
-Ray kills such processes first where a machine's memory is full. verl hands them their prompts, and then only counts
-the answers that have come.
+If a machine's memory is full, Ray kills such workers first
+(https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html). verl sends them their prompts, and then
+only counts the responses (trainer/ppo/v1/replay_buffer.py).
 """
 
 from types import ModuleType
@@ -11,7 +12,7 @@ from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.errors import TrainingError
 
 _workers: list[Any] = []
-"""The workers that have the newest prompts."""
+"""Workers that have the newest prompts."""
 
 
 @when_imported("verl.trainer.ppo.v1.agent_loop_tq")
@@ -37,7 +38,7 @@ def check_while_waiting(module: ModuleType) -> None:
 
 
 def check_workers() -> None:
-    """Ask each worker for a word; Ray answers at once for a dead one."""
+    """Call each worker; Ray raises at once for a dead one."""
     import ray
 
     try:

@@ -1,7 +1,8 @@
 """Plug-in of ms-swift: stop if fewer processes train one model than the settings require, and draw no figures.
 
-It looks from inside, after everything has been set up, at what will really happen: torch may know of all processes
-while the trainer does not, and then each would train a model of its own.
+The check runs in each process after its set-up: torch may know of all processes while the trainer does not, and then
+each process would train a model of its own.
+ms-swift loads it by `--external_plugins` (swift/arguments/base_args), and finds its callback in callbacks_map.
 """
 
 import os
@@ -39,7 +40,7 @@ class ProcessCountCheck(TrainerCallback):  # type: ignore[misc]
 
 
 def draw_nothing(*_: object) -> None:
-    """Save the seconds of a picture of each of TensorBoard's figures, in a folder that is removed at the end."""
+    """Replace ms-swift's pictures of TensorBoard's figures: they take seconds, and their folder is removed."""
 
 
 callbacks_map["together"] = ProcessCountCheck

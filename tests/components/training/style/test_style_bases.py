@@ -17,7 +17,7 @@ from components.training.style.distil import check_exportable, distil, kept_laye
 from components.training.style.stage import StyleCounts, train_style
 from qinglan.errors import ConfigError, DataError
 from qinglan.models.model_files import disallowed_files
-from qinglan.models.weights import count_parameters
+from qinglan.models.safetensors_header import count_parameters
 from qinglan.style.model import ONNX_FILE, StyleModel
 from qinglan.style.rows import read_split
 from standins.samples.style import write_style_sample

@@ -29,7 +29,7 @@ from qinglan.evaluation.gates.evaluation_file import Outputs
 from qinglan.files.digests import digest
 from qinglan.files.files import sha256_file
 from qinglan.models.model_files import disallowed_files
-from qinglan.models.weights import count_parameters
+from qinglan.models.safetensors_header import count_parameters
 from qinglan.style.model import ONNX_FILE, StyleModel, read_card
 from qinglan.style.rows import CROSS_FITTED_FILE, FOLDS_FILE, read_folds, read_split
 from standins.samples.style import write_style_sample
