@@ -31,8 +31,8 @@ from tests.cluster.servers import Minio
 from tests.cluster.waiting import until
 from tests.manifests.manifest_objects import Object, pods
 from tests.models.tiny_rewriter import TAUGHT, taught_model
+from tests.serving.model_servers import V1
 from tests.serving.rag.conftest import passages
-from tests.serving.rewriter.conftest import V1
 from tests.serving.rollout.shadow.conftest import SPOILED
 from tests.serving.rollout.shadow.ingress import Ingress, ingress
 

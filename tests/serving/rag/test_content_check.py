@@ -26,7 +26,7 @@ from tests.processes.forked_runs import fork_environment
 from tests.processes.forkserver import forked
 from tests.servers.echo_servers import Reply, Scripted
 from tests.servers.echo_servers import running as answering
-from tests.serving.rewriter.conftest import announced
+from tests.serving.model_servers import announced
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Engines = dict[tuple[str, str], TantivyEngine]

@@ -16,7 +16,7 @@ from qinglan.rewriter.model import Student
 from serving.kserve_app import shorten_client_errors
 from serving.rewriter.protocols import Instance
 from tests.models.tiny_rewriter import SYSTEM, TAUGHT, tiny_model
-from tests.serving.rewriter.conftest import CHAT, REQUEST, V1, V2, Serve, Served, until
+from tests.serving.model_servers import CHAT, REQUEST, V1, V2, Serve, Served, until
 
 pytestmark = pytest.mark.slow
 SECRET = "密语"

@@ -20,7 +20,7 @@ from qinglan.rewriter.engine import COMPLETIONS_PATH, context_tokens, read_compl
 from qinglan.rewriter.model import GeneratedRewrite, StudentPrompt, load_tokenizer
 from serving.rewriter.backends import VllmBackend
 from tests.servers.echo_servers import Reply, Scripted, running
-from tests.serving.rewriter.conftest import CHAT, REQUEST, V1, Serve, Served, until
+from tests.serving.model_servers import CHAT, REQUEST, V1, Serve, Served, until
 
 COMPLETION = (
     b'{"choices": [{"text": "\\u6bcf\\u65e5", "finish_reason": "stop"}],'

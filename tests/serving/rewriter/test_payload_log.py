@@ -13,7 +13,7 @@ from qinglan.prompts import Question
 from serving.rewriter import payload_log
 from serving.rewriter.config import PayloadConfig
 from serving.rewriter.payload_log import PayloadLog, is_sampled, payload_record
-from tests.serving.rewriter.conftest import REQUEST, V1, Serve
+from tests.serving.model_servers import REQUEST, V1, Serve
 
 SECRET = "密语"
 

@@ -50,8 +50,8 @@ from tests.models.real_vllm import (
 )
 from tests.models.training_rows import knowledge_base
 from tests.processes.forked_runs import fork_environment
+from tests.serving.model_servers import CHAT, REQUEST, V1, V2, Serve, Served, until
 from tests.serving.persistent_clients import ask_until_nobody_listens
-from tests.serving.rewriter.conftest import CHAT, REQUEST, V1, V2, Serve, Served, until
 
 pytestmark = pytest.mark.slow
 RUNTIME, FULL_RUNTIME = "qinglan-rewriter-vllm", "qinglan-rewriter-vllm-full"

@@ -7,7 +7,7 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.kubernetes.shadow_token import SHADOW_HEADER, VARIABLE, is_shadow_request, read_shadow_token
-from tests.serving.rewriter.conftest import REQUEST, V1, Serve, Served
+from tests.serving.model_servers import REQUEST, V1, Serve, Served
 
 TOKEN = "0123456789abcdef" * 4
 REQUESTS = "qinglan_rewriter_requests_total"

@@ -18,7 +18,7 @@ from serving.rewriter.protocols import Instance
 from tests.models.tiny_rewriter import tiny_model
 from tests.models.training_rows import knowledge_base
 from tests.processes.forked_runs import fork_environment
-from tests.serving.rewriter.conftest import Serve
+from tests.serving.model_servers import Serve
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.service import SERVICE_NAME, create_service, service_snapshot
 from tests.processes.forkserver import GATEWAY, forked
 from tests.releases.registered_release import SignedRelease
-from tests.serving.rewriter.conftest import REQUEST, V1, announced
+from tests.serving.model_servers import REQUEST, V1, announced
 
 USERS = 10
 POLICY: dict[str, Any] = {

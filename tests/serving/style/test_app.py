@@ -8,7 +8,7 @@ import pytest
 from qinglan.files.digests import digest
 from qinglan.style.labels import format_training_text
 from qinglan.style.model import StyleModel
-from tests.serving.style.conftest import Served
+from tests.serving.model_servers import Served
 
 pytestmark = pytest.mark.slow
 
@@ -184,22 +184,25 @@ def test_health_and_metadata_are_kserves_own_and_nobody_unloads_the_model(served
 
 
 def test_metrics_count_what_was_asked_and_what_was_answered(served: Served) -> None:
-    kinds = (("v1", "answered"), ("plain", "refused"), ("v2", "too_large"))
-    before = [served.requests(*kind) for kind in kinds]
-    seconds = f'qinglan_style_seconds_count{{protocol="v1",version="{digest(served.folder)[:12]}"}}'
     [result] = v1(served, [TEXTS[0]])
-    label = f'qinglan_style_texts_total{{predicted_label="{result["predicted_label"]}"}}'
-    texts, timed = served.counted(label), served.counted(seconds)
+    version = digest(served.folder)[:12]
+    kinds = (("v1", "answered"), ("plain", "refused"), ("v2", "too_large"))
 
+    def counts() -> list[float]:
+        name = "qinglan_style_requests_total"
+        requests = [
+            served.counted(name, protocol=protocol, outcome=outcome, version=version) for protocol, outcome in kinds
+        ]
+        texts = served.counted("qinglan_style_texts_total", predicted_label=result["predicted_label"])
+        return [*requests, texts, served.counted("qinglan_style_seconds_count", protocol="v1", version=version)]
+
+    before = counts()
     v1(served, [TEXTS[0]] * 3)
     served.http.post(PLAIN, json={"text": ""})
     served.http.post(V2, content=b"x" * 1_000_001, headers=JSON)
     served.http.post(f"/v1/models/{SECRET}:predict", json={})
 
-    after = [served.requests(*kind) for kind in kinds]
-    assert after == [before[0] + 2, before[1] + 1, before[2] + 1]
-    assert served.counted(label) == texts + 3
-    assert served.counted(seconds) == timed + 1
+    assert [after - count for after, count in zip(counts(), before, strict=True)] == [1, 1, 1, 3, 1]
     assert served.counted("qinglan_style_texts_waiting") == 0
     assert SECRET not in served.http.get("/metrics").text
 

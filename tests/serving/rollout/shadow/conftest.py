@@ -19,8 +19,8 @@ from tests.models.tiny_rewriter import TAUGHT, taught_model
 from tests.processes.forked_runs import fork_environment
 from tests.processes.forkserver import forked
 from tests.processes.patched_constants import with_constants
+from tests.serving.model_servers import V1, announced, until
 from tests.serving.rag.conftest import passages
-from tests.serving.rewriter.conftest import V1, announced, until
 
 TOKEN = "0123456789abcdef" * 4
 SPOILED = dict.fromkeys(TAUGHT, "用户画像")

@@ -22,7 +22,7 @@ from serving.rollout.shadow.worker import ShadowWorker
 from serving.rollout.spec import Check
 from tests.models.tiny_rewriter import TAUGHT
 from tests.servers.echo_servers import completion, gateway, gateway_config, running
-from tests.serving.rewriter.conftest import V1
+from tests.serving.model_servers import V1
 from tests.serving.rollout.shadow.conftest import TOKEN, Server, World
 from tests.serving.rollout.shadow.ingress import ingress
 
