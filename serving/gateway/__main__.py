@@ -1,24 +1,20 @@
 """python -m serving.gateway --config gateway.yaml --journal journal.sqlite --retrieval-cache retrievals.sqlite"""
 
 import argparse
-import sys
 from pathlib import Path
 
 from qinglan.config import load_yaml
-from qinglan.errors import QinglanError
 from qinglan.llm.config import GatewayConfig
-from qinglan.terminal import program_name, say_error
+from qinglan.terminal import program_name
 from serving.gateway.server import serve
+from serving.programs import exit_on_error
 
 
 def main() -> None:
     arguments = parser().parse_args()
-    try:
+    with exit_on_error():
         config = GatewayConfig.parse(load_yaml(arguments.config), str(arguments.config))
         serve(config, arguments.journal, arguments.retrieval_cache, arguments.host, arguments.port)
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,8 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from qinglan.errors import ConfigError, QinglanError
-from qinglan.terminal import say, say_error
+from qinglan.errors import ConfigError
+from qinglan.terminal import say
+from serving.programs import exit_on_error
 
 
 def main() -> None:
@@ -13,11 +14,8 @@ def main() -> None:
     parser.add_argument("uri", help="STORE/releases/<digest>, and /model/adapter where merged weights are not wanted")
     parser.add_argument("into", type=Path, help="a folder that is there")
     arguments = parser.parse_args()
-    try:
+    with exit_on_error():
         say(run(arguments.uri, arguments.into), to=sys.stderr)
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def run(uri: str, into: Path) -> str:

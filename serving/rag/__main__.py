@@ -4,20 +4,16 @@ python -m serving.rag --kb fivedoctors --opensearch https://search.example:9200 
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-from qinglan.errors import QinglanError
-from qinglan.terminal import program_name, say_error
+from qinglan.terminal import program_name
+from serving.programs import exit_on_error
 from serving.rag.server import serve_knowledge_bases
 
 
 def main() -> None:
-    try:
+    with exit_on_error():
         serve_knowledge_bases(**vars(parser().parse_args()))
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def parser() -> argparse.ArgumentParser:

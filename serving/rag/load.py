@@ -10,8 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-from qinglan.errors import ConfigError, QinglanError
-from qinglan.terminal import say_error, say_json
+from qinglan.errors import ConfigError
+from qinglan.terminal import say_json
+from serving.programs import exit_on_error
 from serving.rag.config import KnowledgeBaseSource
 from serving.rag.opensearch.loader import load
 from serving.rag.opensearch_connection import OpenSearchConfig, connect_to_load
@@ -29,11 +30,8 @@ def main() -> None:
     parser.add_argument(
         "--refused", type=Path, default=Path(), metavar="FOLDER", help="for reports of refused passages"
     )
-    try:
+    with exit_on_error():
         load_all(**vars(parser.parse_args()))
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def load_all(opensearch: str, kb: list[str], replicas: int, patience: float, refused: Path) -> None:

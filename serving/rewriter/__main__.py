@@ -6,19 +6,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from qinglan.errors import ConfigError, QinglanError
-from qinglan.terminal import program_name, say_error
+from qinglan.errors import ConfigError
+from qinglan.terminal import program_name
+from serving.programs import exit_on_error
 from serving.rewriter.config import ServerConfig
 
 
 def main() -> None:
     options = vars(parser().parse_args())
     sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
-    try:
+    with exit_on_error():
         serve(read_options(options))
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def parser() -> argparse.ArgumentParser:

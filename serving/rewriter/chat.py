@@ -30,32 +30,24 @@ def chat_router(model: KServeRewriter) -> APIRouter:
         if chat.model != model.name:
             raise ModelNotFound()
         [answered] = await model.answer([read_messages(chat.messages, model.card.system_prompts)])
-        about = {
-            "id": f"chatcmpl-{current_request().request_id}",
-            "created": int(time.time()),
-            "model": model.version,
-        }
+        request_id = f"chatcmpl-{current_request().request_id}"
+        about = {"id": request_id, "created": int(time.time()), "model": model.version}
         if answered.fallback:
             about["fallback"] = answered.fallback
         if chat.stream:
             return StreamingResponse(_events(about, answered, chat), media_type="text/event-stream")
-        return Response(orjson.dumps(_completion(about, answered)), media_type=JSON)
+        message = {"role": "assistant", "content": answered.text}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        completion = {**about, "object": "chat.completion", "choices": [choice], "usage": _usage(answered)}
+        return Response(orjson.dumps(completion), media_type=JSON)
 
     async def models() -> dict[str, Any]:
-        return {
-            "object": "list",
-            "data": [{"id": model.name, "object": "model", "created": 0, "owned_by": "qinglan"}],
-        }
+        entry = {"id": model.name, "object": "model", "created": 0, "owned_by": "qinglan"}
+        return {"object": "list", "data": [entry]}
 
     router.add_api_route(CHAT_PATH, complete, methods=["POST"])
     router.add_api_route("/openai/v1/models", models, methods=["GET"])
     return router
-
-
-def _completion(about: dict[str, Any], answered: GuardedRewrite) -> dict[str, Any]:
-    message = {"role": "assistant", "content": answered.text}
-    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-    return {**about, "object": "chat.completion", "choices": [choice], "usage": _usage(answered)}
 
 
 def _events(about: dict[str, Any], answered: GuardedRewrite, chat: ChatRequest) -> Iterator[bytes]:

@@ -76,25 +76,20 @@ class PayloadLog:
         self._thread.join(CLOSING_SECONDS)
 
     def _work(self) -> None:
-        open_still = True
-        while open_still:
-            batch, open_still = self._gathered()
-            if batch:
-                self._write(batch)
-
-    def _gathered(self) -> tuple[list[dict[str, Any]], bool]:
-        """The records that arrive within FLUSH_SECONDS of the first, and whether more may come."""
-        first = self._waiting.get()
-        until, batch = time.monotonic() + FLUSH_SECONDS, [first] if first else []
-        while first and len(batch) < MOST_TOGETHER:
+        """Write the records that arrive within FLUSH_SECONDS of a first one together; None ends the thread."""
+        record = self._waiting.get()
+        while record is not None:
+            until, batch = time.monotonic() + FLUSH_SECONDS, [record]
             try:
-                record = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
+                while len(batch) < MOST_TOGETHER:
+                    record = self._waiting.get(timeout=max(0.0, until - time.monotonic()))
+                    if record is None:
+                        break
+                    batch.append(record)
             except queue.Empty:
-                return batch, True
-            if record is None:
-                return batch, False
-            batch.append(record)
-        return batch, first is not None
+                pass
+            self._write(batch)
+            record = self._waiting.get() if record is not None else None
 
     def _write(self, batch: list[dict[str, Any]]) -> None:
         self._written += 1

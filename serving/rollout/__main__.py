@@ -9,10 +9,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from qinglan.errors import QinglanError
 from qinglan.kubernetes.client import connect
 from qinglan.lineage.signing.trust import default_trust, load_trust
-from qinglan.terminal import say_error
+from serving.programs import exit_on_error
 from serving.rollout.cluster.controller import Controller, Settings
 from serving.rollout.cluster.inference_service import FIELD_MANAGER
 from serving.rollout.cluster.lease import ClusterLease
@@ -56,11 +55,8 @@ def _seconds(text: str) -> float:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parser().parse_args(arguments)
-    try:
+    with exit_on_error():
         serve(options)
-    except QinglanError as error:
-        say_error(error)
-        raise SystemExit(error.exit_code) from error
 
 
 def serve(options: argparse.Namespace) -> None:

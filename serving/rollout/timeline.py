@@ -1,7 +1,7 @@
 """A rollout as lines for people: its decisions with their numbers, and between two of them what it waits for."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from qinglan.terminal import Verbatim, in_language
 from serving.rollout.canary_analysis import judged_scores, missing_for_check, missing_measurements
@@ -16,7 +16,8 @@ PROGRESS_SECONDS = 30.0
 def timeline(state: State) -> list[str]:
     """A line for each decision, one below it for each check measured by then, and one for the present state."""
     lines = [line for record in state.history for line in decision_lines(record)]
-    return [*lines, _status_line(state)]
+    status = state.outcome if state.phase == "Done" else f"{state.phase}, the canary at {state.percent} %"
+    return [*lines, status]
 
 
 def decision_lines(record: DecisionRecord) -> list[str]:
@@ -34,8 +35,12 @@ class TimelineFollower:
 
     def lines(self, state: State, spec: RolloutSpec) -> list[str]:
         """The lines to print now. Progress is printed if its figures changed, after 30 s without any line."""
-        records = self._new_records(state.history)
-        progress = progress_line(state, spec)
+        # All records if a long history no longer holds the last printed one.
+        known = max(
+            (number for number, record in enumerate(state.history, 1) if record == self._last_record), default=0
+        )
+        records, progress = state.history[known:], progress_line(state, spec)
+        self._last_record = state.history[-1] if state.history else self._last_record
         if records:
             self._last_time = self._clock()
             return [line for record in records for line in decision_lines(record)]
@@ -43,12 +48,6 @@ class TimelineFollower:
             return []
         self._last_progress, self._last_time = progress, self._clock()
         return [progress]
-
-    def _new_records(self, history: Sequence[DecisionRecord]) -> Sequence[DecisionRecord]:
-        """The records after the last printed one; all of them if the history no longer holds that one."""
-        known = max((number for number, record in enumerate(history, 1) if record == self._last_record), default=0)
-        self._last_record = history[-1] if history else self._last_record
-        return history[known:]
 
 
 def progress_line(state: State, spec: RolloutSpec) -> str:
@@ -76,9 +75,3 @@ def _figures(figure: CheckFigures) -> str:
 def _share(count: Count) -> str:
     share = f" ({100 * count.failed / count.total:.2f} %)" if count.total else ""
     return f"{count.failed:,.0f}/{count.total:,.0f}{share}"
-
-
-def _status_line(state: State) -> str:
-    if state.phase == "Done":
-        return state.outcome
-    return f"{state.phase}, the canary at {state.percent} %"

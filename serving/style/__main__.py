@@ -5,18 +5,15 @@ import asyncio
 import sys
 from pathlib import Path
 
-from qinglan.errors import QinglanError
-from qinglan.terminal import program_name, say_error
+from qinglan.terminal import program_name
+from serving.programs import exit_on_error
 
 
 def main() -> None:
     arguments = parser().parse_args()
     sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
-    try:
+    with exit_on_error():
         serve(arguments)
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def parser() -> argparse.ArgumentParser:

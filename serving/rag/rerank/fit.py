@@ -6,18 +6,18 @@ need, gold, split); `qinglan run` leaves them beside its indexes.
 """
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import orjson
 
-from qinglan.errors import ConfigError, QinglanError
+from qinglan.errors import ConfigError
 from qinglan.files.files import atomic_write
 from qinglan.pages.curves import curve_svg
 from qinglan.rag.lexical.index import Index, build_index
-from qinglan.terminal import say, say_error
+from qinglan.terminal import say
+from serving.programs import exit_on_error
 from serving.rag.config import KnowledgeBaseSource, RerankServiceConfig
 from serving.rag.rerank.calibration import FittedServiceReranker
 from serving.rag.rerank.lexical_reranker import FitReport, RerankerModel
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--out", required=True, type=Path, help="what the service takes as --reranker TENANT=PATH")
     parser.add_argument("--report", type=Path, help="a page if it ends in .html, the numbers if in .json")
     arguments = parser.parse_args()
-    try:
+    with exit_on_error():
         if arguments.report and arguments.report.suffix not in REPORT_SUFFIXES:
             raise ConfigError(f"--report {arguments.report}: let it end in {' or '.join(REPORT_SUFFIXES)}.")
         service = RerankServiceConfig.read(arguments.reranker_service) if arguments.reranker_service else None
@@ -51,9 +51,6 @@ def main() -> None:
         say(*text_table(reports).splitlines())
         if arguments.report:
             write_report(arguments.report, reports)
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def run(

@@ -71,7 +71,7 @@ class RerankerClient:
                     self._batch, self._looked_at = min(self.config.batch, batch), True
                 size = self._batch
                 parts = [documents[at : at + size] for at in range(0, len(documents), size)]
-                scores = await gather_or_cancel(*(self._ask_once(text, part) for part in parts))
+                scores = await gather_or_cancel(*(self._ask_batch(text, part) for part in parts))
         except TimeoutError as error:
             self._looked_at = self.config.kind == "vllm"
             raise ServiceError("timeout") from error
@@ -80,7 +80,7 @@ class RerankerClient:
             raise
         return [score for part in scores for score in part]
 
-    async def _ask_once(self, text: str, documents: Sequence[str]) -> list[float]:
+    async def _ask_batch(self, text: str, documents: Sequence[str]) -> list[float]:
         path, body = request_body(self.config, text, documents)
         async with self._slots:
             content = await self._service.post(path, body)

@@ -3,22 +3,17 @@
 import argparse
 import asyncio
 import contextlib
-import sys
 from typing import Any
 
-from qinglan.errors import QinglanError
-from qinglan.terminal import say_error
+from serving.programs import exit_on_error
 from serving.rollout.shadow.config import ShadowConfig
 
 RETRIEVAL = ("kb_name", "top_k", "score_threshold")
 
 
 def main() -> None:
-    try:
+    with exit_on_error():
         serve(read_options(vars(parser().parse_args())))
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def parser() -> argparse.ArgumentParser:

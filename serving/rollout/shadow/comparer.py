@@ -36,7 +36,7 @@ class Comparer(Protocol):
 
 
 def build_need(question: LoggedQuestion) -> str:
-    """The question, and as much of the end of its history as fits."""
+    """The question, and the end of its history up to the limit."""
     text, history = one_line(question.question), one_line(question.history_summary)
     room = MAX_NEED_CHARS - len(text) - 1
     return f"{text} {history[-room:]}".strip() if room > 0 else text[:MAX_NEED_CHARS]
