@@ -1,6 +1,7 @@
-"""A new stage is one folder and one entry in its line: everything else knows it from there.
+"""A new stage is one folder and one entry in its line; a new command is one file and one line in commands/cli.py.
 
-The proof is made in a copy of the product: a stage that counts the locked test's rows is put behind convert.
+The proof is made in a copy of the product, by CONTRIBUTING's recipes: a stage that counts the locked test's rows is
+put behind convert, and a command prints what it counted.
 """
 
 import os
@@ -94,6 +95,24 @@ ENTRY = '''
     """How the locked test's rows are counted."""
 '''
 
+COMMAND = '''
+"""`qinglan count`: the number of rows that the count stage found."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from qinglan.terminal import say
+
+
+def count(run: Annotated[Path, typer.Argument(help="The run's folder.")]) -> None:
+    """Print how many rows of the locked test were counted."""
+    import orjson
+
+    say(f"{orjson.loads((run / 'files/row_counts.json').read_bytes())['rows']} rows")
+'''
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
@@ -110,6 +129,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     for name, text in FOLDER.items():
         (folder / name).write_text(text.lstrip("\n"), encoding="utf-8")
+    (root / "commands" / "count.py").write_text(COMMAND.lstrip("\n"), encoding="utf-8")
+    commands = root / "commands" / "cli.py"
+    text = commands.read_text(encoding="utf-8")
+    text = insert_after(text, "from commands.compile import compile_\n", "from commands.count import count\n")
+    commands.write_text(insert_after(text, "app.command()(why)\n", "app.command()(count)\n"), encoding="utf-8")
     line = root / "pipelines" / "lines" / "rewriter.py"
     text = line.read_text(encoding="utf-8")
     text = insert_after(text, "from components.data.convert.config import ConvertConfig\n", IMPORT)
@@ -197,6 +221,7 @@ def test_a_run_executes_it_and_shows_its_artifact(run: Run, copy: Path, words: l
     assert record["ran"] == ["generate", "validate", "label", "convert", "count"]
     assert record["steps"]["count"]["facts"] == {"counted": 2}
     assert orjson.loads((copy / "run/files/row_counts.json").read_bytes()) == {"rows": 2}
+    assert qinglan(run, "count", copy / "run") == "2 rows\n"
     alone = orjson.loads(qinglan(run, "run", *words, "--out", copy / "run", "--only", "count"))
     assert alone["steps"]["count"]["status"] == "done"
 
