@@ -44,7 +44,7 @@ from serving.rollout.shadow.payload_log import HOURS_KNOWN, PayloadLogReader
 from serving.rollout.spec import Check
 from tests.lint.syntax_trees import nodes_of, parsed
 from tests.qinglan.jobs.cluster.job_objects import HOURS as JOB_HOURS
-from tests.qinglan.jobs.cluster.job_objects import MADE_AT, job, pod, seen
+from tests.qinglan.jobs.cluster.job_objects import MADE_AT, job, pod, watch
 from tests.releases.kfp_artifacts import File
 from tests.releases.registered_release import NAME, make_inputs, tiny_weights, use_keys
 from tests.releases.whole_release import make_whole_release
@@ -272,7 +272,7 @@ class FixedWatch:
     def trouble(self) -> None: ...
 
     def snapshot(self) -> JobSnapshot:
-        return seen(job(), pod())
+        return watch(job(), pod())
 
 
 @pytest.mark.parametrize(("age", "phase"), [(60.0, "running"), (JOB_HOURS * 3600 + 60.0, "hopeless")])

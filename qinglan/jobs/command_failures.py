@@ -7,9 +7,12 @@ from qinglan.errors import QinglanError, TrainingError
 from qinglan.jobs.spec import Outcome
 
 TAIL = 200_000
+"""Bytes at the end of a log that are read."""
+
 CAUSES = (
     (r"No space left on device", "the disk is full", "Free some space"),
-    # Ray ends workers before the kernel would; its error is an OutOfMemoryError, too.
+    # Ray ends workers before the kernel does; its error is called OutOfMemoryError, as torch's for a GPU is.
+    # https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html
     (r"node running low on memory", "the machine's memory is full", "Give the machine or its pod more"),
     (r"CUDA out of memory|OutOfMemoryError", "the GPU's memory is full", "Lower the batch or shard over more GPUs"),
     (r"longer than max_length|exceeds? the (?:maximum|max)[ _]length", "a row is too long", "Raise max_length"),
@@ -25,27 +28,19 @@ RESUMES = "and run again: it goes on from its last checkpoint."
 
 
 def explain_failure(name: str, outcome: Outcome, log: Path) -> QinglanError:
-    """The error for a command that ended so: what its log says, and what the cluster says of its pods."""
-    tail = _tail(log)
+    """The error for a command that failed, from its log and from the cluster's reason."""
+    tail = ""
+    if log.is_file():  # a pod that never ran has no log
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - TAIL))
+            tail = file.read().decode("utf-8", "replace")
     reason = f" {outcome.reason}" if outcome.reason else ""
     for pattern, cause, step in CAUSES:
         if re.search(pattern, tail):
             return TrainingError(f"{name} stopped: {cause}. {step}, {RESUMES}{reason} Log: {log}")
     if outcome.code in SIGNAL_CAUSES and not reason:
         return TrainingError(f"{name} stopped: {SIGNAL_CAUSES[outcome.code]}. Mend that, {RESUMES} Log: {log}")
-    return TrainingError(f"{name} ended with code {outcome.code}: {last_error(tail)}{reason} Log: {log}")
-
-
-def last_error(tail: str) -> str:
-    """The last line that names an error, or simply the last."""
     lines = [line.strip() for line in tail.splitlines() if line.strip()]
     named = [line for line in lines if re.match(r"^[\w.]*(?:Error|Exception)\b.*:", line)]
-    return (named or lines or ["it said nothing."])[-1][:500]
-
-
-def _tail(log: Path) -> str:
-    if not log.is_file():  # a pod that never ran said nothing
-        return ""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - TAIL))
-        return file.read().decode("utf-8", "replace")
+    last_error = (named or lines or ["it said nothing."])[-1][:500]
+    return TrainingError(f"{name} ended with code {outcome.code}: {last_error}{reason} Log: {log}")

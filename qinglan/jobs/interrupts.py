@@ -12,7 +12,8 @@ SIGTERM_EXIT_CODE = 143
 @contextmanager
 def sigterm_raises() -> Iterator[None]:
     """Leave the block by SystemExit at SIGTERM, unless another handler is set or this is not the main thread."""
-    if not _can_handle_sigterm():
+    is_main = threading.current_thread() is threading.main_thread()  # signal.signal raises in other threads
+    if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(SIGTERM_EXIT_CODE))
@@ -34,9 +35,3 @@ def signals_ignored() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _can_handle_sigterm() -> bool:
-    return (
-        threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    )

@@ -1,4 +1,4 @@
-"""A command on this machine: its output kept and read line by line, and nothing of it left when it ends.
+"""Run a command on this machine: its output is logged and read line by line, and no process of it is left.
 
 code = run(Command(["swift", "sft", ...], {"OMP_NUM_THREADS": "1"}), log, on_line=curve.read)
 """
@@ -45,11 +45,8 @@ class LocalRunner:
             )
         until = time.monotonic() + spec.hours * 3600
 
-        def enough() -> bool:
-            return stop() or time.monotonic() > until
-
         with sigterm_raises():
-            code = run_command(spec.command, log, on_line, enough)
+            code = run_command(spec.command, log, on_line, lambda: stop() or time.monotonic() > until)
         late = code != 0 and time.monotonic() > until
         return Outcome(code, f"it took longer than its {spec.hours:g} hours" if late else "")
 
@@ -73,11 +70,13 @@ def run_command(
     reader.start()
     with process_guard(process.pid, STOP_SECONDS):  # a stage that is killed leaves no training on the cards
         try:
+            # Polling twice a second is cheap beside a training, and needs no signal handler for SIGCHLD.
             while process.poll() is None and reader.error is None:
                 if stop():
                     break
                 time.sleep(0.5)
         finally:
+            # The group first: a worker that still holds the pipe would keep the reader waiting for its end.
             terminate_process_group(process)
             reader.join(STOP_SECONDS)
     if reader.error is not None:
@@ -86,13 +85,13 @@ def run_command(
 
 
 def terminate_process_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and what it started in its group: politely, then for good."""
+    """End a process and all others of its group: by SIGTERM, later by SIGKILL."""
     try:
         if process.poll() is None:
             _signal(process.pid, signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_SECONDS)
-    finally:  # a second Ctrl-C ends the wait alone
+    finally:  # a second Ctrl-C interrupts only the wait
         _signal(process.pid, signal.SIGKILL)
     process.wait()
 
@@ -120,15 +119,12 @@ class _Reader(threading.Thread):
                     file.write(line)
                     file.flush()
                     if self.error is None:
-                        self._tell(line.decode("utf-8", "replace").rstrip("\n"))
-        except OSError as error:  # an error of this thread alone would let a command succeed without its log
+                        try:
+                            self.on_line(line.decode("utf-8", "replace").rstrip("\n"))
+                        except Exception as error:
+                            self.error = error
+        except OSError as error:  # run_command raises it: else the command would succeed without its log
             self.error = OutageError(
                 f"{self.log}: the log cannot be written ({error.strerror}). Make room on that disk, then run again."
             )
             self.error.__cause__ = error
-
-    def _tell(self, line: str) -> None:
-        try:
-            self.on_line(line)
-        except Exception as error:
-            self.error = error

@@ -1,7 +1,7 @@
-"""Heavy work after a training, as a command of its own, so that it runs where the training ran.
+"""Run heavy work after a training as a separate command, on the machine of the training.
 
-On a cluster the launching step has neither the GPUs nor the memory for a model. What it has to say goes through files
-beside the training: settings there, an answer back, or the error that it ended with.
+On a cluster the launching step has neither the GPUs nor the memory for a model. Settings, and the result or the
+error, are exchanged through files beside the training.
 
 answer = run_module_job(runner, "sft-finish", "components.training.sft.finish", settings, note, log, gpus)
 
@@ -25,7 +25,7 @@ from qinglan.jobs.spec import Command, JobSpec, Runner
 def run_module_job(
     runner: Runner, name: str, module: str, settings: Mapping[str, Any], note: Path, log: Path, per_node: int
 ) -> dict[str, Any]:
-    """Run the module on these settings, and give what it answered; its error is raised here as it was there."""
+    """Run the module with these settings and return its result; its error is raised here again."""
     with atomic_write(note) as partial:
         partial.write_bytes(orjson.dumps(settings))
     command = Command([sys.executable, "-m", module, str(note)], {"HF_HUB_OFFLINE": "1"})

@@ -1,7 +1,6 @@
-"""Find and end all processes of a training: Ray's leave the process group in which they were started.
+"""Find and end all processes of a training, as Ray's leave the process group in which they were started.
 
-Each inherits a mark in its environment and keeps its files in a folder of the training, and is found by either.
-No other process has these.
+Each process inherits a mark in its environment and keeps its files in a folder of the training. Either identifies it.
 """
 
 import contextlib
@@ -29,8 +28,8 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
     """A mark for the environment and a folder for temporary files; after the block, every process with either is
     ended, and shared memory that no process holds is removed.
 
-    `note` remembers the mark: what a killed stage left behind is ended when it runs again. It names no folder: one
-    that came with somebody else's run could name any.
+    `note` remembers the mark, so that processes of a killed stage are ended when the stage runs again. It names no
+    folder, since a note that came with somebody else's run could name any.
     """
     if note.is_file():
         earlier = note.read_text()
@@ -50,8 +49,10 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
 
 
 def temporary_folder(mark: str) -> Path:
-    """The folder of a training's temporary files: its path is short, since Ray puts sockets into it, and those may
-    not have long names."""
+    """The folder of a training's temporary files. Ray puts sockets into it, whose paths have at most 107 bytes.
+
+    https://man7.org/linux/man-pages/man7/unix.7.html
+    """
     return Path(tempfile.gettempdir()) / f"ql-{mark[:8]}"
 
 
@@ -63,28 +64,23 @@ def _end(mark: str, started: float) -> None:
 
 
 def terminate_processes(mark: str, folder: str) -> None:
-    """End every process with this mark, or with a file of this folder open: politely, then for good."""
+    """End every process with this mark, or with a file of this folder open: by SIGTERM, later by SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in find_processes(mark, folder):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-        if _wait_until_gone(mark, folder):
-            return
-
-
-def _wait_until_gone(mark: str, folder: str) -> bool:
-    until = time.monotonic() + POLITE_SECONDS
-    while time.monotonic() < until:
-        if not find_processes(mark, folder):
-            return True
-        time.sleep(0.05)
-    return False
+        until = time.monotonic() + POLITE_SECONDS
+        while time.monotonic() < until:
+            if not find_processes(mark, folder):
+                return
+            time.sleep(0.05)
 
 
 def find_processes(mark: str, folder: str) -> list[int]:
     """The running processes of a training.
 
-    Ray's agents write their title over their environment, the mark with it; their logs stay open in the folder.
+    Ray's agents overwrite their environment, and the mark in it, with their title; their logs stay open in the
+    folder.
     """
     marked = f"{PROCESS_MARK_VARIABLE}={mark}".encode()
     processes = (process for process in Path("/proc").glob("[0-9]*") if int(process.name) != os.getpid())
@@ -106,6 +102,8 @@ def _runs(group: int) -> bool:
     """True if a process of this group still runs; a zombie does not."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
+            # The name stands in parentheses and may hold any character:
+            # https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
             state, _, its_group = (process / "stat").read_text().rpartition(") ")[2].split()[:3]
             if int(its_group) == group and state != "Z":
                 return True
@@ -122,14 +120,10 @@ def _environment(process: Path) -> list[bytes]:
 
 
 def _holds(process: Path, folder: str) -> bool:
-    try:
-        return any(_points_into(open_file, folder) for open_file in (process / "fd").iterdir())
-    except OSError:
-        return False
-
-
-def _points_into(open_file: Path, folder: str) -> bool:
-    try:
-        return str(open_file.readlink()).startswith(f"{folder}/")
-    except OSError:  # closed since
-        return False
+    """True if the process has a file of the folder open."""
+    with contextlib.suppress(OSError):  # another user's process, or one that has ended
+        for file in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if str(file.readlink()).startswith(f"{folder}/"):
+                    return True
+    return False

@@ -11,7 +11,7 @@ Join = Literal["torchrun", "ray"]
 class Command(NamedTuple):
     argv: Sequence[str]
     environment: Mapping[str, str] = {}
-    """Variables beside those of this process."""
+    """Variables in addition to those of this process."""
 
     folder: Path | None = None
     """The working folder."""
@@ -32,7 +32,7 @@ class JobSpec(NamedTuple):
     """None: the command is one process, or starts what it needs by itself."""
 
     hours: float = 24.0
-    """The longest it may take."""
+    """Time limit in hours."""
 
 
 class Outcome(NamedTuple):
@@ -40,18 +40,20 @@ class Outcome(NamedTuple):
     """The exit code of the command that counts; 0 is success."""
 
     reason: str = ""
-    """The cluster's word about a failure, with the pod that failed and the next step; empty on this machine."""
+    """The cluster's reason for a failure, with the pod that failed and the next step; empty on this machine."""
 
 
 class Runner(Protocol):
-    """Runs a job to its end. Whoever interrupts `run` ends the job with it: nothing is left behind."""
+    """Runs a job to its end. An interrupted `run` ends the job and leaves nothing behind."""
 
     remote: bool
-    """The command runs elsewhere: it sees the shared volumes (QINGLAN_CACHE, QINGLAN_SCRATCH, QINGLAN_BASE_WEIGHTS)
-    and nothing else of this machine, and this machine needs no GPU for it."""
+    """True if the command runs elsewhere, and this machine needs no GPU for it.
+
+    It then sees only the shared volumes: QINGLAN_CACHE, QINGLAN_SCRATCH, QINGLAN_BASE_WEIGHTS.
+    """
 
     def attaches(self, spec: JobSpec) -> bool:
-        """An earlier attempt's job runs or has ended well, and `run` would follow it: what it wrote must stay."""
+        """True if `run` would follow the job of an earlier attempt, whose files must stay."""
 
     def run(
         self,
@@ -60,4 +62,4 @@ class Runner(Protocol):
         on_line: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Its output goes to `log` and, line by line, to `on_line`; `stop` is asked now and then: True ends it."""
+        """Write the output to `log` and each line to `on_line`; `stop` is polled, and True ends the job."""

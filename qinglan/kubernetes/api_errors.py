@@ -64,20 +64,16 @@ def explain_api_error(refusal: ApiError, host: str, namespace: str) -> QinglanEr
             "Get a new one (in a pod: start the step again; else renew KUBECONFIG), and run again."
         )
     if refusal.status == 403 and (who := re.search(r'User "([^"]+)" cannot (\w+) resource "([^"]+)"', message)):
-        return ConfigError(_forbidden(who[1], who[2], who[3], namespace))
+        user, verb, resource = who.groups()
+        account = re.fullmatch(r"system:serviceaccount:([^:]+):([^:]+)", user)
+        name = f"ServiceAccount {account[2]} of {account[1]}" if account else f"User {user}"
+        return ConfigError(
+            f"{name} may not {verb} {resource} in namespace {namespace}. Give it a Role with this verb and a "
+            f"RoleBinding there, then check: kubectl auth can-i {verb} {resource} -n {namespace} --as {user}"
+        )
     if refusal.status == 404 and not refusal.missing and refusal.resource in INSTALL_HINTS:
         kind, step = INSTALL_HINTS[refusal.resource]
         return ConfigError(f"The API server {host} knows no {kind}: {step}.")
     if refusal.status == 404:
         return ConfigError(f"The API server {host} could not {what}: {message}. Check the namespace's name.")
     return ConfigError(f"The API server {host} refused to {what}: {message}. Mend what it names, and run again.")
-
-
-def _forbidden(user: str, verb: str, resource: str, namespace: str) -> str:
-    account = re.fullmatch(r"system:serviceaccount:([^:]+):([^:]+)", user)
-    who = f"ServiceAccount {account[2]} of {account[1]}" if account else f"user {user}"
-    return (
-        f"{who[0].upper()}{who[1:]} may not {verb} {resource} in namespace {namespace}. Give it a Role with "
-        f"this verb and a RoleBinding there, then check: "
-        f"kubectl auth can-i {verb} {resource} -n {namespace} --as {user}"
-    )

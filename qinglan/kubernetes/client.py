@@ -43,8 +43,9 @@ MAX_CONCURRENT_CALLS = 32
 
 CONNECTIONS = 1024
 PLAIN = "application/json"
-CONTENT_TYPES = {"PATCH": "application/merge-patch+json"}
+MERGE_PATCH = "application/merge-patch+json"
 READ = 1 << 16
+# https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/#directly-accessing-the-rest-api
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -100,7 +101,9 @@ class Api:
         return self._call("PATCH", resource, name, body=body)
 
     def delete(self, resource: str, name: str, uid: str) -> None:
-        """Delete the object after its dependents. An object of the same name with another uid is left."""
+        """Delete with foreground propagation, only if the uid still matches."""
+        # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion
+        # The uid keeps a delete that was delayed from a new object of the same name.
         body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._call("DELETE", resource, name, body=body)
@@ -129,10 +132,16 @@ class Api:
         path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")
         with _api_errors(method, resource):
             response = self.client.call_api(
-                path, method, query_params=list(dict(query).items()), body=body, auth_settings=["BearerToken"],
-                header_params={"Accept": "application/json", "Content-Type": CONTENT_TYPES.get(method, PLAIN)},
-                _preload_content=False, _return_http_data_only=True, _request_timeout=seconds,
-            )  # fmt: skip
+                path,
+                method,
+                query_params=list(dict(query).items()),
+                body=body,
+                auth_settings=["BearerToken"],
+                header_params={"Accept": PLAIN, "Content-Type": MERGE_PATCH if method == "PATCH" else PLAIN},
+                _preload_content=False,
+                _return_http_data_only=True,
+                _request_timeout=seconds,
+            )
         if self._seconds_ahead is None:
             self._seconds_ahead = _seconds_ahead(response.headers.get("date", ""))
         try:
@@ -152,7 +161,7 @@ class Api:
 
 
 def _seconds_ahead(date: str) -> float | None:
-    """Seconds by which the clock that wrote this HTTP date is ahead of this process; None where it is no date."""
+    """Seconds by which the clock of this HTTP date is ahead of this process; None if it is no date."""
     try:
         return parsedate_to_datetime(date).timestamp() - steady_time()
     except ValueError:
@@ -178,7 +187,12 @@ def connect(environment: Mapping[str, str] = os.environ) -> Api:
 
     settings, path = client.Configuration(), ""
     if not environment.get("KUBERNETES_SERVICE_HOST"):
-        path = _kubeconfig(environment)
+        path = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+        if not any(Path(part).is_file() for part in path.split(os.pathsep)):
+            raise ConfigError(
+                f"No cluster is known here: this is no pod of one, and there is no file {path}. "
+                "Set KUBECONFIG to a file that `kubectl` works with."
+            )
     try:
         load_login(path, settings)
         namespace = _namespace(path)
@@ -189,16 +203,6 @@ def connect(environment: Mapping[str, str] = os.environ) -> Api:
     settings.retries = False
     settings.connection_pool_maxsize = CONNECTIONS
     return Api(client.ApiClient(settings), environment.get("QINGLAN_NAMESPACE") or namespace)
-
-
-def _kubeconfig(environment: Mapping[str, str]) -> str:
-    path = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
-    if not any(Path(part).is_file() for part in path.split(os.pathsep)):
-        raise ConfigError(
-            f"No cluster is known here: this is no pod of one, and there is no file {path}. "
-            "Set KUBECONFIG to a file that `kubectl` works with."
-        )
-    return path
 
 
 def _namespace(path: str) -> str:

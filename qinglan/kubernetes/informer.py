@@ -1,9 +1,10 @@
-"""Reports every change of one kind of object, by one list and then one watch.
+"""Report every change of one kind of object, by one list and then one watch.
 
     informer = Informer(api, "pods", {"labelSelector": "app=x"}, lambda change, pod: print(change, pod))
     informer.start()
 
-A watch that ended goes on where it stopped; if that is too long ago, everything is listed again.
+A watch that ended continues from its last version; if that is too old, everything is listed again.
+https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 
 import contextlib
@@ -18,7 +19,7 @@ from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 
 WATCH_SECONDS = 120
-"""Seconds after which the server ends a watch; the next one goes on from there."""
+"""Seconds after which the server ends a watch; the next one continues from there."""
 
 QUIET_SECONDS = WATCH_SECONDS + 15.0
 """Seconds of silence after which a connection counts as dead."""
@@ -68,16 +69,13 @@ class Informer:
                 self._stopped.wait(FIRST_PAUSE)
             except ApiError as refusal:
                 self._refused(refusal)
-            except Exception as error:  # a thread that ended would leave its readers waiting for ever
+            except Exception as error:  # if the thread ended, its readers would wait for ever
                 self._version = ""
                 self._refused(ApiError("GET", self.resource, 0, f"{type(error).__name__}: {error}"))
 
-    def _well(self) -> None:
-        self.trouble, self._pause = None, FIRST_PAUSE
-        self.begun.set()
-
     def _refused(self, refusal: ApiError) -> None:
         if refusal.status == GONE:
+            # https://kubernetes.io/docs/reference/using-api/api-concepts/#410-gone-responses
             self._version = ""
             self._stopped.wait(FIRST_PAUSE)  # a server that forgets at once must not be asked for lists without end
             return
@@ -95,6 +93,7 @@ class Informer:
             if not (more := page["metadata"].get("continue")):
                 break
             query["continue"] = more
+        # Objects that were deleted while no watch was open are missing from the new list.
         for name in self._known.keys() - listed.keys():
             self.handler("DELETED", self._known[name])
         for item in listed.values():
@@ -105,12 +104,16 @@ class Informer:
     def _watch(self) -> None:
         """Apply changes until the call ends."""
         query = {
-            **self.query, "watch": "true", "resourceVersion": self._version, "timeoutSeconds": str(WATCH_SECONDS),
+            **self.query,
+            "watch": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(WATCH_SECONDS),
             "allowWatchBookmarks": "true",
-        }  # fmt: skip
+        }
         with self.api.opened("GET", self.resource, query=query, seconds=(5.0, QUIET_SECONDS)) as response:
             self._open = response
-            self._well()
+            self.trouble, self._pause = None, FIRST_PAUSE
+            self.begun.set()
             try:
                 for event in self._events(response):
                     if event["type"] == "ERROR":
@@ -122,6 +125,8 @@ class Informer:
 
     def _apply(self, change: str, thing: Mapping[str, Any]) -> None:
         name = thing["metadata"].get("name", "")
+        # A bookmark only brings a newer version to continue from.
+        # https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks
         if change == "BOOKMARK":
             return
         if change == "DELETED":

@@ -28,7 +28,7 @@ def load_login(path: str, settings: Any) -> None:
         raise
     except (config.ConfigException, OSError, YAMLError) as error:
         raise ConfigError(f"{source}: {_line(error)}.") from error
-    except Exception as error:  # the library takes any mapping for a kubeconfig, and stumbles somewhere inside
+    except Exception as error:  # the library takes any mapping for a kubeconfig, and raises errors of many kinds
         raise ConfigError(f"{source}: is no kubeconfig ({type(error).__name__}: {_line(error)}).") from error
     if failures:
         raise ConfigError(f"{source}: the plugin under `exec` gave no login: {_line('; '.join(failures))}.")
@@ -52,21 +52,21 @@ def _captured_plugin_errors() -> Iterator[list[str]]:
     """Collect the library's log of a login plugin that failed; it only logs this, and goes on without a login."""
     root, failures, handler = logging.getLogger(), list[str](), logging.NullHandler()
 
-    def hears(record: logging.LogRecord) -> bool:
+    def collect(record: logging.LogRecord) -> bool:
         if record.module != "kube_config":
             return True
         message = record.getMessage()
-        # On a terminal the plugin writes there itself, and the library looks for its words in vain.
+        # On a terminal the plugin writes its error there, and the library finds no text.
         failures.append("what it said is above" if "NoneType" in message else message)
         return False
 
-    root.addFilter(hears)
-    root.addHandler(handler)  # without any, the first word would install one that prints
+    root.addFilter(collect)
+    root.addHandler(handler)  # without a handler, the first record would install one that prints
     try:
         yield failures
     finally:
         root.removeHandler(handler)
-        root.removeFilter(hears)
+        root.removeFilter(collect)
 
 
 def _line(value: object) -> str:

@@ -1,7 +1,7 @@
-"""The token by which a rewriter knows the shadow's requests: the same in both pods, from the Secret qinglan-payloads.
+"""The token that marks requests of the shadow: the same in both pods, from the Secret qinglan-payloads.
 
-Requests of the shadow are counted apart, as no user waits for them. Without a token anybody could take a request out
-of the counts that a rollout judges by, by a header.
+The shadow's requests are counted separately, as no user waits for them. Without a token, a header of any client could
+remove a request from the counts by which a rollout decides.
 """
 
 import hmac
@@ -27,5 +27,5 @@ def read_shadow_token(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def is_shadow_request(header: str, token: str) -> bool:
-    """Tell if the header's value is the token; without a token no request is the shadow's."""
+    """True if the header's value is the token; without a token no request is the shadow's."""
     return bool(token) and hmac.compare_digest(header.encode(), token.encode())

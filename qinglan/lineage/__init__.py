@@ -1,1 +1,45 @@
-"""Lineage: signed statements of every step, the walk over them, releases, and the check before deployment."""
+"""Signed proof of what a model is made of, and whether it still is.
+
+Each stage of a run signs one statement: an in-toto Statement v1 with SLSA provenance v1 in a DSSE envelope. It names
+every input and every output by digest. An input of one step is an output of an earlier one, so the statements form a
+chain from a released model back to the spreadsheet, the knowledge base and every paid answer.
+
+Who signs what (keys.py, trust.py): EC keys on P-256, of three roles.
+
+    builder      what a stage made (record.py)
+    releaser     what may serve: a release, its model, an entry of a name, an override (register, deploy_gate.py)
+    rollout      how a rollout ended (release_notes.py)
+
+The trust policy, trust.yaml, says which key may sign for which tenants and times. It is public; the auditor and the
+deploy gate use their own copy. Nothing else is trusted: not a run's records, not a store, not a file's name.
+
+The files of a release (release_folder.py), which lies in a store under the digest of its folder:
+
+    model/                        the weights that were judged, byte for byte
+    model.sig                     OpenSSF model signature over model/ (model_signature.py)
+    provenance.dsse.json          the release's own statement
+    mlbom.cdx.json                CycloneDX bill of materials (bom.py)
+    evaluation.json report.html   the figures of the verdict
+    lineage/                      the statements of all stages before it, and the small files that they name
+
+How it is checked: `check_release` compares a release's own files with its statement (release_check.py). `walk`
+follows the chain back and compares bytes and times (walk.py). `audit` does both (audit.py); `may_deploy` also
+requires the stages of the line and a gate that promoted (deploy_gate.py). `verify_model` is the short form for a
+server that loads a model (model_verification.py). A step refuses inputs that differ from their statements
+(earlier_steps.py).
+
+    from pathlib import Path
+    from qinglan.lineage.auditing.audit import audit
+    from qinglan.lineage.auditing.deploy_gate import may_deploy
+    from qinglan.lineage.signing.trust import load_trust
+
+    policy = load_trust(Path("trust.yaml"))
+    result = audit("fivedoctors/rewriter", policy, store="runs/store")
+    print(result.verdict)                               # intact, incomplete or altered
+    for finding in result.findings:
+        print(finding)                                  # model/model.safetensors: altered: its digest is ...
+    print(may_deploy(Path("release"), policy, "fivedoctors/rewriter").reasons)
+
+A released format never changes: releases that older versions signed must still verify (tests/qinglan/lineage/golden).
+docs/audit.md describes the commands and every state for an auditor.
+"""

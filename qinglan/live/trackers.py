@@ -36,8 +36,11 @@ URI, KEY, MODE = "MLFLOW_TRACKING_URI", "WANDB_API_KEY", "WANDB_MODE"
 CHECK_SECONDS = 20.0
 
 MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "9", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "30"}
-"""MLflow's client sends again at once, after one minute and then seven times after two: 15 minutes in all, the time
-that a step on a cluster has for its gateway. Its own settings give four minutes, and then the training fails."""
+"""Retries of MLflow's client: at once, after one minute, then seven times after two, which is 15 minutes.
+
+A step on a cluster waits that long for its gateway. MLflow's own settings give four minutes, then the training fails.
+https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_variables.html
+"""
 
 
 def check_trackers(trackers: Collection[str], environment: Mapping[str, str], gateway_has_mlflow: bool) -> None:
@@ -69,7 +72,7 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-sk
 
 @contextmanager
 def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) -> Iterator[dict[str, str]]:
-    """Set the trackers' environment for a training in this process; the answer is what a process elsewhere needs."""
+    """Set the trackers' environment for a training in this process, and yield it for a process elsewhere."""
     check_installed(trackers)
     added = tracker_environment(trackers, stage, log, gateway_url, os.environ)
     if added.get(MODE) == "offline" and MODE not in os.environ:
@@ -91,7 +94,7 @@ def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) 
 def tracker_environment(
     trackers: Collection[str], stage: str, log: Path, gateway_url: str, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Environment variables of the trackers' own clients; keys are not among them: a process inherits those."""
+    """Environment variables of the trackers' own clients, without keys, which a process inherits."""
     added: dict[str, str] = {}
     if "tensorboard" in trackers:
         folder = str(log / "tensorboard")
@@ -119,9 +122,9 @@ def tracker_environment(
 
 
 def without_proxy(url: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables by which MLflow's client, which is not ours, reaches this host without the environment's proxy.
+    """Variables by which MLflow's client reaches this host without the environment's proxy.
 
-    requests reads the one in small letters first (requests.utils.should_bypass_proxies).
+    requests reads the lower-case one first (requests.utils.should_bypass_proxies).
     """
     before = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     hosts = ",".join(filter(None, [urlsplit(url).hostname, before]))

@@ -1,4 +1,4 @@
-"""End a group of processes when the process that started it is gone, however that ended.
+"""End a group of processes when the process that started it has ended, in any way.
 
     process = subprocess.Popen(command, start_new_session=True)
     with process_guard(process.pid, seconds=15):
@@ -35,7 +35,7 @@ def process_guard(group: int, seconds: float) -> Iterator[None]:
             command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
-    except OSError:  # no memory, or too many processes: nobody would end the group
+    except OSError:  # no memory, or too many processes: without a guard the group could be left behind
         end_group(group, 0.0)
         raise
     try:

@@ -23,7 +23,7 @@ from qinglan.processes.process_guard import process_guard
 from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
-"""Time limit of a server without a large model to read: imports, an index, a port."""
+"""Time limit in seconds for the start of a server without a large model."""
 PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
 LAST_LINES = 12
@@ -54,6 +54,7 @@ def start_command(
 ) -> Iterator[Callable[[], str]]:
     """Start any server that announces its URL under this name; the function that is yielded waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
+    # A session of its own: Ctrl-C reaches only this process, which then stops the service in order.
     with open_private(log, "wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
     with stopped_at_the_end(process):
@@ -62,8 +63,10 @@ def start_command(
 
 @contextmanager
 def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Stop a process, and its whole group, at the end of the block, or when this process dies: a gateway's journal
-    would stay locked, and an engine would keep the card's memory."""
+    """Stop a process and its group at the end of the block, or when this process dies.
+
+    Otherwise a gateway's journal would stay locked, and an engine would keep the card's memory.
+    """
     with process_guard(process.pid, STOP_SECONDS):
         try:
             yield
@@ -72,10 +75,9 @@ def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A port that is free on every interface when this is called; whoever needs it should take it soon.
+    """A port that is free on every interface at this moment.
 
-    It is none of those that the system gives to outgoing connections: a server that takes ten seconds to start would
-    meet another process on it.
+    The system gives none of these ports to outgoing connections, which could take the port while a server starts.
     """
     while True:
         port = UNASSIGNED_PORTS.start + secrets.randbelow(len(UNASSIGNED_PORTS))
@@ -85,8 +87,11 @@ def free_port() -> int:
 
 
 def end_with_parent() -> None:
-    """Called in a new child: it gets SIGTERM when the parent is killed, else its journal would stay locked
-    (Linux)."""
+    """Call in a new child process: it gets SIGTERM when the parent is killed, so that its journal is unlocked
+    (Linux).
+
+    https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -127,11 +132,10 @@ def stop_process(process: "subprocess.Popen[bytes]") -> None:
             process.send_signal(signal.SIGTERM)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_SECONDS)
-    finally:  # a second Ctrl-C ends the wait alone
+    finally:  # a second Ctrl-C interrupts only the wait
         with suppress(ProcessLookupError):
-            os.killpg(
-                process.pid, signal.SIGKILL
-            )  # its workers too: one that holds the pipe would block `close` below
+            # Its workers too: one that holds the pipe would block `close` below.
+            os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     if process.stdout is not None:
         process.stdout.close()

@@ -9,25 +9,25 @@
     current = store.name("fivedoctors/rewriter")      # None: no such name yet
     store.pull(current.digest, Path("model"))         # every byte is checked on its way
 
-What has a digest never changes: it is whole or not there, and pushed again it is only checked. What has a name can
-move, and each move is one more entry: `point` says from where, and loses with a ConflictError when that is no longer
-so.
+An artifact never changes: it is stored whole or not at all, and a second push only checks it. A name can move; each
+move adds an entry. `point` names the digest from which the name moves, and raises a ConflictError if the name points
+elsewhere by then.
 
-A push or a pull that was cut off, by whomever, goes on where it was when it is done again: files and parts of files
-that are there are checked and not moved twice. Large files go in parts of 16 MiB, four at once and no more than five
-in memory, and come in pieces of 8 MiB. Every byte has its digest checked where it is read and where it arrives.
+A second push sends only the files that are missing; a large file whose upload was killed is sent again from its
+beginning. A second pull continues within a file. Large files are sent in parts of 16 MiB, four at once, and fetched
+in pieces of 8 MiB. The digest of every byte is checked when it is read and when it arrives.
 
-S3 is reached at QINGLAN_S3_ENDPOINT with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, where there are any,
-AWS_SESSION_TOKEN and AWS_REGION. A folder is for the processes of one machine; for more than one, use S3.
+S3 settings come from QINGLAN_S3_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if set, AWS_SESSION_TOKEN and
+AWS_REGION. A folder serves the processes of one machine; several machines need S3. In a bucket outside of MinIO, let
+a lifecycle rule remove incomplete uploads (AbortIncompleteMultipartUpload), which a killed push leaves behind.
 
-A tenant has a prefix of its own, s3://bucket/tenants/<tenant>, and no name, digest, kind or path leads out of it.
-What keeps a tenant's keys from other prefixes is the server: let them do s3:ListBucket where s3:prefix is like
-tenants/<tenant>/*, s3:GetBucketLocation and s3:ListBucketMultipartUploads of the bucket, and s3:GetObject,
-s3:PutObject, s3:ListMultipartUploadParts and s3:AbortMultipartUpload of tenants/<tenant>/*.
+Each tenant has its own prefix, s3://bucket/tenants/<tenant>; no name, digest, kind or path leads out of it. The
+server keeps a tenant's keys from other prefixes: allow s3:ListBucket with s3:prefix like tenants/<tenant>/*,
+s3:GetBucketLocation of the bucket, and s3:GetObject, s3:PutObject and s3:AbortMultipartUpload of tenants/<tenant>/*.
 
     releases/<digest>/...                     the files
     releases/<digest>.json                    their digests and sizes, written last
-    notes/<digest>/<word>-<sha256>            what was laid beside a release later
+    notes/<digest>/<word>-<sha256>            notes that were added to a release later
     tests/<digest>/<line>/000001.json         models that a locked test has judged, in order
     names/<tenant>/<model>/000001.json        one entry a move, signed, each with the sha256 of the one before it
 """
@@ -51,7 +51,7 @@ STORE_VARIABLE = "QINGLAN_STORE"
 
 
 def open_store(address: str, environment: Mapping[str, str] = os.environ) -> Store:
-    """The store in a folder (a path or file://) or in S3 (s3://bucket/prefix); nothing is asked of it yet."""
+    """Open a store in a folder (a path or file://) or in S3 (s3://bucket/prefix) without a request to it."""
     if not address.strip():
         raise ConfigError("No store was named: give a folder, or s3://bucket/prefix.")
     scheme = address.partition("://")[0] if "://" in address else ""

@@ -7,15 +7,15 @@ from qinglan.errors import DataError
 from qinglan.terminal.progress import Transfer
 
 MIN_PART_SIZE = 16 << 20
-"""Bytes of a part of a large file as it is sent or fetched; a smaller file goes in one piece."""
+"""Bytes of a part of a large upload; a smaller file is sent in one piece."""
 
 MAX_PARTS = 10_000
-"""S3's limit."""
+"""S3's limit on the parts of an upload: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html"""
 
 MAX_PART_LENGTH = 255
 MAX_PATH_LENGTH = 800
 MAX_KEY_LENGTH = 1024
-"""Bytes; S3 ends a key there."""
+"""Bytes of a key in S3."""
 
 
 class ObjectInfo(NamedTuple):
@@ -31,36 +31,34 @@ class SourceFile(NamedTuple):
     path: Path
     sha256: str
     size: int
-    parts: tuple[str, ...]
-    """The digests of the parts in which it goes; empty where it goes in one piece."""
 
 
 class StorageBackend(Protocol):
-    """Each method refuses a key that leads out of the storage, with a DataError."""
+    """A folder or a bucket. A key that leads out of it is a DataError."""
 
     @property
     def address(self) -> str: ...
 
     def prepare(self) -> None:
-        """Make the storage where there is none yet: somebody is about to write."""
+        """Make the storage before a write, if it does not exist."""
 
     def read(self, key: str) -> bytes | None:
-        """All of a small object; None where there is none."""
+        """Read a small object; None if it does not exist."""
 
     def part(self, key: str, start: int, size: int) -> bytes:
-        """An object's bytes from an offset on, fewer where it ends; a DataError where there is no object."""
+        """Read an object's bytes from an offset on, fewer at its end; a DataError if it does not exist."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a small object that nobody can write again; False, and nothing written, where one is there."""
+        """Write a small object that is never overwritten; False, and nothing is written, if the key exists."""
 
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
-        """Write a file; a DataError if its bytes, as they are written, are not those that the digests are of."""
+        """Write a file; a DataError if its bytes have changed since its digest was taken."""
 
     def children(self, prefix: str, beginning: str = "") -> list[str]:
-        """The names directly under a prefix that ends with a slash; those with this beginning, where it is given."""
+        """List the names directly under a prefix that ends with a slash; only those with this beginning."""
 
     def objects(self, prefix: str) -> dict[str, ObjectInfo]:
-        """Every file under a prefix that ends with a slash, by the rest of its key."""
+        """List every file under a prefix that ends with a slash, by the rest of its key."""
 
 
 def source_changed_error(source: SourceFile) -> DataError:
@@ -68,12 +66,11 @@ def source_changed_error(source: SourceFile) -> DataError:
 
 
 def part_size(size: int) -> int:
-    """Depends on the file's size alone, so that what another push has sent fits."""
     return max(MIN_PART_SIZE, -(-size // MAX_PARTS))
 
 
 def path_fault(name: str, longest: int = MAX_PATH_LENGTH) -> str | None:
-    """The reason to refuse a path that leads elsewhere, or would make two lists of files look alike."""
+    """Why a path is refused: it leads elsewhere, or has another spelling; None if it is fine."""
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "leads out of its folder or says the same twice"
@@ -89,7 +86,7 @@ def path_fault(name: str, longest: int = MAX_PATH_LENGTH) -> str | None:
 
 
 def checked_key(key: str) -> str:
-    """A key, or a prefix that ends with a slash. Whoever makes a key checks its parts; this is the second check."""
+    """Check a key, or a prefix that ends with a slash, once more: its parts were checked when it was made."""
     if fault := path_fault(key.removesuffix("/"), MAX_KEY_LENGTH):
         raise DataError(f"{key!r} {fault}: no key of a store.")
     return key

@@ -116,10 +116,11 @@ def _locked(folder: Path, wait: bool) -> Iterator[None]:
         _make_staging(folder)
         try:
             lock = open_lock(path)
-        except FileNotFoundError:  # whoever had it has just finished
+        except FileNotFoundError:  # the pull that had the lock has just removed the folder
             continue
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            # While this process waited, the file may have been removed and made again: then the lock is of no use.
             if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                 yield
                 return

@@ -63,6 +63,7 @@ class FolderBackend:
             _sync_read_only(partial)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
+                # link(2) fails if the target exists, unlike rename(2): of two writers one wins.
                 os.link(partial, target)
             except FileExistsError:
                 return False

@@ -1,14 +1,9 @@
-"""The files of an artifact with their digests: of a folder that is to be pushed, and as a store keeps them.
-
-Each file is read once, for its digest and those of its parts. What is sent afterwards goes with the latter, so that
-the server refuses whatever was changed in between, and nothing is hashed twice.
-"""
+"""The files of an artifact with their digests: of a folder that is to be pushed, and as a store keeps them."""
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, BinaryIO, Self
+from typing import Annotated, Self
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
@@ -17,10 +12,9 @@ from qinglan.config import explain_validation_error
 from qinglan.errors import DataError
 from qinglan.files.digests import tree_digest
 from qinglan.files.plain_files import open_plain
-from qinglan.store.backend import MIN_PART_SIZE, ObjectInfo, SourceFile, part_size, path_fault
+from qinglan.store.backend import ObjectInfo, SourceFile, path_fault
 from qinglan.store.parallel import map_in_order
 
-READ_AT_ONCE = 1 << 20
 MAX_SIZE = 5 << 40
 """Bytes of a file: S3's limit. The sizes are not under an artifact's digest."""
 
@@ -110,21 +104,5 @@ def build_manifest(sources: Mapping[str, SourceFile]) -> Manifest:
 
 
 def _read_source(path: Path) -> SourceFile:
-    whole, parts = hashlib.sha256(), []
     with open_plain(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size <= MIN_PART_SIZE:
-            return SourceFile(path, hashlib.file_digest(file, "sha256").hexdigest(), file.tell(), ())
-        while _hash(file, part_size(size), whole, part := hashlib.sha256()):
-            parts.append(part.hexdigest())
-        return SourceFile(path, whole.hexdigest(), file.tell(), tuple(parts))
-
-
-def _hash(file: BinaryIO, size: int, *hashes: "hashlib._Hash") -> int:
-    """Hash up to `size` bytes of the file; returns their number."""
-    left = size
-    while left and (chunk := file.read(min(READ_AT_ONCE, left))):
-        left -= len(chunk)
-        for each in hashes:
-            each.update(chunk)
-    return size - left
+        return SourceFile(path, hashlib.file_digest(file, "sha256").hexdigest(), file.tell())

@@ -4,20 +4,23 @@ Entries and manifests are created with If-None-Match: the server itself refuses 
 once, without retries. A server that ignores the header would let two writers win, so it is tried before the first.
 """
 
+import base64
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.store.backend import ObjectInfo, SourceFile, checked_key
-from qinglan.store.multipart import SHA256_HEADER, put_object, upload_parts
-from qinglan.store.s3_connection import PART_RETRIES, RETRIES, S3Connection, S3Settings
+from qinglan.files.plain_files import open_plain
+from qinglan.store.backend import MIN_PART_SIZE, ObjectInfo, SourceFile, checked_key, part_size, source_changed_error
+from qinglan.store.parallel import MAX_WORKERS
+from qinglan.store.s3_connection import S3Connection, S3Settings
 from qinglan.terminal.progress import Transfer
 
 if TYPE_CHECKING:
     from minio.datatypes import Object
 
+SHA256_HEADER = "x-amz-meta-sha256"
 STATS_AT_ONCE = 8
 PRECONDITION_FAILED = "PreconditionFailed"
 NO_SUCH_KEY = "NoSuchKey"
@@ -42,20 +45,20 @@ class S3Backend:
         """Do nothing: a bucket is made by its operator, and the first request reports one that is missing."""
 
     def read(self, key: str) -> bytes | None:
-        return self._get(key, {}, RETRIES)
+        return self._get(key, {})
 
     def part(self, key: str, start: int, size: int) -> bytes:
-        data = self._get(key, {"Range": f"bytes={start}-{start + size - 1}"}, PART_RETRIES)
+        data = self._get(key, {"Range": f"bytes={start}-{start + size - 1}"})
         if data is None:
             raise DataError(f"{self.address}/{key}: is gone. Push the artifact again.")
         return data
 
-    def _get(self, key: str, headers: dict[str, str], retries: int) -> bytes | None:
+    def _get(self, key: str, headers: dict[str, str]) -> bytes | None:
         from minio.error import S3Error
 
         with self._s3.reached():
             try:
-                return self._s3.ask("GET", self.key(key), headers=headers, retries=retries).data
+                return self._s3.ask("GET", self.key(key), headers).data
             except S3Error as error:
                 if error.code == NO_SUCH_KEY:
                     return None
@@ -69,12 +72,14 @@ class S3Backend:
             return self._create(key, data)
 
     def _create(self, key: str, data: bytes) -> bool:
-        """One conditional write. It is not tried again by itself: the second try could lose to the first."""
+        """Write once, without a retry: the server would refuse the second try if the first one had arrived."""
         from minio.error import S3Error
 
-        headers = {"If-None-Match": "*", "Content-Type": "application/json"}
+        md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        # https://docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-writes.html
+        headers = {"If-None-Match": "*", "Content-Type": "application/json", "Content-MD5": md5}
         try:
-            self._s3.ask("PUT", self.key(key), None, data, headers, hashlib.sha256(data).hexdigest(), retries=0)
+            self._s3.ask("PUT", self.key(key), headers, data, retries=0)
         except S3Error as error:
             if error.code == PRECONDITION_FAILED:
                 return False
@@ -92,13 +97,21 @@ class S3Backend:
                 )
 
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
-        with self._s3.reached():
-            if source.parts:
-                upload_parts(self._s3, self.key(key), source, tally)
-            else:
-                data = source.path.read_bytes()
-                put_object(self._s3, self.key(key), {}, {SHA256_HEADER: source.sha256}, data, source.sha256, source)
-                tally.add_moved(source.size)
+        """Upload with minio, large files in parts; the server compares each part with its checksum.
+
+        A killed upload begins again: its parts are not reused, and MinIO removes them after a day.
+        """
+        size = source.size
+        with open_plain(source.path) as file, self._s3.reached():
+            self._s3.client.put_object(
+                self._s3.settings.bucket,
+                self.key(key),
+                cast("BinaryIO", _HashedReader(file, source, tally)),
+                size,
+                metadata={SHA256_HEADER: source.sha256},
+                part_size=part_size(size) if size > MIN_PART_SIZE else 0,
+                num_parallel_uploads=MAX_WORKERS,
+            )
 
     def children(self, prefix: str, beginning: str = "") -> list[str]:
         start, listed = self.key(prefix), self._listed(self.key(prefix + beginning), False)
@@ -125,3 +138,23 @@ class S3Backend:
         with self._s3.reached():
             metadata = self._s3.client.stat_object(self._s3.settings.bucket, item.object_name or "").metadata
         return ObjectInfo(str((metadata or {}).get(SHA256_HEADER, "")), item.size or 0)
+
+
+class _HashedReader:
+    """A file that is refused at its last byte if it is not the one whose digest was taken.
+
+    minio sends the last part only after it was read, so a file that changed meanwhile is never complete in the store.
+    """
+
+    def __init__(self, file: BinaryIO, source: SourceFile, tally: Transfer) -> None:
+        self._file, self._source, self._tally = file, source, tally
+        self._left, self._sha256 = source.size, hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._left -= len(data)
+        self._sha256.update(data)
+        self._tally.add_moved(len(data))
+        if not data or (self._left == 0 and self._sha256.hexdigest() != self._source.sha256):
+            raise source_changed_error(self._source)
+        return data

@@ -1,8 +1,4 @@
-"""Requests to S3, and its failures as errors of ours.
-
-minio has no public call for a conditional write nor for the parts of an upload, so `ask` sends those requests itself,
-signed by minio's signer. Whatever is sent goes with its digest, and the server refuses other bytes.
-"""
+"""Requests to S3, and its failures as Qinglan's errors."""
 
 import os
 import re
@@ -13,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from qinglan.clock import how_long
@@ -32,12 +28,10 @@ ENDPOINT_PATTERN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(?:
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 60.0
-RETRIES = 2
-RETRY_AFTER_SECONDS = 2
-PART_RETRIES = 5
-"""Retries of a part, about eight seconds with their pauses: an upload survives a restart of the server."""
+RETRIES = 5
+"""Retries of a request, about eight seconds with their pauses: an upload survives a restart of the server."""
 
-UNSIGNED = "UNSIGNED-PAYLOAD"
+RETRY_AFTER_SECONDS = 2
 TRY_AGAIN = {"SlowDown", "ConditionalRequestConflict", "RequestTimeout"}
 WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidTokenId", "ExpiredToken", "InvalidToken"}
 TOO_SKEWED = "RequestTimeTooSkewed"
@@ -46,8 +40,8 @@ MAX_SKEW = timedelta(minutes=15)
 
 FULL = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
 RIGHTS = (
-    "s3:ListBucket, GetBucketLocation, ListBucketMultipartUploads of the bucket, and s3:GetObject, PutObject, "
-    "ListMultipartUploadParts, AbortMultipartUpload of what is under the prefix"
+    "s3:ListBucket, GetBucketLocation of the bucket, and s3:GetObject, PutObject, AbortMultipartUpload of what is "
+    "under the prefix"
 )
 
 
@@ -96,8 +90,8 @@ class S3Settings:
 class S3Connection:
     """Requests to one bucket. Keys are those of the bucket, with the prefix."""
 
-    def __init__(self, settings: S3Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: S3Settings, retries: int = RETRIES) -> None:
+        self.settings, self._retries = settings, retries
 
     @property
     def address(self) -> str:
@@ -120,58 +114,47 @@ class S3Connection:
 
     @cached_property
     def _http(self) -> "PoolManager":
-        """Connections with our own time limits: minio's wait five minutes for one, six times."""
+        """Connections with shorter time limits than minio's, which wait five minutes for one, six times."""
         import certifi
         from urllib3 import PoolManager, Timeout
 
         return PoolManager(
-            timeout=Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS), maxsize=32, cert_reqs="CERT_REQUIRED",
-            ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(), retries=_retry(RETRIES),
-        )  # fmt: skip
+            timeout=Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
+            maxsize=32,
+            cert_reqs="CERT_REQUIRED",
+            ca_certs=os.environ.get("SSL_CERT_FILE") or certifi.where(),
+            retries=_retry(self._retries),
+        )
 
     def ask(
-        self, method: str, key: str, query: Mapping[str, str] | None = None, body: bytes = b"",
-        headers: Mapping[str, str] | None = None, sha256: str = UNSIGNED, retries: int = RETRIES,
-    ) -> "BaseHTTPResponse":  # fmt: skip
-        """One request of the bucket (without a key) or of an object; an S3Error where S3 refuses it."""
+        self,
+        method: str,
+        key: str,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        retries: int | None = None,
+    ) -> "BaseHTTPResponse":
+        """Send one request for an object; an S3Error if S3 refuses it.
+
+        minio has no public call for a conditional write, so the request goes to a presigned URL with its own headers.
+        https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html
+        """
         from minio.error import S3Error, ServerError
 
-        address = "/".join([self.settings.endpoint, self.settings.bucket, *([quote(key)] if key else [])])
-        parameters = "&".join(f"{name}={quote(value, safe='')}" for name, value in sorted((query or {}).items()))
-        url = f"{address}?{parameters}" if parameters else address
+        url = self.client.get_presigned_url(method, self.settings.bucket, key, expires=MAX_SKEW)
         response = self._http.request(
-            method, url, body=body, headers=self._signed(method, url, dict(headers or {}), sha256, self._region),
-            retries=_retry(retries),
-        )  # fmt: skip
+            method,
+            url,
+            body=body,
+            headers=dict(headers or {}),
+            retries=_retry(self._retries if retries is None else retries),
+        )
         if response.status < 300:
             return response
         try:
             raise S3Error.fromxml(response)
         except ElementTree.ParseError as error:
             raise ServerError(f"HTTP {response.status}", response.status) from error
-
-    def _signed(self, method: str, url: str, headers: dict[str, str], sha256: str, region: str) -> Mapping[str, str]:
-        from minio import time
-        from minio.credentials.credentials import Credentials
-        from minio.signer import sign_v4_s3
-
-        settings, now, split = self.settings, time.utcnow(), urlsplit(url)
-        headers |= {"Host": split.netloc, "x-amz-content-sha256": sha256, "x-amz-date": time.to_amz_date(now)}
-        if settings.token:
-            headers["X-Amz-Security-Token"] = settings.token
-        signed = sign_v4_s3(
-            method=method, url=split, region=region, headers=dict(headers),
-            credentials=Credentials(settings.key, settings.secret, settings.token), content_sha256=sha256, date=now,
-        )  # fmt: skip
-        return {name: str(value) for name, value in signed.items()}
-
-    @cached_property
-    def _region(self) -> str:
-        """The bucket's region, which a signature names; minio finds it out while it signs a URL."""
-        if self.settings.region:
-            return self.settings.region
-        signed = self.client.get_presigned_url("GET", self.settings.bucket, "any")
-        return parse_qs(urlsplit(signed).query)["X-Amz-Credential"][0].split("/")[-3]
 
     @contextmanager
     def reached(self) -> Iterator[None]:
@@ -219,9 +202,8 @@ class S3Connection:
     def _outage(self, reason: str) -> OutageError:
         return OutageError(
             f"{self.address}: the S3 at {self.settings.endpoint} gave no answer ({reason}). Check "
-            f"{ENDPOINT_VARIABLE} and "
-            "that it runs, then try again: a push or a pull goes on where it was. After a failed `point`, look first "
-            "where the name points."
+            f"{ENDPOINT_VARIABLE} and that it runs, then try again: what arrived is not sent again. After a failed "
+            "`point`, look first where the name points."
         )
 
 

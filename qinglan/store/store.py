@@ -10,7 +10,7 @@ import orjson
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConflictError, DataError
-from qinglan.store.backend import SourceFile, StorageBackend
+from qinglan.store.backend import MIN_PART_SIZE, SourceFile, StorageBackend
 from qinglan.store.download import pull_files
 from qinglan.store.manifest import Manifest, build_manifest, differences, files_to_push, read_sources
 from qinglan.store.name_history import (
@@ -36,12 +36,10 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 WORD = re.compile(r"[a-z][a-z0-9-]{0,31}")
 ENTRY = re.compile(r"[0-9]{6,}\.json")
 MAX_TRIES = 100
-"""Tries to write the next entry of a list: each failed one means that somebody else has written it."""
+"""Attempts to write the next entry of a list; an attempt fails if another writer was faster."""
 
 
 class Store:
-    """Artifacts by digest, and the names that point at them, in one storage."""
-
     def __init__(self, shelf: StorageBackend) -> None:
         self.shelf = shelf
 
@@ -50,12 +48,12 @@ class Store:
         return self.shelf.address
 
     def prepare(self) -> "Store":
-        """This store, made where there was none yet: for whoever is about to write."""
+        """Make the store before a write, if it does not exist."""
         self.shelf.prepare()
         return self
 
     def push(self, folder: Path, digest: str) -> str:
-        """Keep a folder under its own digest, once; its URI. One that is there already is checked, not written."""
+        """Store a folder under its digest and return its URI; an artifact that exists already is only checked."""
         base, files = _artifact_key(digest), read_sources(folder)
         manifest = build_manifest(files)
         if manifest.digest != digest:
@@ -85,41 +83,46 @@ class Store:
         return into
 
     def has(self, digest: str) -> bool:
-        """Tell if the artifact was wholly pushed."""
+        """True if the artifact was wholly pushed."""
         return self._manifest(digest) is not None
 
     def digests(self) -> Iterator[str]:
-        """Every artifact that was wholly pushed."""
+        """List the artifacts that were wholly pushed."""
         for child in self.shelf.children(f"{RELEASES}/"):
             digest, _, ending = child.partition(".")
             if ending == "json" and DIGEST.fullmatch(digest):
                 yield digest
 
     def names(self) -> Iterator[str]:
-        """Every name that points somewhere."""
+        """List the names that point to an artifact."""
         for tenant in filter(TENANT.fullmatch, self.shelf.children(f"{NAMES}/")):
             for model in self.shelf.children(f"{NAMES}/{tenant}/"):
                 if NAME.fullmatch(f"{tenant}/{model}") and self._entries(f"{NAMES}/{tenant}/{model}/"):
                     yield f"{tenant}/{model}"
 
     def name(self, name: str) -> NameHistory | None:
-        """The digest that a name points to, with its history; a DataError if that was rewritten."""
+        """Read the history of a name; a DataError if it was rewritten, None if the name does not exist."""
         history = self.history(name)
         if faults := check_history(history):
             raise DataError(f"{self.address}/{NAMES}/{name}: {_format_faults(faults)}. Do not trust where it points.")
         return NameHistory(name, history) if history else None
 
     def history(self, name: str) -> tuple[HistoryEntry, ...]:
-        """Each entry as it is stored, oldest first, unchecked: for whoever wants to see what is wrong with it."""
+        """Read each entry as it is stored, oldest first, without checking the history as a whole."""
         where = f"{NAMES}/{checked_name(name)}/"
-        return tuple(self._entry(f"{where}{child}") for child in self._entries(where))
+        entries = []
+        for key in (f"{where}{child}" for child in self._entries(where)):
+            if (data := self.shelf.read(key)) is None:
+                raise DataError(f"{self.address}/{key}: was removed while it was being read. Look again.")
+            entries.append(HistoryEntry.parse(data, f"{self.address}/{key}"))
+        return tuple(entries)
 
     def point(
         self, name: str, digest: str, expected: str | None, by: str, sign: SignEntry | None = None
     ) -> NameHistory:
-        """Move a name from the digest `expected` (None: it is new) to another, or lose with a Conflict.
+        """Move a name from the digest `expected` (None: the name is new); a ConflictError if it points elsewhere.
 
-        Without a signature an audit does not believe the entry.
+        An audit does not trust an entry without a signature.
         """
         checked_name(name)
         if not self.has(digest):
@@ -134,7 +137,7 @@ class Store:
         return NameHistory(name, (*history, entry))
 
     def attach(self, digest: str, word: str, note: bytes) -> None:
-        """Lay a note, such as an override, beside a release, which cannot be added to; it is never changed."""
+        """Store a note, such as an override, beside a release; notes are never changed."""
         if not self.has(digest):
             raise DataError(f"{self.address}: no {RELEASES}/{digest} to lay a note beside. Push it first.")
         if not WORD.fullmatch(word):
@@ -142,9 +145,9 @@ class Store:
         self.shelf.create(f"{NOTES}/{digest}/{word}-{hashlib.sha256(note).hexdigest()}", note)
 
     def add_use(self, test: str, line: str, model: str, about: Mapping[str, str]) -> int:
-        """Put a model on the list of those that a test has judged, once; its number there, from 1 on.
+        """Add a model to the list of models that a test has judged, and return its number, from 1 on.
 
-        An entry is written once under the next number, so two who add at once get two numbers.
+        A model is listed once. Two writers at once get two numbers, since an entry is never overwritten.
         """
         entry, base = orjson.dumps({"model": _checked_digest(model), **about}), _uses_key(test, line)
         for _ in range(MAX_TRIES):
@@ -160,7 +163,7 @@ class Store:
         )
 
     def uses(self, test: str, line: str) -> dict[int, str]:
-        """The models of a line that a test has judged, by their numbers; a DataError if the list cannot be read."""
+        """Read the models of a line that a test has judged, by number; a DataError if the list is damaged."""
         base, listed = _uses_key(test, line), {}
         advice = "Put it back from a copy of the store, or lock away a new test."
         for number, child in enumerate(self._entries(base, advice), 1):
@@ -172,15 +175,15 @@ class Store:
         return listed
 
     def notes(self, digest: str) -> list[bytes]:
-        """The notes beside a release, in the order of their names, without those that were changed."""
+        """Read the notes beside a release in the order of their names, without changed ones."""
         return [note for _, note in self._notes(digest) if note is not None]
 
     def changed_notes(self, digest: str) -> list[str]:
-        """Names of the notes whose bytes are not what was laid there: nobody believes them."""
+        """Names of the notes whose bytes were changed; they are not trusted."""
         return [name for name, note in self._notes(digest) if note is None]
 
     def _notes(self, digest: str) -> Iterator[tuple[str, bytes | None]]:
-        """Each note by its name; None for the bytes of one that its name, which ends with its digest, belies."""
+        """Read each note; None if its bytes do not have the digest with which its name ends."""
         if not DIGEST.fullmatch(digest):
             raise DataError(f"{digest[:80]!r}: no SHA-256 digest.")
         for child in sorted(self.shelf.children(f"{NOTES}/{digest}/")):
@@ -208,12 +211,12 @@ class Store:
                 self.shelf.put(f"{base}/{name}", files[name], tally)
 
             tally.add_existing(sum(file.size for name, file in files.items() if name not in missing))
-            run_each(put, [name for name in missing if not files[name].parts])
-            for name in (name for name in missing if files[name].parts):
+            run_each(put, [name for name in missing if files[name].size <= MIN_PART_SIZE])
+            for name in (name for name in missing if files[name].size > MIN_PART_SIZE):
                 put(name)
 
     def _entries(self, base: str, advice: str = "Do not trust where it points.") -> list[str]:
-        """The numbered files under a key; a DataError if one is missing between them, or has another's number."""
+        """List the numbered files under a key; a DataError if a number is missing or does not belong there."""
         entries = sorted(filter(ENTRY.fullmatch, self.shelf.children(base)), key=lambda child: (len(child), child))
         for number, child in enumerate(entries, 1):
             if child != f"{number:06}.json":
@@ -222,12 +225,6 @@ class Store:
                     f"there. {advice}"
                 )
         return entries
-
-    def _entry(self, key: str) -> HistoryEntry:
-        data = self.shelf.read(key)
-        if data is None:
-            raise DataError(f"{self.address}/{key}: was removed while it was being read. Look again.")
-        return HistoryEntry.parse(data, f"{self.address}/{key}")
 
 
 def _artifact_key(digest: str) -> str:

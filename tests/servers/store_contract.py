@@ -1,4 +1,4 @@
-"""What a store promises, on whatever shelf: imported by the tests of a folder and of S3, which bring `kept`."""
+"""What a store promises, on whatever shelf: imported by the tests of a folder and of S3, which bring `access`."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ store.push(Path(sys.argv[2]), sys.argv[3])
 """
 
 
-class Kept(NamedTuple):
+class StoreAccess(NamedTuple):
     """A new store, and what somebody can do to its bytes behind its back."""
 
     store: Store
@@ -58,209 +58,213 @@ def release(folder: Path, weights: bytes = b"weights") -> tuple[Path, str]:
 
 
 @pytest.fixture
-def pushed(kept: Kept, tmp_path: Path) -> str:
-    folder, own = release(tmp_path / "release")
-    kept.store.push(folder, own)
-    return own
+def pushed(access: StoreAccess, tmp_path: Path) -> str:
+    folder, sha = release(tmp_path / "release")
+    access.store.push(folder, sha)
+    return sha
 
 
-def test_a_pushed_artifact_is_pulled_back_unchanged(kept: Kept, tmp_path: Path) -> None:
-    folder, own = release(tmp_path / "release")
+def test_a_pushed_artifact_is_pulled_back_unchanged(access: StoreAccess, tmp_path: Path) -> None:
+    folder, sha = release(tmp_path / "release")
 
-    uri = kept.store.push(folder, own)
-    back = kept.store.pull(own, tmp_path / "back")
+    uri = access.store.push(folder, sha)
+    back = access.store.pull(sha, tmp_path / "back")
 
     assert file_digests(back) == file_digests(folder)
-    assert uri == f"{kept.store.address}/releases/{own}"
-    assert kept.store.has(own)
-    assert list(kept.store.digests()) == [own]
+    assert uri == f"{access.store.address}/releases/{sha}"
+    assert access.store.has(sha)
+    assert list(access.store.digests()) == [sha]
 
 
-def test_a_store_opened_anew_knows_what_was_pushed(kept: Kept, pushed: str) -> None:
-    assert list(open_store(kept.store.address).digests()) == [pushed]
+def test_a_store_opened_anew_knows_what_was_pushed(access: StoreAccess, pushed: str) -> None:
+    assert list(open_store(access.store.address).digests()) == [pushed]
 
 
 def test_pushed_again_it_is_checked_and_not_written(
-    kept: Kept, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    access: StoreAccess, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept.store.shelf, "put", None)
-    monkeypatch.setattr(kept.store.shelf, "create", None)
+    monkeypatch.setattr(access.store.shelf, "put", None)
+    monkeypatch.setattr(access.store.shelf, "create", None)
 
-    assert kept.store.push(tmp_path / "release", pushed).endswith(pushed)
+    assert access.store.push(tmp_path / "release", pushed).endswith(pushed)
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("damage", "message"),
     [
-        (lambda kept, base: kept.overwrite(f"{base}/evaluation.json", b"{}"), "evaluation.json has other bytes"),
-        (lambda kept, base: kept.overwrite(f"{base}/model/more", b"{}"), "model/more belongs to nothing"),
-        (lambda kept, base: kept.remove(f"{base}/empty"), "empty is missing"),
+        (lambda access, base: access.overwrite(f"{base}/evaluation.json", b"{}"), "evaluation.json has other bytes"),
+        (lambda access, base: access.overwrite(f"{base}/model/more", b"{}"), "model/more belongs to nothing"),
+        (lambda access, base: access.remove(f"{base}/empty"), "empty is missing"),
     ],
 )
 def test_pushed_again_it_tells_what_became_of_the_first_copy(
-    kept: Kept, pushed: str, tmp_path: Path, damage: Callable[[Kept, str], None], said: str
+    access: StoreAccess, pushed: str, tmp_path: Path, damage: Callable[[StoreAccess, str], None], message: str
 ) -> None:
-    damage(kept, f"releases/{pushed}")
+    damage(access, f"releases/{pushed}")
 
-    with pytest.raises(DataError, match=said):
-        kept.store.push(tmp_path / "release", pushed)
+    with pytest.raises(DataError, match=message):
+        access.store.push(tmp_path / "release", pushed)
 
 
-def test_a_digest_that_is_not_the_folders_own_is_refused(kept: Kept, tmp_path: Path) -> None:
-    folder, own = release(tmp_path / "release")
+def test_a_digest_that_is_not_the_folders_own_is_refused(access: StoreAccess, tmp_path: Path) -> None:
+    folder, sha = release(tmp_path / "release")
 
-    with pytest.raises(DataError, match=f"its digest is {own}, not {MISSING}"):
-        kept.store.push(folder, MISSING)
+    with pytest.raises(DataError, match=f"its digest is {sha}, not {MISSING}"):
+        access.store.push(folder, MISSING)
 
-    assert list(kept.store.digests()) == []
+    assert list(access.store.digests()) == []
 
 
 def test_a_file_that_changes_meanwhile_is_not_kept(
-    kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    access: StoreAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, own = release(tmp_path / "release")
-    put = kept.store.shelf.put
+    folder, sha = release(tmp_path / "release")
+    put = access.store.shelf.put
 
     def late(key: str, source: SourceFile, tally: Transfer) -> None:
         source.path.write_bytes(b"something else")
         put(key, source, tally)
 
-    monkeypatch.setattr(kept.store.shelf, "put", late)
+    monkeypatch.setattr(access.store.shelf, "put", late)
 
     with pytest.raises(DataError, match="changed while it was being pushed"):
-        kept.store.push(folder, own)
+        access.store.push(folder, sha)
 
-    assert not kept.store.has(own)
+    assert not access.store.has(sha)
 
 
-def test_a_push_that_was_killed_is_not_seen_and_can_be_done_again(kept: Kept, tmp_path: Path) -> None:
-    folder, own = release(tmp_path / "release")
-    command = [sys.executable, "-c", KILLED_AT_THE_THIRD_FILE, kept.store.address, str(folder), own]
+def test_a_push_that_was_killed_is_not_seen_and_can_be_done_again(access: StoreAccess, tmp_path: Path) -> None:
+    folder, sha = release(tmp_path / "release")
+    command = [sys.executable, "-c", KILLED_AT_THE_THIRD_FILE, access.store.address, str(folder), sha]
 
     killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
 
     assert killed.returncode == -signal.SIGKILL
-    assert not kept.store.has(own)
-    assert list(kept.store.digests()) == []
-    with pytest.raises(DataError, match=f"no releases/{own}"):
-        kept.store.pull(own, tmp_path / "back")
-    kept.store.push(folder, own)
-    assert digest(kept.store.pull(own, tmp_path / "back")) == own
+    assert not access.store.has(sha)
+    assert list(access.store.digests()) == []
+    with pytest.raises(DataError, match=f"no releases/{sha}"):
+        access.store.pull(sha, tmp_path / "back")
+    access.store.push(folder, sha)
+    assert digest(access.store.pull(sha, tmp_path / "back")) == sha
 
 
-def test_many_can_push_the_same_at_once(kept: Kept, tmp_path: Path) -> None:
-    folder, own = release(tmp_path / "release")
+def test_many_can_push_the_same_at_once(access: StoreAccess, tmp_path: Path) -> None:
+    folder, sha = release(tmp_path / "release")
 
     with ThreadPoolExecutor(4) as pool:
-        uris = set(pool.map(lambda _: kept.store.push(folder, own), range(4)))
+        uris = set(pool.map(lambda _: access.store.push(folder, sha), range(4)))
 
     assert len(uris) == 1
-    assert digest(kept.store.pull(own, tmp_path / "back")) == own
+    assert digest(access.store.pull(sha, tmp_path / "back")) == sha
 
 
 @pytest.mark.parametrize("forged", [b"other bytes", b"weights" * 999 + b"Weights", b"weights" * 1001, b""])
-def test_wrong_bytes_are_refused_and_nothing_is_left(kept: Kept, pushed: str, tmp_path: Path, forged: bytes) -> None:
-    kept.overwrite(f"releases/{pushed}/model/model.safetensors", forged)
+def test_wrong_bytes_are_refused_and_nothing_is_left(
+    access: StoreAccess, pushed: str, tmp_path: Path, forged: bytes
+) -> None:
+    access.overwrite(f"releases/{pushed}/model/model.safetensors", forged)
     before = tmp_path / "back"
     before.mkdir()
     (before / "old").write_text("old")
 
     with pytest.raises(DataError, match=r"model\.safetensors: not the bytes that were pushed"):
-        kept.store.pull(pushed, before)
+        access.store.pull(pushed, before)
 
     assert file_digests(before).keys() == {"old"}
     assert not list(tmp_path.glob(".back*"))
 
 
-def test_a_file_that_is_gone_is_named(kept: Kept, pushed: str, tmp_path: Path) -> None:
-    kept.remove(f"releases/{pushed}/evaluation.json")
+def test_a_file_that_is_gone_is_named(access: StoreAccess, pushed: str, tmp_path: Path) -> None:
+    access.remove(f"releases/{pushed}/evaluation.json")
 
     with pytest.raises(DataError, match=r"evaluation\.json"):
-        kept.store.pull(pushed, tmp_path / "back")
+        access.store.pull(pushed, tmp_path / "back")
 
     assert not (tmp_path / "back").exists()
 
 
-def test_a_manifest_of_other_files_is_refused(kept: Kept, pushed: str, tmp_path: Path) -> None:
+def test_a_manifest_of_other_files_is_refused(access: StoreAccess, pushed: str, tmp_path: Path) -> None:
     other = Manifest(files={"a": ManifestFile(sha256=MISSING, size=1)})
-    kept.overwrite(f"releases/{pushed}.json", other.dump())
+    access.overwrite(f"releases/{pushed}.json", other.dump())
 
     with pytest.raises(DataError, match=f"lists the files of {other.digest}"):
-        kept.store.pull(pushed, tmp_path / "back")
+        access.store.pull(pushed, tmp_path / "back")
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", "a//b", "a\\b", "a\nb"])
-def test_a_manifest_cannot_lead_out_of_the_folder(kept: Kept, tmp_path: Path, name: str) -> None:
+def test_a_manifest_cannot_lead_out_of_the_folder(access: StoreAccess, tmp_path: Path, name: str) -> None:
     forged = Manifest.model_construct(files={name: ManifestFile(sha256=MISSING, size=1)})
-    own = tree_digest({name: MISSING})
-    kept.overwrite(f"releases/{own}.json", forged.dump())
+    sha = tree_digest({name: MISSING})
+    access.overwrite(f"releases/{sha}.json", forged.dump())
 
     with pytest.raises(DataError, match="Nothing it names can be trusted"):
-        kept.store.pull(own, tmp_path / "deep" / "back")
+        access.store.pull(sha, tmp_path / "deep" / "back")
 
 
 @pytest.mark.parametrize(
     "digest", ["", "abc", MISSING.replace("0", "A"), f"../{MISSING}", f"{MISSING}\n", "../../etc"]
 )
-def test_a_text_that_is_no_digest_is_refused(kept: Kept, tmp_path: Path, digest: str) -> None:
-    for asked in (kept.store.has, lambda own: kept.store.pull(own, tmp_path / "back")):
+def test_a_text_that_is_no_digest_is_refused(access: StoreAccess, tmp_path: Path, digest: str) -> None:
+    for ask in (access.store.has, lambda sha: access.store.pull(sha, tmp_path / "back")):
         with pytest.raises(DataError, match="is no digest"):
-            asked(digest)
+            ask(digest)
 
 
 @pytest.mark.parametrize("word", ["", "../releases", "a/b", "Rollout"])
-def test_a_malformed_note_kind_is_refused(kept: Kept, pushed: str, word: str) -> None:
+def test_a_malformed_note_kind_is_refused(access: StoreAccess, pushed: str, word: str) -> None:
     with pytest.raises(DataError, match="no word for a note"):
-        kept.store.attach(pushed, word, b"note")
+        access.store.attach(pushed, word, b"note")
 
 
-def test_a_link_is_refused(kept: Kept, tmp_path: Path) -> None:
-    folder, own = release(tmp_path / "release")
+def test_a_link_is_refused(access: StoreAccess, tmp_path: Path) -> None:
+    folder, sha = release(tmp_path / "release")
     (folder / "link").symlink_to("/etc/passwd")
 
     with pytest.raises(DataError, match="link: a link or a special file"):
-        kept.store.push(folder, own)
+        access.store.push(folder, sha)
 
 
-def test_a_folder_without_files_is_refused(kept: Kept, tmp_path: Path) -> None:
+def test_a_folder_without_files_is_refused(access: StoreAccess, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no files in it"):
-        kept.store.push(tmp_path, digest(tmp_path))
+        access.store.push(tmp_path, digest(tmp_path))
 
 
-def test_a_name_moves_and_keeps_where_it_was(kept: Kept, pushed: str, tmp_path: Path) -> None:
+def test_a_name_moves_and_keeps_where_it_was(access: StoreAccess, pushed: str, tmp_path: Path) -> None:
     folder, second = release(tmp_path / "second", b"better")
-    kept.store.push(folder, second)
+    access.store.push(folder, second)
 
-    assert kept.store.name(NAME) is None
-    kept.store.point(NAME, pushed, expected=None, by="gate")
-    kept.store.point(NAME, second, expected=pushed, by="rollout")
-    kept.store.point(NAME, pushed, expected=second, by="周姐")
+    assert access.store.name(NAME) is None
+    access.store.point(NAME, pushed, expected=None, by="gate")
+    access.store.point(NAME, second, expected=pushed, by="rollout")
+    access.store.point(NAME, pushed, expected=second, by="周姐")
 
-    now = kept.store.name(NAME)
+    now = access.store.name(NAME)
     assert now is not None and now.digest == pushed
     assert [(entry.digest, entry.by) for entry in now.history] == [
         (pushed, "gate"), (second, "rollout"), (pushed, "周姐"),
     ]  # fmt: skip
     assert now.history[0].previous is None
     assert now.current.previous == now.history[1].sha256
-    assert list(kept.store.names()) == [NAME]
+    assert list(access.store.names()) == [NAME]
 
 
-def test_a_late_writer_of_a_name_is_told_who_was_faster(kept: Kept, pushed: str) -> None:
-    first = kept.store.point(NAME, pushed, expected=None, by="周姐").current
+def test_a_late_writer_of_a_name_is_told_who_was_faster(access: StoreAccess, pushed: str) -> None:
+    first = access.store.point(NAME, pushed, expected=None, by="周姐").current
 
     for expected in (None, MISSING):
         with pytest.raises(ConflictError, match=f"周姐 pointed it at {pushed} on {first.time}".replace("+", r"\+")):
-            kept.store.point(NAME, pushed, expected=expected, by="gate")
+            access.store.point(NAME, pushed, expected=expected, by="gate")
 
     with pytest.raises(ConflictError, match="there is no such name"):
-        kept.store.point("chengla/rewriter", pushed, expected=MISSING, by="gate")
+        access.store.point("chengla/rewriter", pushed, expected=MISSING, by="gate")
 
 
-def test_of_many_who_point_at_once_exactly_one_wins(kept: Kept, pushed: str) -> None:
+def test_of_many_who_point_at_once_exactly_one_wins(access: StoreAccess, pushed: str) -> None:
     def point(number: int) -> str | None:
         try:
-            return open_store(kept.store.address).point(NAME, pushed, expected=None, by=f"racer {number}").current.by
+            return (
+                open_store(access.store.address).point(NAME, pushed, expected=None, by=f"racer {number}").current.by
+            )
         except ConflictError as lost:
             assert "racer" in str(lost)
             return None
@@ -268,66 +272,66 @@ def test_of_many_who_point_at_once_exactly_one_wins(kept: Kept, pushed: str) -> 
     with ThreadPoolExecutor(8) as pool:
         winners = [by for by in pool.map(point, range(8)) if by]
 
-    now = kept.store.name(NAME)
+    now = access.store.name(NAME)
     assert now is not None
     assert winners == [entry.by for entry in now.history]
     assert len(winners) == 1
 
 
-def test_a_name_points_only_at_what_is_whole(kept: Kept) -> None:
+def test_a_name_points_only_at_what_is_whole(access: StoreAccess) -> None:
     with pytest.raises(DataError, match="Push it first"):
-        kept.store.point(NAME, MISSING, expected=None, by="gate")
+        access.store.point(NAME, MISSING, expected=None, by="gate")
 
 
 @pytest.mark.parametrize("name", ["", "rewriter", "a/b/c", "../b", "a/..", "A/b", "a/b\n", "/a", "a/", "a/.b"])
-def test_a_text_that_is_no_name_is_refused(kept: Kept, name: str) -> None:
+def test_a_text_that_is_no_name_is_refused(access: StoreAccess, name: str) -> None:
     with pytest.raises(DataError, match="is no name"):
-        kept.store.name(name)
+        access.store.name(name)
 
 
-def test_a_rewritten_history_shows(kept: Kept, pushed: str, tmp_path: Path) -> None:
+def test_a_rewritten_history_shows(access: StoreAccess, pushed: str, tmp_path: Path) -> None:
     folder, second = release(tmp_path / "second", b"better")
-    kept.store.push(folder, second)
-    first = kept.store.point(NAME, pushed, expected=None, by="gate").current
-    kept.store.point(NAME, second, expected=pushed, by="gate")
+    access.store.push(folder, second)
+    first = access.store.point(NAME, pushed, expected=None, by="gate").current
+    access.store.point(NAME, second, expected=pushed, by="gate")
 
-    kept.overwrite(f"names/{NAME}/000001.json", first.model_copy(update={"by": "nobody"}).dump())
+    access.overwrite(f"names/{NAME}/000001.json", first.model_copy(update={"by": "nobody"}).dump())
 
-    assert len(check_history(kept.store.history(NAME))) == 1
+    assert len(check_history(access.store.history(NAME))) == 1
     with pytest.raises(DataError, match="entry 2 says that it follows"):
-        kept.store.name(NAME)
+        access.store.name(NAME)
     with pytest.raises(DataError, match="entry 2 says that it follows"):
-        kept.store.point(NAME, pushed, expected=second, by="gate")
+        access.store.point(NAME, pushed, expected=second, by="gate")
 
 
-def test_an_entry_that_is_gone_shows(kept: Kept, pushed: str) -> None:
-    kept.store.point(NAME, pushed, expected=None, by="gate")
-    kept.store.point(NAME, pushed, expected=pushed, by="gate")
-    kept.remove(f"names/{NAME}/000001.json")
+def test_an_entry_that_is_gone_shows(access: StoreAccess, pushed: str) -> None:
+    access.store.point(NAME, pushed, expected=None, by="gate")
+    access.store.point(NAME, pushed, expected=pushed, by="gate")
+    access.remove(f"names/{NAME}/000001.json")
 
     with pytest.raises(DataError, match="entry 000001 is gone"):
-        kept.store.name(NAME)
+        access.store.name(NAME)
 
 
-def test_the_shelf_tells_what_lies_there(kept: Kept, pushed: str, tmp_path: Path) -> None:
-    result = kept.store.shelf.objects(f"releases/{pushed}/")
+def test_the_shelf_tells_what_lies_there(access: StoreAccess, pushed: str, tmp_path: Path) -> None:
+    result = access.store.shelf.objects(f"releases/{pushed}/")
 
     assert result["empty"] == ObjectInfo(digest(tmp_path / "release" / "empty"), 0)
     assert result.keys() == file_digests(tmp_path / "release").keys()
 
 
-def test_a_note_lies_beside_a_release_and_leaves_it_as_it_was(kept: Kept, pushed: str) -> None:
-    kept.store.attach(pushed, "break-glass", b"one")
-    kept.store.attach(pushed, "break-glass", b"two")
-    kept.store.attach(pushed, "break-glass", b"two")
+def test_a_note_lies_beside_a_release_and_leaves_it_as_it_was(access: StoreAccess, pushed: str) -> None:
+    access.store.attach(pushed, "break-glass", b"one")
+    access.store.attach(pushed, "break-glass", b"two")
+    access.store.attach(pushed, "break-glass", b"two")
 
-    assert sorted(kept.store.notes(pushed)) == [b"one", b"two"]
-    assert list(kept.store.digests()) == [pushed]
-    assert kept.store.notes(MISSING) == []
+    assert sorted(access.store.notes(pushed)) == [b"one", b"two"]
+    assert list(access.store.digests()) == [pushed]
+    assert access.store.notes(MISSING) == []
 
 
-def test_children_are_the_names_directly_there_with_the_beginning_that_is_asked_for(kept: Kept) -> None:
-    shelf = kept.store.shelf
+def test_children_are_the_names_directly_there_with_the_beginning_that_is_asked_for(access: StoreAccess) -> None:
+    shelf = access.store.shelf
     for name in ("a/10-x", "a/10-y", "a/1", "a/11/z", "a/20-x", "ab/10-x"):
         shelf.create(name, b"")
 
@@ -337,21 +341,21 @@ def test_children_are_the_names_directly_there_with_the_beginning_that_is_asked_
     assert shelf.children("a/", "3") == shelf.children("b/", "1") == []
 
 
-def test_a_note_needs_a_release_and_a_plain_word(kept: Kept, pushed: str) -> None:
+def test_a_note_needs_a_release_and_a_plain_word(access: StoreAccess, pushed: str) -> None:
     with pytest.raises(DataError, match="Push it first"):
-        kept.store.attach(MISSING, "break-glass", b"one")
+        access.store.attach(MISSING, "break-glass", b"one")
     with pytest.raises(DataError):
-        kept.store.attach(pushed, "../releases", b"one")
+        access.store.attach(pushed, "../releases", b"one")
     with pytest.raises(DataError, match="no SHA-256"):
-        kept.store.notes("..")
+        access.store.notes("..")
 
 
-def test_a_changed_note_is_named_and_keeps_no_other_from_being_read(kept: Kept, pushed: str) -> None:
-    kept.store.attach(pushed, "break-glass", b"one")
-    [child] = kept.store.shelf.children(f"notes/{pushed}/")
-    kept.overwrite(f"notes/{pushed}/{child}", b"another")
-    kept.store.attach(pushed, "rollout", b"two")
-    kept.store.shelf.create(f"notes/{pushed}/garbage", b"!")
+def test_a_changed_note_is_named_and_keeps_no_other_from_being_read(access: StoreAccess, pushed: str) -> None:
+    access.store.attach(pushed, "break-glass", b"one")
+    [child] = access.store.shelf.children(f"notes/{pushed}/")
+    access.overwrite(f"notes/{pushed}/{child}", b"another")
+    access.store.attach(pushed, "rollout", b"two")
+    access.store.shelf.create(f"notes/{pushed}/garbage", b"!")
 
-    assert kept.store.notes(pushed) == [b"two"]
-    assert kept.store.changed_notes(pushed) == [child, "garbage"]
+    assert access.store.notes(pushed) == [b"two"]
+    assert access.store.changed_notes(pushed) == [child, "garbage"]

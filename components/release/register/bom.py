@@ -14,8 +14,8 @@ from components.release.register.config import RegisterConfig
 from qinglan.errors import ConfigError
 from qinglan.files.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.lineage.release.bom import CYCLONEDX_HASHES, MODEL_FILE_PREFIX, schema_fault
+from qinglan.lineage.signing.signed_statement import SignedStatement
 from qinglan.lineage.signing.statement import ArtifactRef
-from qinglan.lineage.trace.release_folder import LineageStatement
 
 SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
 """Namespace of serial numbers, so that the same model always has the same number."""
@@ -30,7 +30,7 @@ class BomContents(NamedTuple):
     files: Mapping[str, str]
     """Digests of the model's files, by their paths in the release."""
 
-    statements: Sequence[LineageStatement]
+    statements: Sequence[SignedStatement]
     surroundings: Sequence[ArtifactRef]
     at: datetime
 

@@ -9,7 +9,7 @@ from qinglan.evaluation.gates.kinds import Evaluation, Kind, mapping_at
 from qinglan.evaluation.gates.rewriter_gate import CROSS_FITTED
 from qinglan.evaluation.gates.verdict import Verdict
 from qinglan.lineage.release.bom import CYCLONEDX_HASHES
-from qinglan.lineage.trace.release_folder import LineageStatement
+from qinglan.lineage.signing.signed_statement import SignedStatement
 
 Json = dict[str, Any]
 STAND_IN_LIMIT = "A stand-in taught this model, for a demonstration: it is of no use in production."
@@ -22,7 +22,7 @@ def model_card(
     system: str,
     evaluation: Evaluation,
     verdict: Verdict,
-    statements: Sequence[LineageStatement],
+    statements: Sequence[SignedStatement],
     config: RegisterConfig,
 ) -> Json:
     """The card of the evaluation's model `system`."""
@@ -54,7 +54,7 @@ def known_regressions(verdict: Verdict) -> list[str]:
 
 
 def datasets(
-    model: ModelKind, evaluation: Evaluation, statements: Sequence[LineageStatement], tenant: str
+    model: ModelKind, evaluation: Evaluation, statements: Sequence[SignedStatement], tenant: str
 ) -> Iterator[Json]:
     """The data sets by their digests, with their rows if a statement has counted them."""
     # The oldest statement of a stage counts: those of a cross-fitted run's folds are younger.

@@ -27,6 +27,7 @@ from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.signing.findings import GRAVE
 from qinglan.lineage.signing.keys import Signer, load_signer
 from qinglan.lineage.signing.model_signature import sign_model
+from qinglan.lineage.signing.signed_statement import SignedStatement, read_lineage
 from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef, Statement, to_payload
 from qinglan.lineage.signing.statement_index import tenant_fault
 from qinglan.lineage.signing.trust import policy_at_hand
@@ -43,10 +44,8 @@ from qinglan.lineage.trace.release_folder import (
     REPORT,
     SIGNATURE,
     VERDICT,
-    LineageStatement,
     files_inside,
     gate_statements,
-    read_lineage,
     release_artifacts,
 )  # fmt: skip
 from qinglan.lineage.trace.student_prompts import prompt_faults
@@ -86,7 +85,7 @@ class ReleaseDecision(NamedTuple):
     evaluation: Mapping[str, Any]
     verdict: Verdict
     model: str
-    statements: list[LineageStatement]
+    statements: list[SignedStatement]
     clock: StepClock
 
     @property
@@ -203,7 +202,7 @@ def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "pr
     return judged
 
 
-def read_statements(lineage: Path) -> list[LineageStatement]:
+def read_statements(lineage: Path) -> list[SignedStatement]:
     if faults := plain_files(lineage).faults:
         name, why = next(iter(faults.items()))
         raise DataError(f"{lineage / name}: {why}. The steps before this one leave nothing like it; run them again.")
@@ -212,7 +211,7 @@ def read_statements(lineage: Path) -> list[LineageStatement]:
     return statements
 
 
-def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> list[LineageStatement]:
+def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> list[SignedStatement]:
     """The statements that the release may use for its bill, its card and the prompts of its training rows.
 
     Refused is what an audit of the release would refuse: steps of another tenant, and, if this machine has a trust

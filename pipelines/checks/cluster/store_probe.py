@@ -56,11 +56,11 @@ def _probe(uri: str, endpoint: str, secret: Mapping[str, str], required: bool) -
     if not (key and hidden and ENDPOINT_PATTERN.fullmatch(endpoint)):
         return None
     region, token = secret.get(REGION) or None, secret.get(TOKEN) or None
-    connection = S3Connection(S3Settings(bucket, "", endpoint, key, hidden, token, region))
+    connection = S3Connection(S3Settings(bucket, "", endpoint, key, hidden, token, region), retries=0)
     try:
         first = _first_key(connection, uri.partition(bucket)[2].strip("/"))
         if first:
-            connection.ask("GET", first, headers={"Range": "bytes=0-0"}, retries=0)
+            connection.ask("GET", first, {"Range": "bytes=0-0"})
     except S3Error as error:
         code = error.code or ""
         if code in ABSENT:
@@ -75,9 +75,8 @@ def _probe(uri: str, endpoint: str, secret: Mapping[str, str], required: bool) -
 def _first_key(connection: S3Connection, path: str) -> str:
     """The object of this path, or the first one under it."""
     for prefix in (path, f"{path}/") if path else ("",):
-        query = {"list-type": "2", "max-keys": "1", "prefix": prefix}
-        listing = ElementTree.fromstring(connection.ask("GET", "", query, retries=0).data)  # noqa: S314 - the store's own answer; expat bounds its entities
-        key = listing.findtext("{*}Contents/{*}Key") or ""
+        listing = connection.client.list_objects(connection.settings.bucket, prefix, recursive=True)
+        key = next((item.object_name or "" for item in listing), "")
         if key == path or key.startswith(f"{path}/") or (key and not path):
             return key
     return ""

@@ -19,10 +19,10 @@ Answer = TypeVar("Answer")
 
 
 def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> Decision:
-    """Decide what to do with the job that has the name already.
+    """Decide what to do with an existing job of this name.
 
-    One that failed before this attempt is tried anew: that is what a retry is for. One that this very attempt made,
-    and whose answer was lost on the way, is followed whatever became of it.
+    A job that failed before this attempt is replaced. A job that this attempt created, of which the response was
+    lost, is followed in any state.
     """
     annotations, expected = existing["metadata"].get("annotations", {}), manifest["metadata"]["annotations"]
     if existing["metadata"].get("deletionTimestamp"):
@@ -47,27 +47,29 @@ def create_or_attach(
             if refusal.status != CONFLICT:
                 raise
         existing = retry_call(lambda: api.get("pytorchjobs", name), patience)
-        if existing is None:  # it was deleted between the two calls
-            if time.monotonic() > until:
-                raise ConfigError(_deletion_stuck_message(api.namespace, name))
-            time.sleep(DELETION_POLL_SECONDS)
-            continue
-        decision = decide_for_existing_job(existing, manifest)
-        if decision == "attach":
+        # None: the job was deleted between the two calls.
+        decision = "wait" if existing is None else decide_for_existing_job(existing, manifest)
+        if existing is not None and decision == "attach":
             say("found, and followed on")
             return existing
         if decision == "refuse":
             raise ConfigError(_spec_mismatch_message(api.namespace, manifest["metadata"]))
         if time.monotonic() > until:
-            raise ConfigError(_deletion_stuck_message(api.namespace, name))
-        if decision == "replace":
+            raise ConfigError(
+                f"The job {name} in {api.namespace} is being deleted, and is not gone after "
+                f"{DELETION_SECONDS:.0f} s. See what holds it: kubectl get pytorchjob,pods -n {api.namespace}. Then "
+                "run again."
+            )
+        if existing is not None and decision == "replace":
             say("an earlier attempt is over, and is replaced")
             delete_and_wait(api, existing, DELETION_SECONDS)
-        time.sleep(DELETION_POLL_SECONDS if decision == "wait" else 0)
+        else:
+            time.sleep(DELETION_POLL_SECONDS)
 
 
 def delete_and_wait(api: Api, job: Mapping[str, Any], patience: float) -> bool:
     """Delete the job and wait until it is gone, with its pods; True if that was in time."""
+    # Foreground deletion: the job is gone only when its pods are, so their GPUs are free then.
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     until = time.monotonic() + patience
     retry_call(lambda: api.delete("pytorchjobs", name, uid), patience)
@@ -80,7 +82,7 @@ def delete_and_wait(api: Api, job: Mapping[str, Any], patience: float) -> bool:
 
 
 def retry_call(call: Callable[[], Answer], patience: float) -> Answer:
-    """Ask again for as long as the server gives no answer, within reason."""
+    """Repeat a call while the server does not answer, for up to `patience` seconds."""
     until, pause = time.monotonic() + patience, 0.2
     while True:
         try:
@@ -99,11 +101,4 @@ def _spec_mismatch_message(namespace: str, meta: Mapping[str, Any]) -> str:
         "and runs with another command, image or resources. Steps of a run need names of their own; if this one "
         "was changed, "
         f"end the old one first: kubectl delete pytorchjob {meta['name']} -n {namespace}"
-    )
-
-
-def _deletion_stuck_message(namespace: str, name: str) -> str:
-    return (
-        f"The job {name} in {namespace} is being deleted, and is not gone after {DELETION_SECONDS:.0f} s. See "
-        f"what holds it: kubectl get pytorchjob,pods -n {namespace}. Then run again."
     )

@@ -1,4 +1,4 @@
-"""One job, followed to its end, with a line when something changes and now and then while it waits."""
+"""Follow one job to its end, with a line when something changes and now and then while it waits."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -68,7 +68,8 @@ class ProgressReporter:
         waited = now - self._waiting_since
         if waited >= (self._warned + 1) * self.pending:
             self._warned += 1
-            self(f"has waited {_minutes(waited)}. {reading.text}. {pending_remedy(reading.text)}; or cancel the run.")
+            minutes = f"{waited / 60:.0f} minutes" if waited >= 60 else f"{waited:.0f} s"
+            self(f"has waited {minutes}. {reading.text}. {pending_remedy(reading.text)}; or cancel the run.")
         self._once(reading.text, now, again=True)
 
     def silence(self, seconds: float, why: str) -> None:
@@ -83,10 +84,6 @@ class ProgressReporter:
             self(text)
 
 
-def _minutes(seconds: float) -> str:
-    return f"{seconds / 60:.0f} minutes" if seconds >= 60 else f"{seconds:.0f} s"
-
-
 class Follower:
     def __init__(
         self, api: Api, watch: JobWatch, log: PodLog, reporter: ProgressReporter, patience: FollowTimeouts
@@ -94,11 +91,11 @@ class Follower:
         self.api, self.watch, self.log, self.reporter, self.patience = api, watch, log, reporter, patience
 
     def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
-        """Follow the job to its end; a failure without a failed pod is reported after `settle` seconds, when one may
-        be known."""
+        """Follow the job to its end."""
         began_to_settle = 0.0
         while not stop():
             reading = self._read(job)
+            # The job's status may arrive before that of the pod that failed, which says why.
             if reading.phase == "failed" and reading.culprit is None and not reading.final:
                 began_to_settle = began_to_settle or time.monotonic()
                 if time.monotonic() - began_to_settle < self.patience.settle:
@@ -113,13 +110,15 @@ class Follower:
         return Outcome(STOPPED_EXIT_CODE, "it was told to stop")
 
     def end(self, job: Mapping[str, Any]) -> None:
-        """Delete the job, and wait until it is gone. `job` may be a manifest, whose job this attempt may not have
-        made."""
+        """Delete the job, and wait until it is gone; by a manifest, only a job that this attempt created."""
         name, where = job["metadata"]["name"], f"-n {self.api.namespace}"
         with signals_ignored():
             try:
                 if "uid" not in job["metadata"]:
-                    job = self._made_by_this_attempt(job) or {}
+                    attempt = job["metadata"]["annotations"][ATTEMPT_ANNOTATION]
+                    current = retry_call(lambda: self.api.get("pytorchjobs", name), self.patience.deletion) or {}
+                    annotations = current.get("metadata", {}).get("annotations", {})
+                    job = current if annotations.get(ATTEMPT_ANNOTATION) == attempt else {}
                 gone = not job or delete_and_wait(self.api, job, self.patience.deletion)
             except ApiError as refusal:
                 why = explain_api_error(refusal, self.api.host, self.api.namespace)
@@ -127,11 +126,6 @@ class Follower:
                 return
         if job:
             self.reporter("ended, and gone" if gone else f"told to end; see: kubectl get pytorchjob,pods {where}")
-
-    def _made_by_this_attempt(self, manifest: Mapping[str, Any]) -> dict[str, Any] | None:
-        job = retry_call(lambda: self.api.get("pytorchjobs", manifest["metadata"]["name"]), self.patience.deletion)
-        attempt = manifest["metadata"]["annotations"][ATTEMPT_ANNOTATION]
-        return job if job and job["metadata"].get("annotations", {}).get(ATTEMPT_ANNOTATION) == attempt else None
 
     def _read(self, job: Mapping[str, Any]) -> JobStatus:
         if trouble := self.watch.trouble():
@@ -141,12 +135,18 @@ class Follower:
             self.reporter.silence(seconds, refusal.message[:120])
         snapshot = self.watch.snapshot()
         if not _is_same_job(snapshot.job, job) and not (snapshot := self._fetch(job)).job:
-            return JobStatus("failed", _job_deleted_message(job), 1, final=True)
-        self._start_log(snapshot)
+            text = (
+                f"somebody deleted it while it was followed ({job['metadata']['name']}: kubectl delete, the janitor, "
+                "or the deletion of its run). Run the step again if that was not meant."
+            )
+            return JobStatus("failed", text, 1, final=True)
+        for pod in pods_of_job(snapshot):  # the first node prints for all
+            if pod["ran"] and not pod["gone"] and pod["metadata"]["name"].endswith("-master-0"):
+                self.log.start(pod)
         return job_status(snapshot, self.api.server_time())
 
     def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
-        """Read the job itself where the watch has none of its uid: it is new, or gone."""
+        """Read the job itself if the watch has none of its uid: it is new, or gone."""
         try:
             current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
         except ApiError as refusal:
@@ -155,12 +155,6 @@ class Follower:
             return JobSnapshot()
         self.watch.created(job)
         return self.watch.snapshot()
-
-    def _start_log(self, snapshot: JobSnapshot) -> None:
-        """Follow the log of the first node, which prints for all."""
-        for pod in pods_of_job(snapshot):
-            if pod["ran"] and not pod["gone"] and pod["metadata"]["name"].endswith("-master-0"):
-                self.log.start(pod)
 
     def _over(self, job: Mapping[str, Any], reading: JobStatus) -> Outcome:
         if reading.phase == "hopeless":
@@ -186,10 +180,3 @@ def raise_left_running(lost: ApiUnreachableError, api: Api, name: str) -> NoRetu
 
 def _is_same_job(current: Mapping[str, Any] | None, job: Mapping[str, Any]) -> bool:
     return current is not None and current["metadata"]["uid"] == job["metadata"]["uid"]
-
-
-def _job_deleted_message(job: Mapping[str, Any]) -> str:
-    return (
-        f"somebody deleted it while it was followed ({job['metadata']['name']}: kubectl delete, the janitor, or the "
-        "deletion of its run). Run the step again if that was not meant."
-    )

@@ -14,22 +14,23 @@ SPEC_ANNOTATION, ATTEMPT_ANNOTATION = "qinglan.dev/spec", "qinglan.dev/attempt"
 """Annotations: the digest of the job's spec, and the id of the attempt that created it."""
 
 SLUG, HASH = 36, 12
-"""A pod is called <job>-worker-<number> and its service too: 63 characters, a letter first (DNS-1035)."""
+"""Longest parts of a job's name, in characters. Pods and services are called <job>-worker-<number>, and may have 63.
+
+https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#rfc-1035-label-names
+"""
 
 LABEL = 63
+"""https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set"""
 
 
 def job_name(run: str, step: str) -> str:
-    return f"{_slug(step)[:SLUG].rstrip('-') or 'job'}-{sha256_text(run, step)[:HASH]}"
-
-
-def _slug(text: str) -> str:
-    plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
-    return plain if re.match(r"[a-z]", plain) else f"job-{plain}".strip("-")
+    plain = re.sub(r"[^a-z0-9]+", "-", step.lower()).strip("-")
+    slug = plain if re.match(r"[a-z]", plain) else f"job-{plain}"
+    return f"{slug[:SLUG].strip('-')}-{sha256_text(run, step)[:HASH]}"
 
 
 def label_value(text: str) -> str:
-    """The text where a label may hold it; else as much of it as one may, and a digest."""
+    """The text if a label may hold it; else its beginning and a digest."""
     if len(text) <= LABEL and re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", text):
         return text
     plain = re.sub(r"[^-A-Za-z0-9_.]+", "-", text).strip("-_.")

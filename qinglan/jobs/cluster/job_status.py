@@ -1,7 +1,8 @@
-"""The status of a job for the step that follows it: a pure function over a snapshot, by table in the tests.
+"""The status of a job for the step that follows it: a pure function over a snapshot.
 
-The operator (training-operator 1.8) leaves gaps that are read here: nobody keeps its deadline, a pod that the quota
-refuses leaves no condition, and a Master that ends well ends the job whether or not its workers ever ran.
+It covers gaps of training-operator 1.8 (https://github.com/kubeflow/trainer/tree/release-1.8): the operator does not
+enforce the deadline, sets no condition if a quota refuses a pod, and reports success if the Master ends well although
+its workers never ran.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ TIMEOUT_EXIT_CODE = 124
 """The exit code of `timeout`."""
 
 POD_GONE_SECONDS = 5.0
-"""Seconds for which a job may still seem to run after a pod of it is gone: the two are reported separately."""
+"""Seconds for which a job may seem to run after one of its pods is gone, as the two are reported separately."""
 
 
 class JobStatus(NamedTuple):
@@ -27,11 +28,11 @@ class JobStatus(NamedTuple):
     code: int = 0
     culprit: PodFailure | None = None
     final: bool = False
-    """A failure without a culprit, that no later news will give one."""
+    """True for a failure without a culprit that no later event can name."""
 
 
 def job_status(snapshot: JobSnapshot, now: float) -> JobStatus:
-    """`snapshot.job` is known by now. `now` is in seconds since the epoch, by the API server's clock."""
+    """The status at `now`, in seconds since the epoch by the API server's clock; `snapshot.job` must be known."""
     assert snapshot.job is not None
     job, pods = snapshot.job, pods_of_job(snapshot)
     if condition_message(job, "Failed"):
@@ -56,26 +57,32 @@ def _failed(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
     for candidates in (pods, _replaced(pods)):
         if culprit := first_pod_failure(candidates):
             return JobStatus("failed", culprit.explained(), culprit.code, culprit)
-    if culprit := first_deleted_pod(pod for pod in pods if _is_in_failed_role(pod, message)):
+    # The message counts `1 Worker replica(s) failed`; pods of the other role are deleted by the operator afterwards.
+    failed_role = "Worker replica" in message
+    candidates = [pod for pod in pods if ("-worker-" in pod["metadata"]["name"]) == failed_role]
+    if culprit := first_deleted_pod(candidates):
         return JobStatus("failed", culprit.explained(), culprit.code, culprit)
     return JobStatus("failed", f"{message} See its events: kubectl describe pytorchjob {job['metadata']['name']}", 1)
 
 
 def _replaced(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The pods that stand in another's place, with the status in which that one failed."""
+    """The pods that replaced another pod, with the status in which that one failed."""
     return [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
 
 
-def _is_in_failed_role(pod: Mapping[str, Any], message: str) -> bool:
-    """The operator counts `1 Worker replica(s) failed`; the others it deletes itself, afterwards."""
-    return ("-worker-" in pod["metadata"]["name"]) == ("Worker replica" in message)
-
-
 def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
-    expected, ran = worker_count(job), started_worker_count(job, pods)
+    expected = int(job["spec"]["pytorchReplicaSpecs"].get("Worker", {}).get("replicas", 0))
+    # Workers that have started, by the job's own count, which outlives its pods, or by the pods in the snapshot.
+    counted: Mapping[str, int] = (job["status"].get("replicaStatuses") or {}).get("Worker") or {}
+    ran = max(
+        sum(counted.get(name, 0) for name in ("active", "succeeded", "failed")),
+        sum(1 for pod in pods if pod["ran"] and "-worker-" in pod["metadata"]["name"]),
+    )
     if ran >= expected:
         return JobStatus("succeeded", "done")
-    reason = pending_reason(_pods_never_started(pods)) or "Look for free GPUs"
+    # Pods that were removed before they ran still have the reason for which they waited.
+    waiting = [{**pod, "gone": None} for pod in pods if not pod["ran"]]
+    reason = pending_reason(waiting) or "Look for free GPUs"
     text = (
         f"its master ended well, but {expected - ran} of {expected} workers never ran: what it made is not the "
         f"training that was asked for. {reason}. Run it again."
@@ -83,13 +90,8 @@ def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStat
     return JobStatus("failed", text, 1, final=True)
 
 
-def _pods_never_started(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The pods that were cleaned away before they ran still know what they waited for."""
-    return [{**pod, "gone": None} for pod in pods if not pod["ran"]]
-
-
 def _pod_creation_refused(snapshot: JobSnapshot, pods: list[Mapping[str, Any]]) -> JobStatus | None:
-    """A pod that may not be made: by the quota, by Pod Security, by a policy. The operator says nothing of it."""
+    """A pod that may not be created, by a quota, Pod Security or a policy; the operator does not report it."""
     assert snapshot.job is not None
     event = snapshot.refused
     count = sum(not pod["gone"] for pod in pods)
@@ -122,9 +124,9 @@ def _deadline_message(limit: float, pods: list[Mapping[str, Any]]) -> str:
 
 
 def _lost_pod_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]], now: float) -> JobStatus | None:
-    """A pod that was taken away: the operator makes a new one, which the others do not know.
+    """A pod was taken away; the operator makes a new one, which the others do not know.
 
-    It notes that the job failed, too; where that note meets another write it is refused, and forgotten.
+    The operator also sets the job's failure, but forgets it if that write meets another one (HTTP 409).
     """
     deleted = [pod for pod in pods if pod["ran"] and pod["gone"] and now - pod["gone"] > POD_GONE_SECONDS]
     replaced = [
@@ -149,7 +151,7 @@ def _active_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> Job
 
 
 def pods_of_job(snapshot: JobSnapshot) -> list[Mapping[str, Any]]:
-    """The pods of this very job: another may have had the name before."""
+    """The pods of this job, not those of an earlier one with the same name."""
     assert snapshot.job is not None
     uid = snapshot.job["metadata"]["uid"]
     pods = [
@@ -163,32 +165,15 @@ def is_finished(job: Mapping[str, Any]) -> bool:
 
 
 def condition_message(job: Mapping[str, Any], kind: str) -> str | None:
-    """Its message where it holds."""
+    """The message of a condition that is true; None if it is not."""
     for condition in job["status"].get("conditions") or ():
         if condition["type"] == kind and condition["status"] == "True":
             return str(condition.get("message", "")) or kind
     return None
 
 
-def replica_specs(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    specs: Mapping[str, Any] = job["spec"]["pytorchReplicaSpecs"]
-    return specs
-
-
 def node_count(job: Mapping[str, Any]) -> int:
-    return sum(replica["replicas"] for replica in replica_specs(job).values())
-
-
-def worker_count(job: Mapping[str, Any]) -> int:
-    return int(replica_specs(job).get("Worker", {}).get("replicas", 0))
-
-
-def started_worker_count(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> int:
-    """Workers that have started: by the job's own count, which outlives its pods, or by the pods in the snapshot."""
-    counted: Mapping[str, int] = (job["status"].get("replicaStatuses") or {}).get("Worker") or {}
-    by_count = sum(counted.get(name, 0) for name in ("active", "succeeded", "failed"))
-    by_sight = sum(1 for pod in pods if pod["ran"] and "-worker-" in pod["metadata"]["name"])
-    return max(by_count, by_sight)
+    return sum(replica["replicas"] for replica in job["spec"]["pytorchReplicaSpecs"].values())
 
 
 def deadline(job: Mapping[str, Any]) -> float:

@@ -10,7 +10,7 @@ class LaunchContext(NamedTuple):
     """The run's id: with the step it names the job."""
 
     image: str
-    """The launching step's own: what is trained with is what was looked at."""
+    """Image of the launching step, so that the job runs the code that was checked."""
 
     tenant: str
     """The tenant whose label the job's pods get; empty for a run without one."""
@@ -19,10 +19,10 @@ class LaunchContext(NamedTuple):
     """Resources, tolerations, volumes and more that the launching task hands on: the fields of dsl.TaskConfig."""
 
     owner: Mapping[str, Any] | None = None
-    """The run's Workflow, or the launching pod; when it is deleted, the job goes along."""
+    """The run's Workflow, or the launching pod; the job is deleted with it."""
 
     user: int | None = None
-    """The number of the user that the pods run as; None: as the image says."""
+    """Numeric user id of the pods; None takes the image's."""
 
     group: int | None = None
     pull_secrets: Sequence[Mapping[str, str]] = ()

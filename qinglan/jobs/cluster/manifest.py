@@ -22,17 +22,20 @@ from qinglan.jobs.spec import JobSpec
 GPU = "nvidia.com/gpu"
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 CONTAINER = "pytorch"
-"""The operator looks for a container of this name."""
+"""The container that training-operator looks for: https://www.kubeflow.org/docs/components/trainer/legacy-v1/"""
 
 FINISHED_TTL_SECONDS = 24 * 3600
-"""Seconds for which a job that is over can still be inspected."""
+"""Seconds that a finished job stays, to be inspected."""
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
-"""A proxy beside the training never ends, and the job with it; Kubeflow's namespaces inject one."""
+"""A proxy beside the training would never end, nor would the job. Kubeflow's namespaces inject one.
+
+https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/
+"""
 
 
 def render_pytorchjob(spec: JobSpec, launch: LaunchContext, attempt: str = "") -> dict[str, Any]:
-    """The PyTorchJob. `attempt` tells a job that this very call made from one that it found."""
+    """Render a PyTorchJob. `attempt` identifies the job that this call creates."""
     labels = {
         **PART_OF_LABELS,
         RUN_LABEL: label_value(launch.run),
@@ -40,6 +43,7 @@ def render_pytorchjob(spec: JobSpec, launch: LaunchContext, attempt: str = "") -
         **({TENANT_LABEL: label_value(launch.tenant)} if launch.tenant else {}),
     }
     body = _body(spec, launch, labels)
+    owners = [{**launch.owner, "controller": False, "blockOwnerDeletion": False}] if launch.owner else []
     return {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
@@ -48,9 +52,7 @@ def render_pytorchjob(spec: JobSpec, launch: LaunchContext, attempt: str = "") -
             "namespace": launch.namespace,
             "labels": labels,
             "annotations": {SPEC_ANNOTATION: spec_digest(body), ATTEMPT_ANNOTATION: attempt},
-            "ownerReferences": [{**launch.owner, "controller": False, "blockOwnerDeletion": False}]
-            if launch.owner
-            else [],
+            "ownerReferences": owners,
         },
         "spec": body,
     }
@@ -79,13 +81,15 @@ def _pod(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
     task = launch.task
     user = {"runAsUser": launch.user} if launch.user else {}
     group = {"runAsGroup": launch.group} if launch.group else {}
+    tolerations = [dict(toleration) for toleration in task.get("tolerations") or ()]
+    tolerates_gpus = any(item.get("key") == GPU for item in tolerations)
     return {
         "containers": [_container(spec, launch)],
         "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}, *_volumes_without_secrets(task)],
         # The profile's `cluster.gpu_nodes`, and nothing else: Kubernetes requires all labels of a selector at once.
         # https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#nodeselector
         "nodeSelector": dict(task.get("node_selector") or {}),
-        "tolerations": _tolerations(task.get("tolerations") or ()),
+        "tolerations": tolerations if tolerates_gpus else [TOLERATION, *tolerations],
         **({"affinity": task["affinity"]} if task.get("affinity") else {}),
         **({"imagePullSecrets": list(launch.pull_secrets)} if launch.pull_secrets else {}),
         # On the pod, so that it holds for the operator's own init container as well.
@@ -96,41 +100,34 @@ def _pod(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
 
 
 def _container(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
-    task, folder = launch.task, spec.command.folder
+    task, folder, argv = launch.task, spec.command.folder, list(spec.command.argv)
+    if spec.join is not None:  # the program that joins this pod to the other nodes
+        size = ["--nodes", str(spec.nodes), "--per-node", str(spec.per_node)]
+        argv = ["python", "-m", "qinglan.jobs.inside", "--join", spec.join, *size, "--", *argv]
+    volumes = {volume["name"] for volume in _volumes_without_secrets(task)}
+    mounts = [dict(mount) for mount in task.get("volume_mounts") or () if mount["name"] in volumes]
     return {
         "name": CONTAINER,
         "image": launch.image,
-        "command": pod_command(spec),
+        "command": argv,
         **({"workingDir": str(folder)} if folder else {}),
         "env": _environment(task.get("env") or (), spec.command.environment),
         "resources": _resources(spec, task.get("resources") or {}),
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *_mounts(task)],
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *mounts],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
 
 
-def pod_command(spec: JobSpec) -> list[str]:
-    """The command of a pod: that of the job, behind the program that joins it to the other nodes where needed."""
-    if spec.join is None:
-        return list(spec.command.argv)
-    size = ["--nodes", str(spec.nodes), "--per-node", str(spec.per_node)]
-    return ["python", "-m", "qinglan.jobs.inside", "--join", spec.join, *size, "--", *spec.command.argv]
-
-
 def _volumes_without_secrets(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The step's volumes but its Secrets: it signs what was made, and who trains needs no key for that."""
+    """The step's volumes without its Secrets: the step signs the results, so the training needs no key."""
     return [dict(volume) for volume in task.get("volumes") or () if "secret" not in volume]
 
 
-def _mounts(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    volumes = {volume["name"] for volume in _volumes_without_secrets(task)}
-    return [dict(mount) for mount in task.get("volume_mounts") or () if mount["name"] in volumes]
-
-
 def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The command's over the task's. The mark of local processes means nothing there, and changes at each attempt.
+    """The command's variables over the task's, without two kinds.
 
-    What the task reads off its own pod's labels is not on these pods.
+    The mark of local processes changes at each attempt, which would be another job. Variables from the labels of the
+    step's own pod do not exist on the job's pods.
     """
     variables = {
         name: {"name": name, "value": value} for name, value in command.items() if name != PROCESS_MARK_VARIABLE
@@ -149,8 +146,3 @@ def _resources(spec: JobSpec, task: Mapping[str, Any]) -> dict[str, Any]:
             )
     limits[GPU] = requests[GPU] = str(spec.per_node)
     return {"limits": limits, "requests": requests}
-
-
-def _tolerations(task: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    tolerations = [dict(toleration) for toleration in task]
-    return tolerations if any(item.get("key") == GPU for item in tolerations) else [TOLERATION, *tolerations]

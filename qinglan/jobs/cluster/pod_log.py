@@ -143,6 +143,7 @@ class PodLog:
     def _follow(self, pod: str, file: LogFile) -> None:
         pause, reported = FIRST_PAUSE, False
         while not self._stopped.is_set():
+            # Read once more after the pod is over: its last lines may have come since the last read.
             last = self._over.is_set()
             try:
                 pause = FIRST_PAUSE if self._read(pod, file) else pause
@@ -158,13 +159,15 @@ class PodLog:
     def _read(self, pod: str, file: LogFile) -> int:
         """Read until the stream ends; returns the number of new lines."""
         query = {"follow": "true", "timestamps": "true", "container": CONTAINER}
+        # sinceTime has a resolution of a second, so lines of that second come again, and lines_after skips them.
+        # https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#read-read-log-of-the-specified-pod
         if self._heard.at:
             query["sinceTime"] = f"{self._heard.at[:19]}Z"
         got, before = 0, self._heard
         with self.api.opened("GET", "pods", f"{pod}/log", query, seconds=(5.0, QUIET_SECONDS)) as response:
             self._open = response
             try:
-                if self._stopped.is_set():
+                if self._stopped.is_set():  # stopped before there was a response to shut down
                     return got
                 lines = (line for batch in self.api.batches(response, "pods") for line in batch)
                 for position, text in lines_after(lines, before):

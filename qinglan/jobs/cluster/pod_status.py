@@ -1,4 +1,4 @@
-"""The failure of a pod, or the reason that it waits, and what to do about it: pure functions over its status."""
+"""Why a pod failed or waits, and what to do about it: pure functions over its status."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -34,7 +34,7 @@ class PodFailure(NamedTuple):
     code: int
     reason: str
     at: str
-    """The time as the server wrote it: the first to die is the one to blame."""
+    """Time as the server wrote it; the pod that failed first is the cause."""
 
     words: str = ""
 
@@ -54,43 +54,34 @@ def first_pod_failure(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
 
 
 def first_deleted_pod(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
-    """The first pod that somebody deleted while it ran; for when no pod says why it ended."""
-    failures = [
-        PodFailure(pod["metadata"]["name"], KILLED, "Deleted", _deletion_requested_at(pod["metadata"]))
-        for pod in pods
-        if pod["ran"] and pod["metadata"].get("deletionTimestamp") and pod["status"].get("phase") != "Succeeded"
-    ]
+    """The first pod that somebody deleted while it ran; for jobs in which no pod says why it ended."""
+    failures = []
+    for pod in pods:
+        meta = pod["metadata"]
+        if pod["ran"] and meta.get("deletionTimestamp") and pod["status"].get("phase") != "Succeeded":
+            # The server writes the time at which the deletion must be done, not that of the request.
+            deadline = datetime.fromisoformat(meta["deletionTimestamp"])
+            requested = deadline - timedelta(seconds=meta.get("deletionGracePeriodSeconds", 0))
+            failures.append(PodFailure(meta["name"], KILLED, "Deleted", requested.isoformat()))
     return min(failures, key=lambda failure: (failure.at, failure.pod), default=None)
 
 
-def _deletion_requested_at(meta: Mapping[str, Any]) -> str:
-    """The time of the request: the server writes the time at which the deletion has to be done."""
-    deadline = datetime.fromisoformat(meta["deletionTimestamp"])
-    return (deadline - timedelta(seconds=meta.get("deletionGracePeriodSeconds", 0))).isoformat()
-
-
 def pod_failure(pod: Mapping[str, Any]) -> PodFailure | None:
-    """The failure of a pod; None when it did not fail."""
-    status = pod["status"]
-    failure = pod_disruption(status) or _container_failure(status) or _pod_level_failure(status)
-    return failure and failure._replace(pod=pod["metadata"]["name"])
-
-
-def pod_disruption(status: Mapping[str, Any]) -> PodFailure | None:
-    """A pod that the cluster took away: preempted, drained, lost with its node."""
+    """The failure of a pod; None if it did not fail."""
+    name, status = pod["metadata"]["name"], pod["status"]
     for condition in status.get("conditions", ()):
+        # The cluster took the pod away: preempted, drained, lost with its node.
+        # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
         if condition["type"] == "DisruptionTarget" and condition["status"] == "True":
             reason, message = condition.get("reason", ""), condition.get("message", "")
-            return PodFailure("", 143, reason, condition.get("lastTransitionTime", ""), message)
-    return None
-
-
-def _container_failure(status: Mapping[str, Any]) -> PodFailure | None:
+            return PodFailure(name, 143, reason, condition.get("lastTransitionTime", ""), message)
     for container in _containers(status):
         end = container.get("state", {}).get("terminated")
         if end and end.get("exitCode"):
             message = str(end.get("message", "")).strip()[:300]
-            return PodFailure("", end["exitCode"], end.get("reason", ""), end.get("finishedAt", ""), message)
+            return PodFailure(name, end["exitCode"], end.get("reason", ""), end.get("finishedAt", ""), message)
+    if status.get("phase") == "Failed":  # no container reports it: the pod was evicted, or refused by its node
+        return PodFailure(name, 1, status.get("reason", ""), "", str(status.get("message", "")).strip()[:300])
     return None
 
 
@@ -98,31 +89,21 @@ def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())]
 
 
-def _pod_level_failure(status: Mapping[str, Any]) -> PodFailure | None:
-    """A failure that no container reports: the pod was evicted, or refused by its node."""
-    if status.get("phase") != "Failed":
-        return None
-    return PodFailure("", 1, status.get("reason", ""), "", str(status.get("message", "")).strip()[:300])
-
-
 def pending_reason(pods: Iterable[Mapping[str, Any]]) -> str:
-    """The first reason that any pod gives for its waiting, in the cluster's own words; empty where none gives one."""
+    """The first reason that any pod gives for its waiting, in the cluster's own words; empty if none gives one."""
     for pod in pods:
         if pod["gone"] or pod["status"].get("phase", "Pending") != "Pending":
             continue
-        if reason := _scheduler_reason(pod["status"]) or _container_reason(pod["status"]):
+        if reason := _waiting_reason(pod["status"]):
             return f"{pod['metadata']['name']}: {reason}"
     return ""
 
 
-def _scheduler_reason(status: Mapping[str, Any]) -> str:
+def _waiting_reason(status: Mapping[str, Any]) -> str:
+    """The scheduler's reason, else that of a container."""
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason", ""))
-    return ""
-
-
-def _container_reason(status: Mapping[str, Any]) -> str:
     for container in _containers(status):
         waiting = container.get("state", {}).get("waiting")
         if waiting and waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):

@@ -1,11 +1,11 @@
-"""A training as a PyTorchJob: created once, followed to its end, and deleted where its step is stopped.
+"""A training as a PyTorchJob: created once, followed to its end, and deleted if its step is stopped.
 
 outcome = PyTorchJobRunner(api, read_launch_context(api, task_config)).run(spec, log)
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +58,10 @@ class PyTorchJobRunner:
         on_line: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Create or attach to the job and follow it; an interrupt deletes it. An outage of the API server is waited
-        out; after too long a one the job is left running, for the next attempt to attach to."""
+        """Create or attach to the job and follow it; an interrupt deletes it.
+
+        After a long outage of the API server the job is left running, and the next attempt attaches to it.
+        """
         return self.run_manifest(render_pytorchjob(spec, self.launch, uuid.uuid4().hex), log, on_line, stop)
 
     def run_manifest(
@@ -68,11 +70,12 @@ class PyTorchJobRunner:
         name = manifest["metadata"]["name"]
         reporter = ProgressReporter(name, self.out, self.patience.pending)
         try:
-            with sigterm_raises(), self._watching(name) as watch:
+            # The watches start before the job is created: a job that cannot be followed is not started.
+            with sigterm_raises(), ExitStack() as stack:
+                watch = retry_call(lambda: stack.enter_context(JobWatch(self.api, name)), self.patience.outage)
                 pod_log = PodLog(self.api, log, on_line, reporter)
-                return self._make_and_follow(
-                    manifest, Follower(self.api, watch, pod_log, reporter, self.patience), stop
-                )
+                follower = Follower(self.api, watch, pod_log, reporter, self.patience)
+                return self._make_and_follow(manifest, follower, stop)
         except ApiUnreachableError as lost:
             raise_left_running(lost, self.api, name)
         except ApiError as refusal:
@@ -85,15 +88,9 @@ class PyTorchJobRunner:
             follower.watch.created(job)
             return follower.follow(job, stop)
         except (ApiUnreachableError, ApiError):
-            raise
-        except BaseException:
+            raise  # the job may run well, and the next attempt attaches to it
+        except BaseException:  # Ctrl-C, SIGTERM, an error of `on_line`: nobody would follow the job
             follower.end(job)
             raise
         finally:
             follower.log.stop()
-
-    @contextmanager
-    def _watching(self, name: str) -> Iterator[JobWatch]:
-        """Start the watches before the job is made: a job that cannot be followed is not begun."""
-        with ExitStack() as stack:
-            yield retry_call(lambda: stack.enter_context(JobWatch(self.api, name)), self.patience.outage)

@@ -1,4 +1,4 @@
-"""A snapshot of a job, its pods and their refusals: plain data, folded from the events of a watch."""
+"""A snapshot of a job, its pods and their refusals: plain data, built from the events of a watch."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class JobSnapshot(NamedTuple):
 
 
 def slim_job(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a job that is read here."""
+    """The fields of a job that are read."""
     replicas = {
         kind: {"replicas": replica.get("replicas", 1)}
         for kind, replica in job["spec"].get("pytorchReplicaSpecs", {}).items()
@@ -30,31 +30,24 @@ def slim_job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A pod with three facts that the server forgets: that it ran, when it was deleted, and how the earlier pod of
-    this name ended (an operator may create one more pod before it knows that the job is over)."""
+    """A pod with three facts that the server forgets.
+
+    They are: that the pod ran, when it was deleted, and how the earlier pod of this name ended, since an operator may
+    create one more pod before it knows that the job is over.
+    """
     same = before is not None and before["metadata"]["uid"] == pod["metadata"]["uid"]
-    status = pod.get("status") or {}
-    ran = status.get("phase") in ("Running", "Succeeded") or _ended(status)
+    owners, status = pod["metadata"].get("ownerReferences", []), pod.get("status") or {}
+    ended = any("terminated" in container.get("state", {}) for container in status.get("containerStatuses", ()))
+    earlier: Mapping[str, Any] = {}
+    if before is not None and before["metadata"].get("ownerReferences") == owners:  # of the same job
+        earlier = before["status"] if not same and pod_failure(before) else before["earlier"]
     return {
-        "metadata": {**_meta(pod), "ownerReferences": pod["metadata"].get("ownerReferences", [])},
+        "metadata": {**_meta(pod), "ownerReferences": owners},
         "status": status,
-        "ran": ran or bool(same and before and before["ran"]),
+        "ran": status.get("phase") in ("Running", "Succeeded") or ended or bool(same and before and before["ran"]),
         "gone": None,
-        "earlier": _earlier(pod, before) if before is not None else {},
+        "earlier": earlier,
     }
-
-
-def _earlier(pod: Mapping[str, Any], before: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the pod that this one replaces, in the same job."""
-    if before["metadata"].get("ownerReferences") != pod["metadata"].get("ownerReferences", []):
-        return {}
-    replaces = before["metadata"]["uid"] != pod["metadata"]["uid"]
-    status: Mapping[str, Any] = before["status"] if replaces and pod_failure(before) else before["earlier"]
-    return status
-
-
-def _ended(status: Mapping[str, Any]) -> bool:
-    return any("terminated" in container.get("state", {}) for container in status.get("containerStatuses", ()))
 
 
 def slim_event(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""One job, kept current by three watches: of the job, of its pods, of the events that say a pod was refused.
+"""The current state of one job, by three watches: of the job, of its pods, of the events about refused pods.
 
 with JobWatch(api, "sft-0123456789ab") as watch:
     watch.wait(0.5)
@@ -67,8 +67,8 @@ class JobWatch:
 
     def trouble(self) -> tuple[float, ApiError] | None:
         """The seconds since a watch last worked, and why it does not; None while all work."""
-        read = [informer.trouble for informer in self._informers]  # once: its thread may end it between two readings
-        troubles = [trouble for trouble in read if trouble]
+        # Each is read once, since the informer's thread may reset it meanwhile.
+        troubles = [trouble for trouble in [informer.trouble for informer in self._informers] if trouble]
         since, refusal = min(troubles, key=lambda trouble: trouble[0], default=(0.0, None))
         return (time.monotonic() - since, refusal) if refusal else None
 

@@ -81,7 +81,8 @@ def _run_on_cluster(
         code = _run(argv, {**clean, "RAY_ADDRESS": address}, roll, check)
         return code
     finally:
-        roll.tell({"ended": code})  # before Ray ends: its workers would see that first
+        # The workers are told before Ray ends: else they would see their own Ray end first, and report an error.
+        roll.tell({"ended": code})
         terminate_process_group(ray)
 
 

@@ -14,11 +14,10 @@ from qinglan.processes.services import free_port
 
 TOKEN = "RAY_AUTH_TOKEN"
 MAX_RAY_STARTS = 5
-"""Ray ends itself where its agents are not up within 15 s, as on a busy machine or at the first read of the image:
-then it is started again."""
+"""Starts of Ray, which ends itself if its agents are not up within 15 s, such as on a busy machine."""
 
 NO_DRAIN_ENVIRONMENT = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
-"""No graceful drain: Ray would wait half a minute for work to move to other nodes, and there is none."""
+"""No graceful drain: Ray would wait half a minute to move work to other nodes, which also end."""
 
 RAY_START_COMMAND = (sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block")
 POLL_SECONDS = 0.5
@@ -37,7 +36,7 @@ def shared_token(environment: Mapping[str, str]) -> str:
 
 def head_command(address: str, port: int, name: str, gpus: int, folder: Path) -> list[str]:
     words = ["--head", f"--port={port}", f"--temp-dir={folder}", f"--ray-client-server-port={free_port()}"]
-    words += ["--include-dashboard=false", "--no-monitor"]  # processes for nobody: nothing scales here
+    words += ["--include-dashboard=false", "--no-monitor"]  # no dashboard is opened, and nothing scales here
     return [*RAY_START_COMMAND, *words, *_node(address, name, gpus)]
 
 
@@ -71,7 +70,9 @@ class StartDeadline:
 def wait_for_ray_nodes(address: str, nodes: int, clock: StartDeadline, invite: Callable[[], None]) -> None:
     """Wait for Ray's head, then invite the workers and wait for them: a worker that starts earlier finds no head and
     ends."""
-    told_to_stop = signal.getsignal(signal.SIGTERM)  # Ray sets its own
+    # ray.init installs its own SIGTERM handler; ours is put back afterwards.
+    # https://docs.ray.io/en/latest/ray-core/api/doc/ray.init.html
+    sigterm_handler = signal.getsignal(signal.SIGTERM)
     ray = _connected(address, clock)
     try:
         while _alive_node_count(ray) < 1:
@@ -81,7 +82,7 @@ def wait_for_ray_nodes(address: str, nodes: int, clock: StartDeadline, invite: C
             clock.pause(f"other nodes ({alive} of {nodes} are there)")
     finally:
         ray.shutdown()
-        signal.signal(signal.SIGTERM, told_to_stop)
+        signal.signal(signal.SIGTERM, sigterm_handler)
 
 
 def _connected(address: str, clock: StartDeadline) -> Any:

@@ -41,7 +41,7 @@ def _serve_head(where: NodeInfo, line: JsonConnection, environment: Mapping[str,
                 if word is None or "ended" in word:
                     return _handle_head_exit(where, word)
                 complete = complete or "complete" in word
-                if "ray" in word:  # another address than before: the head had to start anew
+                if "ray" in word:  # the head has started Ray, perhaps again at another address
                     address, starts = str(word["ray"]), 0
                     ray = _restart_ray(ray, where, line, address, environment)
             if ray is not None and ray.poll() is not None:
@@ -80,6 +80,8 @@ def _handle_ray_exit(where: NodeInfo, line: JsonConnection, code: int) -> int:
 
 def _handle_head_exit(where: NodeInfo, word: Mapping[str, int] | None) -> int:
     if word is None or "ended" not in word:
-        raise TrainingError(f"{where.pod(0)} is gone without a word. See that pod's events and last lines.")
+        raise TrainingError(
+            f"{where.pod(0)} closed the connection without a result. See that pod's events and last lines."
+        )
     say(f"[inside] {where.pod(0)} ended with code {word['ended']}", to=sys.stderr)
     return 0

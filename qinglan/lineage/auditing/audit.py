@@ -21,7 +21,7 @@ from qinglan.lineage.release.release_notes import (
 )
 from qinglan.lineage.signing.findings import FAULTS, GRAVE, WORST_FIRST, AuditVerdict, Finding, verdict_of
 from qinglan.lineage.signing.statement import ArtifactRef
-from qinglan.lineage.signing.statement_index import DATES, Step
+from qinglan.lineage.signing.statement_index import DATES
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.evidence import mapping_or_empty
 from qinglan.lineage.trace.name_moves import name_findings
@@ -58,7 +58,7 @@ class Audit(NamedTuple):
     """Changes in a run's files/ that are no fault."""
 
     judged_models: int | None = None
-    """Models that the release's locked test has judged, by its evaluation; None where nobody counted."""
+    """Number of models that the release's locked test has judged, by its evaluation; None if it was not counted."""
 
 
 def audit(
@@ -87,11 +87,14 @@ def audit_target(
     graph = walk(target.starts, target.evidence, policy, target.tenant, now=now, until=target.until)
     if only_bytes:
         graph = without_attestations(graph)
+    files = []
+    if target.release is not None:
+        files = check_release(target.release, policy, name or target.name, target.absent)
     rollouts = tuple(read_rollout_notes(target.notes, policy, target.digest, target.tenant, now))
     findings = (
         *target.findings,
         *(name_findings(target.claim, policy, now) if target.claim else ()),
-        *check_files(target, policy, name),
+        *files,
         *findings_of(graph),
         *check_journals(target.evidence, [step.statement for step in graph.steps.values()]),
         *note_findings(target.changed_notes, rollouts),
@@ -112,13 +115,6 @@ def audit_target(
         target.remarks,
         mapping_or_empty(read_figures(target.release).get("test_uses")).get("count"),
     )
-
-
-def check_files(target: AuditTarget, policy: TrustPolicy, name: str = "") -> list[Finding]:
-    """The findings about a release's own files; none for other targets."""
-    if target.release is None:
-        return []
-    return check_release(target.release, policy, name or target.name, target.absent)
 
 
 def overrides_of(target: AuditTarget, policy: TrustPolicy, now: datetime) -> list[Override]:
@@ -150,8 +146,14 @@ def next_step(result: Audit) -> str:
     """Advice for the reader of the audit."""
     states = {finding.state for finding in result.findings}
     grave = {finding.what for finding in result.findings if finding.state in GRAVE}
-    if grave == {DATES} and (counts_from := result.graph.counts_from):
-        return _wait_until(counts_from, "missing" in states)
+    counts_from = result.graph.counts_from
+    if grave == {DATES} and counts_from and "missing" in states:
+        return (
+            f"Do not deploy it before {counts_from:%F %T}Z: its dates are not right. Name the folder of the "
+            "missing files with --files, or run their stages again."
+        )
+    if grave == {DATES} and counts_from:
+        return f"Do not deploy it before {counts_from:%F %T}Z: its bytes and signatures are right, its dates are not."
     if "altered" in states:
         return "Do not deploy it: copy the bytes again from where they were made, or make them again."
     if "untrusted" in states:
@@ -163,15 +165,6 @@ def next_step(result: Audit) -> str:
     return "Nothing needs to be done."
 
 
-def _wait_until(counts_from: datetime, is_incomplete: bool) -> str:
-    if is_incomplete:
-        return (
-            f"Do not deploy it before {counts_from:%F %T}Z: its dates are not right. Name the folder of the "
-            "missing files with --files, or run their stages again."
-        )
-    return f"Do not deploy it before {counts_from:%F %T}Z: its bytes and signatures are right, its dates are not."
-
-
 def judged_models_line(result: Audit) -> str:
     """The count of models that the release's locked test has judged; empty if it was not counted."""
     count = result.judged_models
@@ -181,6 +174,12 @@ def judged_models_line(result: Audit) -> str:
 def as_json(result: Audit) -> dict[str, Any]:
     """The whole audit in plain values."""
     graph = result.graph
+    steps = []
+    for step in graph.steps.values():
+        statement = step.statement
+        parts = {"made": _parts_json(statement.made), "used": _parts_json(statement.used)}
+        fields = {name: getattr(step, name) for name in ("id", "state", "why", "signer", "where")}
+        steps.append({**fields, "statement": {**statement._asdict(), **parts}})
     return {
         **{key: getattr(result, key) for key in ("target", "kind", "name", "tenant", "digest", "verdict")},
         "next": next_step(result),
@@ -192,7 +191,7 @@ def as_json(result: Audit) -> dict[str, Any]:
         "rollouts": [{**item._asdict(), "statement": item.statement._asdict()} for item in result.rollouts],
         "starts": list(graph.starts),
         "things": [{**thing._asdict(), "about": dict(thing.about)} for thing in graph.things.values()],
-        "steps": [_step_json(step) for step in graph.steps.values()],
+        "steps": steps,
     }
 
 
@@ -200,13 +199,6 @@ def counts(graph: Graph) -> dict[str, int]:
     """Number of artifacts in each state, the worst state first."""
     states = [thing.state for thing in graph.things.values()]
     return {state: states.count(state) for state in WORST_FIRST}
-
-
-def _step_json(step: Step) -> dict[str, Any]:
-    statement = step.statement
-    parts = {"made": _parts_json(statement.made), "used": _parts_json(statement.used)}
-    fields = {name: getattr(step, name) for name in ("id", "state", "why", "signer", "where")}
-    return {**fields, "statement": {**statement._asdict(), **parts}}
 
 
 def _parts_json(parts: Iterable[ArtifactRef]) -> list[dict[str, Any]]:

@@ -94,17 +94,12 @@ def drawing(graph: Graph, anchors: dict[str, str]) -> str:
 
 
 def _arrow(arrow: Arrow) -> str:
-    """A path that curves between columns and is straight along a lane."""
-    (x, y), *points = arrow.points
-    path = [f"M{x} {y}"]
-    for number, (right, down) in enumerate(points):
-        half = (x + right) / 2
-        path.append(f"L{right} {down}" if number % 2 else f"C{half:.0f} {y} {half:.0f} {down} {right} {down}")
-        x, y = right, down
-    colour = COLOURS[arrow.thing.state]
+    (x, y), (right, down) = arrow.start, arrow.end
+    half, colour = (x + right) // 2, COLOURS[arrow.thing.state]
     return (
-        f'<path d="{" ".join(path)}" fill="none" stroke="{colour}" stroke-width="1.4" stroke-opacity="0.65"/>'
-        f'<path d="M{x - 7} {y - 4} L{x} {y} L{x - 7} {y + 4} Z" fill="{colour}"/>'
+        f'<path d="M{x} {y} C{half} {y} {half} {down} {right} {down}" fill="none" stroke="{colour}" '
+        f'stroke-width="1.4" stroke-opacity="0.65"/>'
+        f'<path d="M{right - 7} {down - 4} L{right} {down} L{right - 7} {down + 4} Z" fill="{colour}"/>'
     )
 
 

@@ -5,7 +5,7 @@ with open_target("fivedoctors/rewriter", store="runs/store") as target: ...
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,9 +16,10 @@ from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
 from qinglan.evaluation.gates.locked_test_uses import use_faults
 from qinglan.files.digests import digest as digest_of
 from qinglan.files.plain_files import read_plain
-from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, open_envelope
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.signing.findings import Finding
-from qinglan.lineage.signing.statement import Statement, from_payload
+from qinglan.lineage.signing.signed_statement import read_signed_statement
+from qinglan.lineage.signing.statement import Statement
 from qinglan.lineage.trace.evidence import (
     CombinedEvidence,
     Evidence,
@@ -79,13 +80,13 @@ class AuditTarget(NamedTuple):
     """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
 
     claim: NameClaim | None = None
-    """The evidence that the name points to this release, where it was found by its name."""
+    """Evidence that the name points to this release, if the target is a name."""
 
     changed_notes: tuple[str, ...] = ()
-    """Names of notes beside it whose bytes were changed."""
+    """Names of notes beside the release whose bytes were changed."""
 
     remarks: tuple[str, ...] = ()
-    """Changes of files/ that are no fault: the signed artifacts are elsewhere."""
+    """Changes of files/ that are no fault, since the signed artifacts are elsewhere."""
 
 
 @contextmanager
@@ -126,21 +127,17 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
 def resolve_digest(store: "Store", target: str) -> str:
     """The digest in the store that begins with these characters."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
-    if len(matches) > 1:  # a list of files that is not of its digest was planted, and hides no release
-        matches = [digest for digest in matches if _is_pushed(store, digest)]
+    if len(matches) > 1:  # somebody may have planted a list of files under a wrong digest, to hide a release
+        pushed, matches = matches, []
+        for digest in pushed:
+            with suppress(DataError):
+                matches += [digest] if store.has(digest) else []
     if len(matches) != 1:
         raise DataError(
             f"{target}: {len(matches)} releases in the store at {store.address} begin with this. Give more of the "
             "digest; `qinglan audit DIGEST --which-models` finds what descends from any other thing."
         )
     return matches[0]
-
-
-def _is_pushed(store: "Store", digest: str) -> bool:
-    try:
-        return store.has(digest)
-    except DataError:
-        return False
 
 
 def name_claim(store: "Store", name: str) -> NameClaim:
@@ -180,32 +177,18 @@ def release_target(
     starts: tuple[str, ...] = ()
     tenant, until = "", None
     try:
-        statement = read_statement(folder / PROVENANCE)
+        statement = read_signed_statement(folder / PROVENANCE).statement
         until = statement.at
     except (DataError, OSError) as error:
         findings.append(Finding(PROVENANCE, "altered", str(error)))
     else:
-        name = name or (str(statement.config.get("name", "")) if isinstance(statement.config, dict) else "")
+        name = name or str(statement.config.get("name", ""))
         tenant = name.partition("/")[0]
         starts = tuple(part.digest for part in statement.made if "/" not in part.name)
+    notes = tuple(store.notes(digest or actual)) if store is not None else ()
     return AuditTarget(
-        str(folder),
-        "release",
-        starts,
-        evidence,
-        tenant,
-        name,
-        actual,
-        folder,
-        until,
-        tuple(findings),
-        tuple(store.notes(digest or actual)) if store is not None else (),
-        absent,
+        str(folder), "release", starts, evidence, tenant, name, actual, folder, until, tuple(findings), notes, absent
     )
-
-
-def read_statement(path: Path) -> Statement:
-    return from_payload(open_envelope(read_plain(path), str(path)).payload, str(path))
 
 
 def find_run(path: Path) -> Path | None:
@@ -230,21 +213,26 @@ def _local_target(path: Path, more: list[FileEvidence]) -> AuditTarget:
 
 
 def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
-    """A run: all outputs of its steps, the last first, and its release where there is one."""
+    """A run: all outputs of its steps, the last first, and its release if it has one."""
     run = RunFolder(root)
     statements, findings = _run_statements(run)
     if not statements:
         findings.append(Finding("records", "missing", f"{root / 'records'}: it holds no signed statement of a step"))
-    findings += unrecorded_outputs(statements, run)
+    # Signed outputs whose path no record gives: the record is gone, or was changed.
+    findings += [
+        Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
+        for statement in statements
+        for part in statement.made
+        if part.is_bytes and not run.locations(part.digest, part.name)
+    ]
     findings += shown_file_findings(run)
     parts = [part for statement in reversed(statements) for part in statement.made or statement.used]
     starts = tuple(dict.fromkeys(part.digest for part in parts))
-    evidence = CombinedEvidence([run, *more])
     target = AuditTarget(
         str(root),
         "run",
         starts,
-        evidence,
+        CombinedEvidence([run, *more]),
         _tenant(root),
         findings=tuple(findings),
         remarks=tuple(shown_file_remarks(run)),
@@ -254,25 +242,14 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
     if folder is None:
         return target
     release = release_target(folder, more)
-    return release._replace(
-        label=target.label,
-        kind=target.kind,
+    return target._replace(
         starts=tuple(dict.fromkeys((*release.starts, *starts))),
-        evidence=evidence,
-        until=None,
+        tenant=release.tenant,
+        name=release.name,
+        digest=release.digest,
+        release=folder,
         findings=(*findings, *release.findings),
-        remarks=target.remarks,
     )
-
-
-def unrecorded_outputs(statements: Iterable[Statement], run: RunFolder) -> list[Finding]:
-    """Signed outputs of this run whose path no record gives: the record is gone, or was changed."""
-    return [
-        Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
-        for statement in statements
-        for part in statement.made
-        if part.is_bytes and not run.locations(part.digest, part.name)
-    ]
 
 
 def shown_file_findings(run: RunFolder) -> list[Finding]:
@@ -334,7 +311,7 @@ def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
     statements, findings, records = [], [], run.root / "records"
     for path in sorted(path for path in records.glob(f"*{ENVELOPE_SUFFIX}") if path.is_file()):
         try:
-            statement = read_statement(path)
+            statement = read_signed_statement(path).statement
             statements.append((statement.at, statement.stage, statement))
         except DataError as error:
             findings.append(Finding(f"statement {path.name}", "altered", str(error)))

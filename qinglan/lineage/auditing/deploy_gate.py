@@ -44,7 +44,7 @@ RELEASE_FILES = (*FOLDERS, SIGNATURE, PROVENANCE, BOM, EVALUATION, REPORT)
 class Decision(NamedTuple):
     allowed: bool
     reasons: list[str]
-    """Everything against the deployment, also where it was overridden."""
+    """All reasons against the deployment, also if an override covers them."""
 
     override: Override | None = None
     grave: bool = False
@@ -107,7 +107,8 @@ def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy:
     faults += required_faults(steps, lines[line])
     faults += gate_faults(steps, evaluation, tuple(lines[line]), policy.evaluate)
     if policy.clean_code:
-        dirty = dict.fromkeys(step.statement.stage for step in steps_by_time(graph) if _dirty(step))
+        used = ((step.statement.stage, part) for step in steps_by_time(graph) for part in step.statement.used)
+        dirty = dict.fromkeys(stage for stage, part in used if part.name == "code" and part.about.get("dirty"))
         faults += [f"{stage} ran code with uncommitted changes" for stage in dirty]
     return faults
 
@@ -132,7 +133,11 @@ def gate_faults(
     `required` names the line's stages. The release's digests come from its statement; the audit has compared them
     with the bytes.
     """
-    gate, evaluate = (steps.get(required_stage(required, word)) for word in ("gate", "evaluate"))
+    # A smaller model's line has gate_small and evaluate_small beside its teacher's stages.
+    gate, evaluate = (
+        next((steps[stage] for stage in required if stage.partition("_")[0] == word and stage in steps), None)
+        for word in ("gate", "evaluate")
+    )
     register = steps.get(RELEASE_STAGE)
     released = {part.name: part.digest for part in register.statement.made} if register else {}
     if gate:
@@ -160,11 +165,6 @@ def limit_reasons(evaluation: Mapping[str, Any], limits: Limits) -> Iterator[str
     if not verdict.promote:
         reasons = (reason for reason in verdict.reasons if not isinstance(reason, Description))
         yield from (f"a gate within the trust policy's limits would hold it: {reason}" for reason in reasons)
-
-
-def required_stage(required: Sequence[str], word: str) -> str:
-    """The line's stage of this kind: gate, or gate_small in a smaller model's chain."""
-    return next((stage for stage in required if stage.partition("_")[0] == word), word)
 
 
 def break_glass(
@@ -197,10 +197,6 @@ def break_glass(
 def is_grave(finding: Finding) -> bool:
     """True if no override covers it: something altered or untrusted, or a missing file of the release itself."""
     return finding.state in GRAVE or finding.what.partition("/")[0] in RELEASE_FILES
-
-
-def _dirty(step: Step) -> bool:
-    return any(part.name == "code" and part.about.get("dirty") for part in step.statement.used)
 
 
 def _digests(parts: Sequence[ArtifactRef]) -> set[str]:

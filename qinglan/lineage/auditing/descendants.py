@@ -6,20 +6,18 @@ Statements are read from the files each time, a few thousand a second. They may 
 its statement's signature is trusted.
 """
 
-import hashlib
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import DataError, QinglanError
-from qinglan.files.plain_files import read_plain
-from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
-from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload
-from qinglan.lineage.signing.statement_index import signing_role, verify_signatures
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX
+from qinglan.lineage.signing.signed_statement import SignedStatement, read_signed_statement, verify_statement
+from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.name_moves import entry_fault
 
@@ -28,80 +26,79 @@ MAX_SHOWN = 200
 
 
 class Descendant(NamedTuple):
-    """Something that was made from the digest in question, directly or through other steps."""
+    """An artifact that was made from the digest in question, directly or through other steps."""
 
     what: str
     digest: str
     stage: str
     ended: str
     names: tuple[str, ...]
-    """A release's name, by its statement; with (now) where that name points to it in the store."""
+    """Names of a release: those that point to it in the store, marked (now); else the name in its statement."""
 
     where: str
     fault: str
     """Why its statement's signature is not trusted; empty if it is."""
 
     total: int
-    """The number of all descendants, also of those that are not shown."""
-
-
-class SignedFile(NamedTuple):
-    path: Path
-    statement: Statement
-
-    @property
-    def is_release(self) -> bool:
-        return self.statement.stage == RELEASE_STAGE
-
-    def outputs(self) -> Iterator[ArtifactRef]:
-        """The step's outputs, without files inside of folders and without inputs that it only passed on."""
-        used = {part.digest for part in self.statement.used}
-        for part in self.statement.made:
-            if "/" not in part.name and (self.is_release or part.digest not in used):
-                yield part
+    """Number of all descendants, also of those that are not shown."""
 
 
 def which_models(
     digest: str, roots: Iterable[Path], policy: TrustPolicy, store: str = "", most: int = MAX_SHOWN
 ) -> list[Descendant]:
     """The descendants of a digest: releases first, then models, then the rest, the newest first."""
-    files = read_signed_files(roots, store)
-    outputs = [(file, part) for file in descend(_whole_digest(digest, files), files) for part in file.outputs()]
+    steps = read_steps([*roots, Path(store)] if store and "://" not in store else roots)
+    outputs = [(step, part) for step in _descend(_whole_digest(digest, steps), steps) for part in _outputs(step)]
     outputs.sort(key=lambda output: (output[1].name, output[1].digest))
     outputs.sort(key=lambda output: output[0].statement.ended, reverse=True)
     outputs.sort(key=lambda output: _rank(output[0], output[1].name))
     pointers = _pointers(store, policy)
-    return [_descendant(file, part, pointers, policy, len(outputs)) for file, part in outputs[:most]]
+    descendants = []
+    for step, part in outputs[:most]:
+        statement, what = step.statement, part.name
+        names: tuple[str, ...] = ()
+        if _is_release(step):
+            what = f"release, {part.name}"
+            name = str(statement.config.get("name", ""))
+            # A release's folder in the store is called by its digest.
+            names = tuple(pointers.get(Path(step.where).parent.name, [name] if name else []))
+        fault = _signature_fault(step, policy)
+        descendants.append(
+            Descendant(what, part.digest, statement.stage, statement.ended, names, step.where, fault, len(outputs))
+        )
+    return descendants
 
 
-def read_signed_files(roots: Iterable[Path], store: str = "") -> list[SignedFile]:
-    """Every statement below the folders, and below the store if it is a folder; copies of one count once."""
-    if store and "://" not in store:
-        roots = [*roots, Path(store)]
-    files: dict[str, SignedFile] = {}
-    for path in sorted(statement_paths(root.resolve() for root in roots)):
+def read_steps(roots: Iterable[Path]) -> list[SignedStatement]:
+    """Every statement below the folders, without following links; copies of a statement count once."""
+    folders = ((Path(folder), names) for root in roots for folder, _, names in os.walk(root.resolve()))
+    paths = {folder / name for folder, names in folders for name in names if name.endswith(ENVELOPE_SUFFIX)}
+    steps: dict[str, SignedStatement] = {}
+    for path in sorted(path for path in paths if path.is_file() and not path.is_symlink()):
         try:
-            sealed = read_plain(path)
-            sha = hashlib.sha256(sealed).hexdigest()
-            if sha not in files:
-                files[sha] = SignedFile(path, from_payload(open_envelope(sealed).payload))
+            step = read_signed_statement(path)
         except (DataError, OSError):
-            continue  # not a statement, or deleted meanwhile; an audit of its folder reports it
-    return list(files.values())
+            continue  # no statement, or deleted meanwhile; an audit of its folder reports it
+        steps.setdefault(step.digest, step)
+    return list(steps.values())
 
 
-def statement_paths(roots: Iterable[Path]) -> set[Path]:
-    """Files with the ending of a statement; links are not followed."""
-    folders = ((Path(folder), names) for root in roots for folder, _, names in os.walk(root))
-    paths = (folder / name for folder, names in folders for name in names if name.endswith(ENVELOPE_SUFFIX))
-    return {path for path in paths if path.is_file() and not path.is_symlink()}
+def _is_release(step: SignedStatement) -> bool:
+    return step.statement.stage == RELEASE_STAGE
 
 
-def descend(digest: str, files: Sequence[SignedFile]) -> list[SignedFile]:
-    """The statements that used the digest, or what was made from it."""
+def _outputs(step: SignedStatement) -> list[ArtifactRef]:
+    """The step's outputs, without files inside of folders and without inputs that it only passed on."""
+    used = {part.digest for part in step.statement.used}
+    outputs = (part for part in step.statement.made if "/" not in part.name)
+    return [part for part in outputs if _is_release(step) or part.digest not in used]
+
+
+def _descend(digest: str, steps: Sequence[SignedStatement]) -> list[SignedStatement]:
+    """The steps that used the digest, or what was made from it."""
     users: dict[str, list[int]] = defaultdict(list)
-    for number, file in enumerate(files):
-        for used in {part.digest for part in file.statement.used}:
+    for number, step in enumerate(steps):
+        for used in {part.digest for part in step.statement.used}:
             users[used].append(number)
     reached: set[int] = set()
     queue = list(users[digest])
@@ -109,68 +106,38 @@ def descend(digest: str, files: Sequence[SignedFile]) -> list[SignedFile]:
         number = queue.pop()
         if number not in reached:
             reached.add(number)
-            queue.extend(user for part in files[number].outputs() for user in users.get(part.digest, ()))
-    return [files[number] for number in sorted(reached)]
+            queue.extend(user for part in _outputs(steps[number]) for user in users.get(part.digest, ()))
+    return [steps[number] for number in sorted(reached)]
 
 
-def _whole_digest(digest: str, files: Iterable[SignedFile]) -> str:
+def _whole_digest(digest: str, steps: Iterable[SignedStatement]) -> str:
     """The digest that begins with the given characters."""
     if not DIGEST.fullmatch(digest):
         raise DataError(f"{digest}: no file here, and no digest: those have 8 to 64 characters of 0-9 and a-f.")
-    if len(digest) == 64:
-        return digest
-    parts = (part for file in files for part in (*file.statement.used, *file.outputs()))
+    parts = (part for step in steps for part in (*step.statement.used, *_outputs(step)))
     matches = {part.digest for part in parts if part.digest.startswith(digest)}
     if len(matches) > 1:
         raise DataError(f"{digest}: more than one digest begins with this. Give more of it.")
     return matches.pop() if matches else digest
 
 
-def _descendant(
-    file: SignedFile, part: ArtifactRef, pointers: dict[str, list[str]], policy: TrustPolicy, total: int
-) -> Descendant:
-    statement = file.statement
-    what = f"release, {part.name}" if file.is_release else part.name
-    fault = _signature_fault(file, policy)
-    names = _release_names(file, pointers) if file.is_release else ()
-    return Descendant(what, part.digest, statement.stage, statement.ended, names, str(file.path), fault, total)
-
-
-def _release_names(file: SignedFile, pointers: dict[str, list[str]]) -> tuple[str, ...]:
-    """Names that point to the release now, by its folder in the store, which is its digest; else the name it has."""
-    pointing = tuple(f"{name} (now)" for name in pointers.get(file.path.parent.name, ()))
-    name = _config_text(file.statement, "name")
-    return pointing or ((name,) if name else ())
-
-
-def _rank(file: SignedFile, name: str) -> int:
+def _rank(step: SignedStatement, name: str) -> int:
     """Sort order: a release's model, then other models, then other artifacts, then a release's other files."""
-    if file.is_release:
+    if _is_release(step):
         return 0 if name == "model" else 3
     return 1 if "model" in name else 2
 
 
-def _signature_fault(file: SignedFile, policy: TrustPolicy) -> str:
-    """Why the signature is not trusted; empty if it is."""
-    try:
-        envelope = open_envelope(read_plain(file.path), str(file.path))
-        statement = from_payload(envelope.payload, str(file.path))
-        tenant = _tenant(statement, envelope, policy)
-        state, why, _ = verify_signatures(envelope, policy, signing_role(statement), tenant, statement.at)
-    except (DataError, OSError) as error:
-        return str(error)
-    return "" if state == "attested" else why
+def _signature_fault(step: SignedStatement, policy: TrustPolicy) -> str:
+    """Why the signature is not trusted; empty if it is.
 
-
-def _tenant(statement: Statement, envelope: Envelope, policy: TrustPolicy) -> str:
-    """The tenant that a statement names; where it names none, one for whom its key may sign."""
-    keys = (policy.keys[signature.key] for signature in envelope.signatures if signature.key in policy.keys)
+    The tenant is the one that the statement names; if it names none, one for which the key may sign.
+    """
+    keys = (policy.keys[signature.key] for signature in step.envelope.signatures if signature.key in policy.keys)
     allowed = next((tenant for key in keys for tenant in key.tenants), "")
-    return _config_text(statement, "name").partition("/")[0] or _config_text(statement, "tenant_id") or allowed
-
-
-def _config_text(statement: Statement, name: str) -> str:
-    return str(statement.config.get(name, "")) if isinstance(statement.config, dict) else ""
+    named = str(step.statement.config.get("name", "")).partition("/")[0]
+    state, why, _ = verify_statement(step, policy, named or step.statement.tenant or allowed)
+    return "" if state == "attested" else why
 
 
 def _pointers(store: str, policy: TrustPolicy) -> dict[str, list[str]]:
@@ -184,7 +151,7 @@ def _pointers(store: str, policy: TrustPolicy) -> dict[str, list[str]]:
     for name in opened.names():
         try:
             if (history := opened.name(name)) and not entry_fault(history, policy, datetime.now(UTC)):
-                pointers.setdefault(history.digest, []).append(name)
+                pointers.setdefault(history.digest, []).append(f"{name} (now)")
         except QinglanError:
             continue
     return pointers

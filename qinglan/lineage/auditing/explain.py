@@ -19,65 +19,51 @@ from qinglan.lineage.trace.release_folder import read_figures
 from qinglan.lineage.trace.walk import Graph, stage_steps, steps_by_time, walk
 
 ENVIRONMENT_INPUTS = ("code", "environment", "image")
-NOTHING = "-"
+TITLES = {
+    "data": "Data",
+    "code": "Code",
+    "parameter": "Parameters",
+    "environment": "Environment",
+    "metric": "Metrics",
+    "key": "Keys",
+}
 COST_DIGITS = 6
-"""Decimal places of a cost, as statements have it."""
-
-
-class ReleaseFacts(NamedTuple):
-    """A release's statements, its evaluation, and the lists of paid answers that were found."""
-
-    graph: Graph
-    evaluation: Mapping[str, Any]
-    paid: Mapping[str, Path]
-    """By digest."""
-
-    @property
-    def steps(self) -> dict[str, Step]:
-        """The step of each stage that led to the released model; else the stage's last step."""
-        return stage_steps(self.graph)
+"""Decimal places of a cost in statements."""
 
 
 class Change(NamedTuple):
     kind: str
-    """data, code, parameter, environment, metric or key."""
+    """A key of TITLES."""
 
     name: str
     old: str
     new: str
 
 
-def load_release_facts(target: AuditTarget, policy: TrustPolicy) -> ReleaseFacts:
-    graph = walk(target.starts, target.evidence, policy, target.tenant, until=target.until)
-    return ReleaseFacts(graph, read_figures(target.release), paid_lists(target.evidence))
-
-
 def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
     """Lines that say what led to the verdict: data, paid answers, judges, gate, signatures."""
-    facts = load_release_facts(target, policy)
-    return [f"{target.name or target.label} {target.digest[:12]}".strip(), *_explanation_lines(facts)]
-
-
-def _explanation_lines(facts: ReleaseFacts) -> Iterator[str]:
+    graph = _walk(target, policy)
+    # The chain of a smaller model may also hold the gate of its teacher: the newest one decided.
+    gates = [step for stage, step in stage_steps(graph).items() if stage.partition("_")[0] == "gate"]
+    agreement = mapping_or_empty(read_figures(target.release).get("agreement"))
     sections = {
-        "Data": data_lines(facts.graph),
-        "Paid answers": paid_lines(facts.graph, facts.paid),
-        "Judges": judge_lines(facts.evaluation),
-        "Gate": gate_lines(_last_gate(facts.steps)),
-        "Signed": signed_lines(facts.graph),
+        "Data": _data_lines(graph),
+        "Paid answers": _paid_lines(graph, paid_lists(target.evidence)),
+        "Judges": [f"{role}: {agreement[role]}" for role in ("judge", "examiner") if role in agreement],
+        "Gate": _gate_lines(max(gates, key=lambda step: step.done)) if gates else [],
+        "Signed": [_signed_line(step) for step in steps_by_time(graph)],
     }
-    for title, lines in sections.items():
-        yield f"{title}:"
-        yield from (f"  {line}" for line in lines or ["nothing is known"])
+    lines = [f"{target.name or target.label} {target.digest[:12]}".strip()]
+    for title, section in sections.items():
+        lines += [f"{title}:", *(f"  {line}" for line in section or ["nothing is known"])]
+    return lines
 
 
-def _last_gate(steps: Mapping[str, Step]) -> Step | None:
-    """The newest gate: the chain of a smaller model may hold its teacher's gate as well."""
-    gates = [step for stage, step in steps.items() if stage.partition("_")[0] == "gate"]
-    return max(gates, key=lambda step: step.done, default=None)
+def _walk(target: AuditTarget, policy: TrustPolicy) -> Graph:
+    return walk(target.starts, target.evidence, policy, target.tenant, until=target.until)
 
 
-def data_lines(graph: Graph) -> list[str]:
+def _data_lines(graph: Graph) -> list[str]:
     """The external inputs, and the datasets made of them with their rows."""
     lines = []
     for thing in graph.things.values():
@@ -90,49 +76,35 @@ def data_lines(graph: Graph) -> list[str]:
     return lines
 
 
-def paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
-    """Number and cost of the paid answers, for each step and in all.
+def _paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
+    """Number and cost of the paid answers, for each step and in all; `lists` are by digest.
 
     The steps of a run share one journal, and a fold's list repeats the lists before it, so a call counts only in the
     step that named it first. If a list is missing, the numbers that its step signed are taken.
     """
     lines, answers, cost, counted = [], 0, 0.0, set[str]()
-    for step, part in _journals_used(graph):
+    used = ((step, part) for step in steps_by_time(graph) for part in step.statement.used if part.name == JOURNAL)
+    for step, part in used:
         calls = read_costs(lists[part.digest]) if part.digest in lists else None
         if calls is None:
-            count, paid = _as(int, part.about.get("answers")), _as(float, part.about.get("cost"))
+            signed = [part.about.get(name) for name in ("answers", "cost")]
+            count, paid = (value if isinstance(value, int | float) else 0 for value in signed)
         else:
             new = calls.keys() - counted
             counted |= new
             count, paid = len(new), round(math.fsum(calls[call] for call in new), COST_DIGITS)
-        answers, cost = answers + count, round(cost + paid, COST_DIGITS)
-        lines.append(f"{step.statement.stage}: {count:,} answers, cost {paid:g} ({part.digest[:12]})")
+        answers, cost = answers + int(count), round(cost + paid, COST_DIGITS)
+        lines.append(f"{step.statement.stage}: {int(count):,} answers, cost {paid:g} ({part.digest[:12]})")
     return [*lines, f"in all {answers:,} answers, cost {cost:g}"] if lines else []
 
 
-def _journals_used(graph: Graph) -> Iterator[tuple[Step, ArtifactRef]]:
-    for step in steps_by_time(graph):
-        yield from ((step, part) for part in step.statement.used if part.name == JOURNAL)
-
-
-def judge_lines(evaluation: Mapping[str, Any]) -> list[str]:
-    agreement = mapping_or_empty(evaluation.get("agreement"))
-    return [f"{role}: {agreement[role]}" for role in ("judge", "examiner") if role in agreement]
-
-
-def gate_lines(gate: Step | None) -> list[str]:
+def _gate_lines(gate: Step) -> list[str]:
     """The gate's verdict, its reasons, and its rule with the settings."""
-    if gate is None:
-        return []
     rule = ", ".join(f"{name} {value}" for name, value in flatten_config(gate.statement.config).items())
     facts = gate.statement.facts
-    reasons = facts.get("reasons") if isinstance(facts.get("reasons"), list) else []
-    lines = [f"verdict: {facts.get('verdict', 'none')}", *map(str, reasons or ())]
+    reasons = facts["reasons"] if isinstance(facts.get("reasons"), list) else []
+    lines = [f"verdict: {facts.get('verdict', 'none')}", *map(str, reasons)]
     return [*lines, f"rule: {rule}"] if rule else lines
-
-
-def signed_lines(graph: Graph) -> list[str]:
-    return [_signed_line(step) for step in steps_by_time(graph)]
 
 
 def _signed_line(step: Step) -> str:
@@ -146,83 +118,44 @@ def _signed_line(step: Step) -> str:
 
 def diff_releases(before: AuditTarget, after: AuditTarget, policy: TrustPolicy) -> list[Change]:
     """Differences in data, code, parameters, environment, metrics and keys."""
-    old_facts, new_facts = load_release_facts(before, policy), load_release_facts(after, policy)
-    changes = []
-    for kind, values in COMPARED.items():
-        old, new = values(old_facts), values(new_facts)
-        changes += [
-            Change(kind, name, old.get(name, NOTHING), new.get(name, NOTHING))
-            for name in dict.fromkeys((*old, *new))
-            if old.get(name) != new.get(name)
-        ]
-    return changes
+    old, new = (
+        {(kind, name): value for kind, name, value in _compared_values(target, policy)} for target in (before, after)
+    )
+    changes = [
+        Change(*key, old.get(key, "-"), new.get(key, "-")) for key in {**old, **new} if old.get(key) != new.get(key)
+    ]
+    return sorted(changes, key=lambda change: [*TITLES].index(change.kind))
 
 
-def data_digests(facts: ReleaseFacts) -> dict[str, str]:
-    """Digest and rows of everything made or used, by stage and name."""
-    return {
-        f"{stage} {how} {part.name}": _described(part)
-        for stage, step in facts.steps.items()
-        for how, parts in (("used", step.statement.used), ("made", step.statement.made))
-        for part in parts
-        if part.name not in ENVIRONMENT_INPUTS and "/" not in part.name
-    }
+def _compared_values(target: AuditTarget, policy: TrustPolicy) -> Iterator[tuple[str, str, str]]:
+    """Kind, name and value of everything that a release is compared by."""
+    for stage, step in stage_steps(_walk(target, policy)).items():
+        statement = step.statement
+        for how, parts in (("used", statement.used), ("made", statement.made)):
+            for part in parts:
+                if part.name in ENVIRONMENT_INPUTS and how == "used":
+                    changed = " with changes" if part.about.get("dirty") else ""
+                    kind = "code" if part.name == "code" else "environment"
+                    yield kind, f"{stage} {part.name}", part.digest[:12] + changed
+                elif part.name not in ENVIRONMENT_INPUTS and "/" not in part.name:
+                    yield "data", f"{stage} {how} {part.name}", _described(part)
+        for name, value in flatten_config(statement.config).items():
+            yield "parameter", f"{stage}.{name}", str(value)
+        for name, version in statement.versions.items():
+            yield "environment", f"{stage} {name}", str(version)
+        yield "key", stage, step.signer[:12] or "unsigned"
+    for name, figure in _metric_values(read_figures(target.release)).items():
+        yield "metric", name, figure
 
 
-def code_revisions(facts: ReleaseFacts) -> dict[str, str]:
-    return _environment_digests(facts, ("code",))
-
-
-def environment_versions(facts: ReleaseFacts) -> dict[str, str]:
-    versions = {
-        f"{stage} {name}": str(version)
-        for stage, step in facts.steps.items()
-        for name, version in step.statement.versions.items()
-    }
-    return _environment_digests(facts, ("environment", "image")) | versions
-
-
-def config_values(facts: ReleaseFacts) -> dict[str, str]:
-    return {
-        f"{stage}.{name}": str(value)
-        for stage, step in facts.steps.items()
-        for name, value in flatten_config(step.statement.config).items()
-    }
-
-
-def metric_values(facts: ReleaseFacts) -> dict[str, str]:
+def _metric_values(evaluation: Mapping[str, Any]) -> dict[str, str]:
     """The candidate's figures, and its differences to other systems, with their intervals."""
-    evaluation = facts.evaluation
     systems, paired = mapping_or_empty(evaluation.get("systems")), mapping_or_empty(evaluation.get("paired"))
     candidate = str(evaluation.get("candidate", ""))
     metrics = mapping_or_empty(systems.get(candidate) or next(iter(systems.values()), None))
     figures = {name: _figure(value, "value") for name, value in metrics.items()}
     figures |= {pair: _figure(value, "difference") for pair, value in paired.items() if pair.startswith(candidate)}
     return {name: figure for name, figure in figures.items() if figure}
-
-
-def signing_keys(facts: ReleaseFacts) -> dict[str, str]:
-    return {stage: step.signer[:12] or "unsigned" for stage, step in facts.steps.items()}
-
-
-COMPARED = {
-    "data": data_digests,
-    "code": code_revisions,
-    "parameter": config_values,
-    "environment": environment_versions,
-    "metric": metric_values,
-    "key": signing_keys,
-}
-
-
-TITLES = {
-    "data": "Data",
-    "code": "Code",
-    "parameter": "Parameters",
-    "environment": "Environment",
-    "metric": "Metrics",
-    "key": "Keys",
-}
 
 
 def format_changes(changes: Sequence[Change]) -> list[str]:
@@ -242,15 +175,6 @@ def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
     return {name: value for settings in inside for name, value in settings.items()}
 
 
-def _environment_digests(facts: ReleaseFacts, names: Sequence[str]) -> dict[str, str]:
-    return {
-        f"{stage} {part.name}": part.digest[:12] + (" with changes" if part.about.get("dirty") else "")
-        for stage, step in facts.steps.items()
-        for part in step.statement.used
-        if part.name in names
-    }
-
-
 def _described(part: ArtifactRef) -> str:
     rows = part.about.get("rows")
     return part.digest[:12] + (f", {_number(rows)} rows" if rows is not None else "")
@@ -267,8 +191,3 @@ def _figure(value: Any, field: str) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _as(kind: Any, value: Any) -> Any:
-    """The number as int or float; 0 where a statement has no number there."""
-    return kind(value) if isinstance(value, int | float) else kind()

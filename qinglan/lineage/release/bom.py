@@ -1,4 +1,7 @@
-"""The check of a model's bill of materials: strict CycloneDX 1.6, with the digests of the release's statement."""
+"""Check a model's bill of materials: strict CycloneDX 1.6, with the digests of the release's statement.
+
+https://cyclonedx.org/docs/1.6/json/
+"""
 
 from collections.abc import Mapping
 from functools import cache
@@ -29,16 +32,14 @@ def _validator() -> Any:
 
 
 def schema_fault(text: str) -> str:
-    """Why the text is no strict CycloneDX 1.6; "" where it is."""
+    """Why the text is no strict CycloneDX 1.6; "" if it is."""
     error = _validator().validate_str(text)
     return "" if error is None else str(error.data if hasattr(error, "data") else error).splitlines()[0][:200]
 
 
 def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str]) -> str:
-    """Why it is not the bill of this model, by its name, digest and files; "" where it is.
-
-    Where an older statement calls a folder's digest sha256, so does the bill.
-    """
+    """Why this is not the bill of this model, by its name, digest and files; "" if it is."""
+    # If an older statement calls a folder's digest sha256, so does the bill.
     kind = CYCLONEDX_HASHES.get(model.algorithm, CYCLONEDX_HASHES[FILE_ALGORITHM])
     try:
         text = read_plain(path).decode()

@@ -1,13 +1,12 @@
-"""The check of a model before a server loads it: the folder must be what the release around it says.
+"""Check a model before a server loads it: the folder must be what the release around it says.
 
     with verified_copy(Path("/mnt/models/model"), trust=policy) as (copy, proof):
         proof.version     "09181d0f4159": of the model that the release names
         proof.summary     "release fivedoctors/rewriter 770a02888766, its digests"
         ... the model is loaded from the copy ...
 
-The model is a folder inside of its release (release_folder.py), as the storage initialiser lays it out; this finds
-whatever has changed on the node since. For a model without a release only its digest is known, which the result says;
-if a trust policy is named, it is refused.
+The model is a folder inside of its release (release_folder.py), as the storage initialiser lays it out; a change on
+the node since then is found. A model without a release has only a digest, and is refused if a trust policy is named.
 
 A file that others can write may change between the two reads, one to compare it and one to load it. Neither its times
 nor its inode show that: through a shared mapping (mmap) a page that is dirty already is written without a new time.
@@ -26,8 +25,8 @@ from qinglan.errors import AlteredError, DataError, QinglanError
 from qinglan.files.digests import tree_digest
 from qinglan.files.files import sha256_file
 from qinglan.files.plain_files import open_plain, plain_files, reading, writing
+from qinglan.lineage.signing.signed_statement import verify_signatures
 from qinglan.lineage.signing.statement import algorithm_fault
-from qinglan.lineage.signing.statement_index import verify_signatures
 from qinglan.lineage.signing.trust import load_trust
 from qinglan.lineage.trace.release_folder import (
     FOLDERS,
@@ -63,7 +62,7 @@ class ModelVerification(NamedTuple):
     release_digest: str = ""
     name: str = ""
     prompts_digest: str = ""
-    """The digest of the card with the prompts, where it is a rewriter."""
+    """The digest of the card with the prompts; empty if it is no rewriter."""
 
     @property
     def version(self) -> str:
@@ -118,12 +117,18 @@ def verify_model(
         refuse_foreign_files(folder, weights, files)
     except DataError as error:
         raise AlteredError(f"{error} {REFETCH_HINT}") from error
-    key = _signing_key(folder.parent, release, trust)
+    key = ""
+    if trust is not None:
+        state, why, key = verify_signatures(
+            release.envelope, load_trust(trust), "releaser", release.tenant, release.statement.at
+        )
+        if state != "attested":
+            raise AlteredError(f"{folder.parent / PROVENANCE}: {why}. {REFETCH_HINT}")
     whole = tree_digest({name: release_digests[name] for name in sorted(release_digests, key=str.encode)})
     text = f"release {release.name} {whole[:VERSION_LENGTH]}, its digests"
     text += f", signed by {key[:VERSION_LENGTH]}" if key else ""
-    state: Literal["signed", "compared"] = "signed" if key else "compared"
-    return ModelVerification(state, tree_digest(signed), text, whole, release.name, signed.get(CARD, ""))
+    proof: Literal["signed", "compared"] = "signed" if key else "compared"
+    return ModelVerification(proof, tree_digest(signed), text, whole, release.name, signed.get(CARD, ""))
 
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
@@ -181,6 +186,7 @@ def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) 
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
+    """The file's bytes; its reader distinguishes an error of reading from one of writing the copy."""
     with open_plain(path) as file, reading(path):
         while piece := file.read(COPY_BYTES):
             yield piece
@@ -198,14 +204,3 @@ def _refuse_other_files(folder: Path, files: Mapping[str, Path], signed: dict[st
     gone = sorted(name for name in missing if weights or not is_merged_weights(f"{MODEL}/{name}"))
     if gone:
         raise DataError(f"{folder / gone[0]}: its release names it, and it is not there. Fetch the release again.")
-
-
-def _signing_key(folder: Path, release: ReleaseStatement, trust: Path | None) -> str:
-    """The trusted key that signed the release; "" without a policy."""
-    if trust is None:
-        return ""
-    policy = load_trust(trust)
-    state, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
-    if state != "attested":
-        raise AlteredError(f"{folder / PROVENANCE}: {why}. {REFETCH_HINT}")
-    return key

@@ -1,9 +1,9 @@
-"""The check of a release's own files: every way in which they can be wrong, each named.
+"""Check a release's own files, and name every fault.
 
     findings = check_release(folder, load_trust(path), "fivedoctors/rewriter")
 
-If all findings are `verified`, it may serve. The steps before the release are for the audit's walk, audit.py. Nothing
-here raises because of what it reads: a file that cannot be parsed is a finding.
+If all findings are `verified`, the release may serve. The steps before it are checked by the audit's walk (audit.py).
+A file that cannot be parsed is a finding, not an exception.
 """
 
 import os
@@ -22,8 +22,13 @@ from qinglan.lineage.release.bom import bom_fault
 from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX
 from qinglan.lineage.signing.findings import Finding, State
 from qinglan.lineage.signing.model_signature import OTHER_FILES, signature_fault
+from qinglan.lineage.signing.signed_statement import (
+    SignedStatement,
+    read_signed_statement,
+    verify_signatures,
+    verify_statement,
+)
 from qinglan.lineage.signing.statement import ArtifactRef, algorithm_fault
-from qinglan.lineage.signing.statement_index import signing_role, verify_signatures
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.release_folder import (
     BOM,
@@ -36,12 +41,10 @@ from qinglan.lineage.trace.release_folder import (
     REPORT,
     SIGNATURE,
     VERDICT,
-    LineageStatement,
     ReleaseStatement,
     files_inside,
     gate_statements,
     paper_faults,
-    read_lineage_statement,
     read_release_statement,
     says_promote,
     sorted_files,
@@ -71,7 +74,7 @@ class ReleaseContents(NamedTuple):
     signed: Mapping[str, ArtifactRef]
     """Files and folders as the statement names them."""
 
-    lineage: Mapping[str, LineageStatement | str]
+    lineage: Mapping[str, SignedStatement | str]
     """The statements of the lineage, by their files; or why one is none."""
 
     absent: frozenset[str] = frozenset()
@@ -80,8 +83,15 @@ class ReleaseContents(NamedTuple):
     def signed_digest(self, name: str) -> str:
         return self.signed[name].digest if name in self.signed else ""
 
-    def lineage_statements(self) -> list[LineageStatement]:
-        return [item for item in self.lineage.values() if isinstance(item, LineageStatement)]
+    def lineage_statements(self) -> list[SignedStatement]:
+        return [item for item in self.lineage.values() if isinstance(item, SignedStatement)]
+
+    def gate(self) -> tuple[list[SignedStatement], bool]:
+        """The gate's statements of this verdict on this evaluation, and False if the verdict says hold."""
+        verdict = next((part.digest for part in self.release.statement.used if part.name == VERDICT), "")
+        gates = gate_statements(self.lineage_statements(), self.signed_digest(EVALUATION), verdict)
+        paper = self.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
+        return gates, paper is None or says_promote(read_plain(paper))
 
 
 def check_release(
@@ -93,12 +103,16 @@ def check_release(
     digests in the release's statement are then checked instead.
     """
     listing = plain_files(folder)
-    digests, unreadable = _digests(listing)
-    listing.faults.update(unreadable)
+    digests: dict[str, str] = {}
+    for file, path in sorted_files(listing.files):
+        try:
+            digests[file] = sha256_file(path)
+        except OSError as error:
+            listing.faults[file] = f"cannot be read ({error.strerror})"
     try:
         release = read_release_statement(folder)
     except DataError as error:
-        return [_no_statement(folder, str(error)), *_unsigned_files(listing)]
+        return _without_statement(folder, listing, str(error))
     state, why, key = verify_signatures(release.envelope, policy, "releaser", release.tenant, release.statement.at)
     key = key if state == "attested" else ""
     signed = {part.name: part for part in release.statement.made}
@@ -107,7 +121,11 @@ def check_release(
     faults = [fault for check in CHECKS for fault in check(contents)]
     if name and name != release.name:
         faults.append(Finding("name", "untrusted", f"this is a release of {release.name}, and {name} was asked for"))
-    findings = [*faults, *_right_files(contents, {fault.what.rstrip("/") for fault in faults})]
+    faulty = {fault.what.rstrip("/") for fault in faults}
+    right: tuple[State, str] = ("verified", "as in the release's statement")
+    if not key:
+        right = "untrusted", "as in the statement, which no trusted key signed"
+    findings = [*faults, *(Finding(file, *right) for file in digests if file not in {PROVENANCE, *faulty})]
     if not key:
         findings.insert(0, Finding(PROVENANCE, state, why))
     elif PROVENANCE not in {fault.what for fault in faults}:
@@ -115,42 +133,31 @@ def check_release(
     return findings
 
 
+def _without_statement(folder: Path, listing: Listing, why: str) -> list[Finding]:
+    """The findings if the release's own statement is missing or malformed: nothing says what the files should be."""
+    state: State = "altered" if os.path.lexists(folder / PROVENANCE) else "missing"
+    findings = [Finding(PROVENANCE, state, why.removeprefix(f"{folder / PROVENANCE}: "))]
+    findings += [Finding(name, "altered", fault) for name, fault in listing.faults.items()]
+    return findings + [
+        Finding(name, "untrusted", "no signed statement names it")
+        for name in listing.files
+        if name != PROVENANCE and name not in listing.faults
+    ]
+
+
 def _read_lineage(
     listing: Listing, digests: Mapping[str, str], signed: Mapping[str, ArtifactRef]
-) -> dict[str, LineageStatement | str]:
+) -> dict[str, SignedStatement | str]:
     """The statements whose bytes are as the release's statement has them; the others have a finding of their own."""
-    statements: dict[str, LineageStatement | str] = {}
+    statements: dict[str, SignedStatement | str] = {}
     for name, path in listing.files.items():
         same = name in signed and digests.get(name) == signed[name].digest
         if same and name.startswith(f"{LINEAGE}/") and name.endswith(ENVELOPE_SUFFIX):
             try:
-                statements[name] = read_lineage_statement(path)
+                statements[name] = read_signed_statement(path)
             except DataError as error:
                 statements[name] = str(error).removeprefix(f"{path}: ")
     return statements
-
-
-def _digests(listing: Listing) -> tuple[dict[str, str], dict[str, str]]:
-    digests, faults = {}, {}
-    for name, path in sorted_files(listing.files):
-        try:
-            digests[name] = sha256_file(path)
-        except OSError as error:
-            faults[name] = f"cannot be read ({error.strerror})"
-    return digests, faults
-
-
-def _no_statement(folder: Path, why: str) -> Finding:
-    exists = os.path.lexists(folder / PROVENANCE)
-    return Finding(PROVENANCE, "altered" if exists else "missing", why.removeprefix(f"{folder / PROVENANCE}: "))
-
-
-def _unsigned_files(listing: Listing) -> Iterator[Finding]:
-    for name, why in listing.faults.items():
-        yield Finding(name, "altered", why)
-    for name in listing.files:
-        if name != PROVENANCE and name not in listing.faults:
-            yield Finding(name, "untrusted", "no signed statement names it")
 
 
 def _check_unlisted_files(contents: ReleaseContents) -> Iterator[Finding]:
@@ -258,34 +265,24 @@ def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
         yield Finding(name, "altered", fault)
 
 
-def trusted_statements(
-    lineage: Iterable[LineageStatement], policy: TrustPolicy, tenant: str
-) -> list[LineageStatement]:
+def trusted_statements(lineage: Iterable[SignedStatement], policy: TrustPolicy, tenant: str) -> list[SignedStatement]:
     """Keep the statements that the policy trusts."""
-
-    def is_trusted(item: LineageStatement) -> bool:
-        role = signing_role(item.statement)
-        state, _, _ = policy.check_signatures(item.envelope, role, tenant, item.statement.at)
-        return state == "attested"
-
-    return [item for item in lineage if is_trusted(item)]
+    return [item for item in lineage if verify_statement(item, policy, tenant)[0] == "attested"]
 
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
     """Check that a gate made this verdict from this evaluation, that it says promote, and that it is older."""
-    release, verdict = contents.release.statement, _verdict_digest(contents)
-    gates = gate_statements(contents.lineage_statements(), contents.signed_digest(EVALUATION), verdict)
+    release = contents.release.statement
+    gates, promoted = contents.gate()
     if not gates:
         yield Finding(VERDICT, "missing", "the lineage holds no gate's verdict on this evaluation")
     if any(gate.statement.at > release.at for gate in gates):
         yield Finding(PROVENANCE, "altered", "it is dated before the gate's verdict, which it uses")
-    paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
-    if paper and not says_promote(read_plain(paper)):
-        if isinstance(release.facts, Mapping) and release.facts.get(VERDICT) == HOLD:
-            why = "the gate says hold, as the release says itself; only a signed override lets it be deployed"
-            yield Finding(VERDICT, "missing", why)
-        else:
-            yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
+    if not promoted and release.facts.get(VERDICT) == HOLD:
+        why = "the gate says hold, as the release says itself; only a signed override lets it be deployed"
+        yield Finding(VERDICT, "missing", why)
+    elif not promoted:
+        yield Finding(VERDICT, "altered", "the gate's verdict is not to promote")
 
 
 def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
@@ -293,11 +290,8 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
 
     A signed verdict may still not follow from its figures. A verdict of hold is not checked: it lets nothing through.
     """
-    verdict, evaluation = _verdict_digest(contents), contents.signed_digest(EVALUATION)
-    paper = contents.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
-    gates = gate_statements(contents.lineage_statements(), evaluation, verdict)
-    held = paper is not None and not says_promote(read_plain(paper))
-    if not gates or held or contents.digests.get(EVALUATION) != evaluation:
+    gates, promoted = contents.gate()
+    if not gates or not promoted or contents.digests.get(EVALUATION) != contents.signed_digest(EVALUATION):
         return
     try:
         verdicts = judge_again(contents.folder / EVALUATION, [gate.statement.config for gate in gates])
@@ -322,10 +316,6 @@ def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
     return [kind.verdict(evaluation, path.name), *by_gates]
 
 
-def _verdict_digest(contents: ReleaseContents) -> str:
-    return next((part.digest for part in contents.release.statement.used if part.name == VERDICT), "")
-
-
 CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
     _check_unlisted_files,
     _check_named_files,
@@ -338,14 +328,3 @@ CHECKS: tuple[Callable[[ReleaseContents], Iterator[Finding]], ...] = (
     _check_gate_verdict,
     _check_figures,
 )
-
-
-def _right_files(contents: ReleaseContents, faulty: set[str]) -> Iterator[Finding]:
-    """Files in which no check found a fault; they are still untrusted if no trusted key signed the statement."""
-    state: State = "verified"
-    why = "as in the release's statement"
-    if not contents.releaser:
-        state, why = "untrusted", "as in the statement, which no trusted key signed"
-    for name in contents.digests:
-        if name != PROVENANCE and name not in faulty:
-            yield Finding(name, state, why)

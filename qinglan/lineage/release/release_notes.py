@@ -1,4 +1,4 @@
-"""Signed notes that lie beside a release in its store: overrides of the deploy gate, and histories of rollouts.
+"""Signed notes beside a release in its store: overrides of the deploy gate, and histories of rollouts.
 
 An override ("breaking the glass") lets a release be deployed although something is missing. A releaser's key signs
 it; it says who and why, and every later audit shows it in red. It never covers bytes or signatures that are wrong.
@@ -19,8 +19,9 @@ from qinglan.files.digests import FOLDER_ALGORITHM
 from qinglan.lineage.signing.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
 from qinglan.lineage.signing.findings import Finding, State
 from qinglan.lineage.signing.keys import Signer
+from qinglan.lineage.signing.signed_statement import verify_signatures
 from qinglan.lineage.signing.statement import STATEMENT_TYPE, parse_time, subject_digest
-from qinglan.lineage.signing.statement_index import BREAK_GLASS, MAX_CLOCK_AHEAD, verify_signatures
+from qinglan.lineage.signing.statement_index import BREAK_GLASS, MAX_CLOCK_AHEAD
 from qinglan.lineage.signing.trust import TrustPolicy
 
 ROLLOUT_TYPE = "urn:qinglan:rollout:v1"
@@ -67,7 +68,7 @@ class RolloutStatement(NamedTuple):
     """The whole policy, with run and verdict."""
 
     stable: Mapping[str, Any]
-    """The release that was served before; empty where it is unknown."""
+    """The release that was served before; empty if it is unknown."""
 
     history: tuple[Mapping[str, Any], ...]
     """Each decision with its figures."""
@@ -147,7 +148,7 @@ def sign_rollout(rollout: RolloutStatement, signer: Signer) -> bytes:
 
 
 def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
-    """True if a note holds this statement, whoever signed it: ECDSA signatures of the same bytes differ."""
+    """True if a note holds this statement, signed by any key: ECDSA signatures of the same bytes differ."""
     try:
         return rollout_payload(_parse_rollout(open_envelope(note))) == rollout_payload(rollout)
     except DataError:
@@ -176,22 +177,20 @@ def read_rollout_note(
     except DataError:
         return None
     state, why, key = verify_signatures(envelope, policy, "rollout", tenant, at)
-    if state == "attested" and (fault := _mismatch(rollout, digest, tenant, at, now)):
+    fault = ""
+    if rollout.digest != digest:
+        fault = f"it is about release {rollout.digest[:12]}, and lies beside another"
+    elif rollout.name.partition("/")[0] != tenant:
+        fault = f"it is about {rollout.name}, and this is a release of {tenant}"
+    elif at > now + MAX_CLOCK_AHEAD:
+        fault = f"it is dated {at:%F %T}Z, in the future"
+    if state == "attested" and fault:
         state, why = "altered", fault
     return CheckedRollout(rollout, state, why, key)
 
 
-def _mismatch(rollout: RolloutStatement, digest: str, tenant: str, at: datetime, now: datetime) -> str:
-    """Why a statement with a good signature does not belong to this release."""
-    if rollout.digest != digest:
-        return f"it is about release {rollout.digest[:12]}, and lies beside another"
-    if rollout.name.partition("/")[0] != tenant:
-        return f"it is about {rollout.name}, and this is a release of {tenant}"
-    return f"it is dated {at:%F %T}Z, in the future" if at > now + MAX_CLOCK_AHEAD else ""
-
-
 def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) -> list[Finding]:
-    """Notes that were changed, and untrusted rollout statements. A trusted one is none, whatever its outcome."""
+    """Findings about changed notes and untrusted rollout statements; the outcome of a rollout is no finding."""
     why = "it is not what was laid beside the release, so it is not trusted"
     findings = [Finding(f"note {name}", "altered", why) for name in changed]
     return findings + [
@@ -228,7 +227,7 @@ def _payload(kind: str, name: str, digest: str, predicate: Mapping[str, Any]) ->
 
 
 def _parse(envelope: Envelope, kind: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Digest and name of the release, and the predicate; one of PARSE_ERRORS where it is no such note."""
+    """Digest and name of the release, and the predicate; one of PARSE_ERRORS if it is another kind of note."""
     body = parse_json_mapping(envelope.payload, "note")
     if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, kind):
         raise ValueError(f"a {body['predicateType']}")

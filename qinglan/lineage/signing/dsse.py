@@ -43,6 +43,7 @@ def sign_envelope(payload: bytes, payload_type: str, signers: Iterable[Signer]) 
 
 def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
     """The bytes that are signed: DSSE's pre-authentication encoding."""
+    # https://github.com/secure-systems-lab/dsse/blob/master/protocol.md#signature-definition
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
 

@@ -17,13 +17,13 @@ from qinglan.files.plain_files import read_plain
 Role = Literal["builder", "releaser", "rollout"]
 ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
 KEYS_VARIABLE = "QINGLAN_KEYS"
-"""The variable that names another folder of keys."""
+"""Environment variable that names another folder of keys."""
 
 CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """The order n of P-256 (SEC 2, secp256r1)."""
 
 MOUNTED_KEYS = Path("/etc/qinglan/keys")
-"""The folder where a step finds its Secret; it holds the keys of that step's roles alone."""
+"""Folder of a step's Secret, which holds only the keys of that step's roles."""
 
 
 class PublicKey(NamedTuple):
@@ -58,15 +58,23 @@ class Signer(NamedTuple):
 
 
 def with_low_s(signature: bytes) -> bytes:
-    """The one of two spellings of an ECDSA signature that has the smaller s.
+    """The spelling of an ECDSA signature with the smaller s.
 
-    Where (r, s) verifies, so does (r, n - s), which anybody can compute without the key: the same release would have
+    If (r, s) verifies, so does (r, n - s), which anybody can compute without the key: the same release would have
     a second digest. https://github.com/bitcoin/bips/blob/master/bip-0062.mediawiki
     """
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
     r, s = decode_dss_signature(signature)
     return encode_dss_signature(r, min(s, CURVE_ORDER - s))
+
+
+def has_low_s(signature: bytes) -> bool:
+    """True for the spelling of `with_low_s`, and for bytes that are no signature, which verify as nothing."""
+    try:
+        return with_low_s(signature) == signature
+    except ValueError:
+        return True
 
 
 def keys_folder() -> Path:
@@ -76,7 +84,7 @@ def keys_folder() -> Path:
 
 
 def load_signer(role: Role, folder: Path | None = None) -> Signer:
-    """The role's private key; a ConfigError that says how to get one where there is none."""
+    """Load the role's private key; a ConfigError says how to get one if it is missing."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -107,7 +115,8 @@ def make_key(path: Path) -> str:
 
     key = ec.generate_private_key(ec.SECP256R1())
     try:
-        for folder in (*reversed(path.parent.parents), path.parent):  # `parents` of mkdir would take the umask's mode
+        # mkdir(parents=True) would make the parents with the umask's mode.
+        for folder in (*reversed(path.parent.parents), path.parent):
             if not folder.is_dir():
                 folder.mkdir(exist_ok=True, mode=0o700)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -29,6 +29,7 @@ def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
     """Sign every file of the folder; the signature must lie outside of it."""
     from model_signing.signing import Config
 
+    # https://github.com/sigstore/model-transparency#signing-with-keys
     config = Config().set_hashing_config(_hashing())
     config.use_elliptic_key_signer(private_key=signer.path).sign(folder, signature)
 
@@ -77,6 +78,6 @@ def _verified(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
 def _hashing() -> Any:
     from model_signing.hashing import Config
 
-    return Config().use_file_serialization(hashing_algorithm="sha256").set_ignored_paths(
-        paths=(), ignore_git_paths=False
-    )  # fmt: skip
+    # model-signing ignores git's files unless told otherwise, and then they would not be covered.
+    config = Config().use_file_serialization(hashing_algorithm="sha256")
+    return config.set_ignored_paths(paths=(), ignore_git_paths=False)

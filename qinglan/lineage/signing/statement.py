@@ -13,7 +13,9 @@ from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 
+# https://github.com/in-toto/attestation/blob/main/spec/v1/statement.md
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+# https://slsa.dev/spec/v1.0/provenance
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 STAGE_BUILD_TYPE = "urn:qinglan:stage:v2"
 """SLSA's buildType: how to read externalParameters and dependencies. docs/audit.md has the table."""
@@ -32,7 +34,7 @@ RELEASE_STAGE = "release"
 """The one stage whose statement a releaser signs."""
 
 EXTERNAL_INPUT = "given"
-"""Annotation of an external input, which no step made: the chain may end there."""
+"""Annotation of an external input, which no step made, so that the chain may end there."""
 
 
 class ArtifactRef(NamedTuple):
@@ -72,8 +74,8 @@ class Statement(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """The tenant that its settings name; "" where they name none."""
-        named = self.config.get("tenant_id") if isinstance(self.config, Mapping) else None
+        """The tenant in its settings; "" if they name none."""
+        named = self.config.get("tenant_id")
         return named if isinstance(named, str) else ""
 
     @property
@@ -112,12 +114,14 @@ def to_payload(statement: Statement) -> bytes:
             "runDetails": {
                 "builder": {"id": BUILDER, "version": statement.versions},
                 "metadata": {
-                    "invocationId": statement.run, "startedOn": statement.started, "finishedOn": statement.ended,
+                    "invocationId": statement.run,
+                    "startedOn": statement.started,
+                    "finishedOn": statement.ended,
                 },
                 "byproducts": [{"name": "facts", "annotations": statement.facts}],
             },
         },
-    }  # fmt: skip
+    }
     return orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -151,8 +155,9 @@ def from_payload(payload: bytes, where: str = "statement") -> Statement:
 
 
 def _resource(part: ArtifactRef) -> dict[str, Any]:
-    """in-toto's ResourceDescriptor."""
+    # https://github.com/in-toto/attestation/blob/main/spec/v1/resource_descriptor.md
     resource: dict[str, Any] = {"name": part.name, "digest": {part.algorithm: part.digest}}
+    # A local path is left out, as it could name a person.
     if "://" in part.uri:
         resource["uri"] = part.uri
     if part.about:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from qinglan.clock import how_long
 from qinglan.errors import DataError
-from qinglan.lineage.signing.dsse import IN_TOTO, Envelope, open_envelope
+from qinglan.lineage.signing.dsse import Envelope, open_envelope
 from qinglan.lineage.signing.findings import Finding, State
-from qinglan.lineage.signing.keys import Role
+from qinglan.lineage.signing.signed_statement import signing_role, verify_signatures
 from qinglan.lineage.signing.statement import RELEASE_STAGE, Statement, from_payload, parse_time
 from qinglan.lineage.signing.trust import TrustPolicy
 
@@ -80,8 +80,7 @@ class StatementIndex(NamedTuple):
     """By id."""
 
     makers: dict[str, list[str]]
-    """The steps that claim to have made a digest. What a step only passed on, as a release does its model, it has not
-    made."""
+    """Ids of the steps that claim to have made a digest, without steps that only passed it on."""
 
     external: frozenset[str]
     """Digests that a trusted statement names as external inputs."""
@@ -122,9 +121,9 @@ def index_statements(
             continue
         try:
             envelope = open_envelope(sealed, where)
-            if is_break_glass(envelope):
-                continue
-            step = read_step(step_id, where, envelope, policy, tenant, now)
+            if BREAK_GLASS.encode() in envelope.payload[:300]:
+                continue  # an override, which release_notes.py reads
+            step = _read_step(step_id, where, envelope, policy, tenant, now)
         except DataError as error:
             findings.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
             continue
@@ -134,36 +133,20 @@ def index_statements(
     return _build_index(steps, findings, newest)
 
 
-def read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy, tenant: str, now: datetime) -> Step:
+def _read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy, tenant: str, now: datetime) -> Step:
     statement = from_payload(envelope.payload, where)
-    if fault := shape_fault(statement):
-        raise DataError(f"{where}: no statement of a stage ({fault}).")
     try:
         started, ended = parse_time(statement.started), parse_time(statement.ended)
     except DataError as error:
         return Step(step_id, statement, "altered", str(error), "", where)
     state, why, signer = verify_signatures(envelope, policy, signing_role(statement), tenant, ended)
+    # Impossible times that are no matter of a fast clock (an end before the start) stay faults for good.
     is_ahead = state == "attested" and started <= ended > now + MAX_CLOCK_AHEAD
-    if state == "attested" and (why := time_fault(started, ended, now)):
+    if state == "attested" and (why := _time_fault(started, ended, now)):
         state = "altered"
     elif state == "attested" and (why := tenant_fault(statement, tenant)):
         state = "untrusted"
     return Step(step_id, statement, state, why, signer, where, started, ended, is_ahead)
-
-
-def signing_role(statement: Statement) -> Role:
-    return "releaser" if statement.stage == RELEASE_STAGE else "builder"
-
-
-def verify_signatures(
-    envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime
-) -> tuple[State, str, str]:
-    """The state that the signatures give a statement, why, and the key that signed it or claims to have."""
-    claimed = next((signature.key for signature in envelope.signatures), "")
-    if envelope.payload_type != IN_TOTO:
-        return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed
-    state, why, key = policy.check_signatures(envelope, role, tenant, at)
-    return state, why, key or claimed
 
 
 def tenant_fault(statement: Statement, tenant: str) -> str:
@@ -173,7 +156,7 @@ def tenant_fault(statement: Statement, tenant: str) -> str:
     return ""
 
 
-def time_fault(started: datetime, ended: datetime, now: datetime) -> str:
+def _time_fault(started: datetime, ended: datetime, now: datetime) -> str:
     """Why these times are impossible; "" if they are possible."""
     if started > ended:
         return f"it says that it ended {ended:%F %T}Z, before it started {started:%F %T}Z"
@@ -202,21 +185,6 @@ def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
     )
 
 
-def shape_fault(statement: Statement) -> str:
-    """Name a value of the wrong type, which a forger may have put in to cause an error; "" if there is none."""
-    if not all(isinstance(value, dict) for value in (statement.config, statement.facts, statement.versions)):
-        return "config, facts or versions is no mapping"
-    for part in (*statement.made, *statement.used):
-        if not (isinstance(part.about, dict) and isinstance(part.uri, str)):
-            return f"{part.name} is described by no mapping"
-    return ""
-
-
-def is_break_glass(envelope: Envelope) -> bool:
-    """True for an override, which may lie among the statements; release_notes.py reads those."""
-    return BREAK_GLASS.encode() in envelope.payload[:300]
-
-
 def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozenset[str]) -> StatementIndex:
     makers: dict[str, list[str]] = {}
     external: set[str] = set()
@@ -227,7 +195,8 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
     for step_id, step in steps.items():
         used = {part.digest for part in step.statement.used}
         for part in step.statement.made:
-            # A release's lineage is a copy of what steps before it have written and used.
+            # What a step both uses and makes, such as a release's copy of the model, it has only passed on. A
+            # release's lineage is a copy of what steps before it have written and used.
             copied = step.statement.stage == RELEASE_STAGE and part.name.startswith("lineage/")
             if part.digest not in used and not copied:
                 makers.setdefault(part.digest, []).append(step_id)
@@ -238,11 +207,18 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
             for part in step.statement.made:
                 outputs.setdefault(part.name, []).append(Output(part.digest, step_id))
         roots = external if step.is_trusted else doubtful
-        roots.update(part.digest for part in step.statement.used if part.about and part.is_external)
+        roots.update(part.digest for part in step.statement.used if part.is_external)
     return StatementIndex(
-        steps, makers, frozenset(external), frozenset(named), frozenset(doubtful), tuple(findings), newest, inputs,
+        steps,
+        makers,
+        frozenset(external),
+        frozenset(named),
+        frozenset(doubtful),
+        tuple(findings),
+        newest,
+        inputs,
         outputs,
-    )  # fmt: skip
+    )
 
 
 def exchanged_reason(digest: str, index: StatementIndex) -> str:
@@ -254,6 +230,7 @@ def exchanged_reason(digest: str, index: StatementIndex) -> str:
         user = index.steps[use.step]
         latest = user.began + MAX_CLOCK_DIFFERENCE
         outputs = [(index.steps[output.step], output) for output in index.outputs.get(use.name, ())]
+        # Of a stage that ran again, the last run before the use is the one that the step should have taken.
         earlier = [(maker, output) for maker, output in outputs if maker.done <= latest and maker.id != user.id]
         if earlier:
             maker, output = max(earlier, key=lambda item: (item[0].done, item[0].id))

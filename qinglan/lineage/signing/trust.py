@@ -1,4 +1,4 @@
-"""The trust policy: which key may sign what, for which tenants, from when to when; keys made, rotated, revoked.
+"""The trust policy: which key may sign what, for which tenants and times. Keys are made, rotated and revoked here.
 
 keys:
   9f2c...:                       id: SHA-256 of the public key
@@ -38,11 +38,11 @@ from qinglan.lineage.signing.keys import (
     ROLES,
     PublicKey,
     Role,
+    has_low_s,
     keys_folder,
     load_signer,
     make_key,
     parse_public_key,
-    with_low_s,
 )
 
 TRUST_FILE = "trust.yaml"
@@ -61,18 +61,11 @@ class KeyRotation(NamedTuple):
     """The last date that a signature of the old key may have."""
 
     clock_behind: timedelta
-    """How far the policy's newest date is ahead of this machine's clock; zero where none is."""
+    """How far the policy's newest date is ahead of this machine's clock; zero if it is not."""
 
 
 LOW_S_SINCE = datetime(2026, 12, 1, tzinfo=UTC)
-"""From when on a signature counts in one spelling only (keys.with_low_s). Half of the older ones have the other."""
-
-
-def has_low_s(signature: bytes) -> bool:
-    try:
-        return with_low_s(signature) == signature
-    except ValueError:  # no signature, which is refused as such
-        return True
+"""Date from which a signature counts in one spelling only (keys.has_low_s). Half of the older ones have the other."""
 
 
 def _utc(moment: datetime) -> datetime:
@@ -89,30 +82,30 @@ UtcTime = Annotated[datetime, AfterValidator(_utc)]
 
 class Revocation(Config):
     at: UtcTime
-    """The time from which its signatures count no more. A thief can backdate signatures: choose it early."""
+    """Time from which the key's signatures do not count. A thief can backdate signatures, so choose it early."""
 
     reason: str = Field(min_length=1)
-    """Shown in every audit."""
+    """Reason, shown in every audit."""
 
 
 class TrustedKey(Config):
     role: Role
-    """The kind of statements that it may sign."""
+    """Kind of statements that the key may sign."""
 
     tenants: tuple[str, ...] = (EVERYONE,)
-    """Tenants for which it may sign; "*" is all."""
+    """Tenants for which the key may sign; "*" is all."""
 
     since: UtcTime
-    """When the key was made: a signature with an earlier date is not trusted."""
+    """Time at which the key was made; a signature with an earlier date is not trusted."""
 
     until: UtcTime | None = None
-    """The day it was rotated out."""
+    """Time at which the key was rotated out."""
 
     revoked: Revocation | None = None
-    """Set when the key can be trusted no more."""
+    """Revocation of the key, if it is no longer trusted."""
 
     public: str
-    """The key in PEM."""
+    """Public key in PEM."""
 
     @cached_property
     def key(self) -> PublicKey:
@@ -120,13 +113,13 @@ class TrustedKey(Config):
 
 
 class TrustPolicy(Config):
-    """The file by which an auditor and the deploy gate decide; keep it where those who sign cannot write."""
+    """Policy of an auditor and the deploy gate. Keep its file where the signers cannot write."""
 
     keys: dict[str, TrustedKey] = {}
     """Keys by id."""
 
     clean_code: bool = False
-    """Deploy nothing that was made by code with uncommitted changes."""
+    """Refusal to deploy what was made by code with uncommitted changes."""
 
     evaluate: Limits = Limits()
     """Limits on the settings of evaluations and gates (qinglan/evaluation/gates/gate_limits.py), by line."""
@@ -143,7 +136,7 @@ class TrustPolicy(Config):
         return self
 
     def fault(self, key: str, role: Role, tenant: str, at: datetime) -> str:
-        """Why a signature of this key does not count; "" where it does."""
+        """Why a signature of this key does not count; "" if it does."""
         trusted = self.keys.get(key)
         if trusted is None:
             return f"key {key[:12]} is not in the trust policy"
@@ -181,7 +174,6 @@ class TrustPolicy(Config):
 
 
 def load_trust(path: Path) -> TrustPolicy:
-    """Read a policy; a ConfigError says what is wrong with it."""
     if not path.is_file():
         raise ConfigError(
             f"{path}: no trust policy. `qinglan keys new` writes one beside the keys; an auditor names the "
@@ -199,7 +191,7 @@ def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
 
 
 def policy_at_hand() -> TrustPolicy | None:
-    """`default_trust` where there is one: a step's pod may have its keys and no policy."""
+    """`default_trust`, or None without a policy: a step's pod may have only its keys."""
     if not os.environ.get(TRUST_VARIABLE, "").strip() and not (keys_folder() / TRUST_FILE).is_file():
         return None
     return default_trust()
@@ -217,9 +209,9 @@ def save_trust(path: Path, policy: TrustPolicy) -> None:
 
 
 def ensure_keys(folder: Path) -> bool:
-    """Make a key for each role where there are none at all; True if it did.
+    """Make a key for each role if the folder has none at all; True if it did.
 
-    A new user has no keys. Where some exist, the others are missing for a reason.
+    A new user has no keys. If some exist, the others are missing for a reason.
     """
     if has_keys(folder):
         return False
@@ -229,7 +221,6 @@ def ensure_keys(folder: Path) -> bool:
 
 
 def has_keys(folder: Path) -> bool:
-    """Tell if the folder holds a private key or a trust policy."""
     return any((folder / f"{role}.pem").exists() for role in ROLES) or (folder / TRUST_FILE).exists()
 
 
@@ -245,8 +236,14 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
 
 
 def rotate_key(folder: Path, role: Role) -> KeyRotation:
-    """Replace a role's key (_rotate), one command at a time: two at once would delete each other's new key."""
-    load_signer(role, folder)  # says what is missing
+    """Replace a role's key; the old private key is deleted, so that it signs nothing more.
+
+    The old key never ends before its own `since`, even if the clock was set back: else nothing that it signed would
+    be trusted. The new key begins now, even if a clock was ahead when the old one was made: else it could sign only
+    with dates in the future.
+    """
+    load_signer(role, folder)  # an error if there is no key to replace
+    # Two commands at once would delete each other's new key.
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -256,19 +253,14 @@ def rotate_key(folder: Path, role: Role) -> KeyRotation:
 
 
 def _rotate(folder: Path, role: Role) -> KeyRotation:
-    """Replace a role's key; the old private key is deleted, so that it signs nothing more.
-
-    The old key never ends before its own `since`, even if the clock was set back: else nothing that it signed would
-    be trusted. The new key begins now, even if a clock was ahead when the old one was made: else it could sign only
-    with dates in the future.
-    """
     old, policy = load_signer(role, folder), _policy(folder)
     if old.id not in policy.keys:
         raise ConfigError(
             f"{folder / TRUST_FILE}: does not know {old.path}, key {old.id[:12]}. Name it there, or delete it "
             "and make a new one."
         )
-    now, newest = _now(), max(_dates(policy))
+    now = _now()
+    newest = max(date for key in policy.keys.values() for date in (key.since, key.until or key.since))
     until = max(now, policy.keys[old.id].since)
     ended = policy.keys[old.id].model_copy(update={"until": until})
     fresh = folder / f".{role}.new.pem"
@@ -277,14 +269,6 @@ def _rotate(folder: Path, role: Role) -> KeyRotation:
     save_trust(folder / TRUST_FILE, _with_key(_with_key(policy, old.id, ended), trusted.key.id, trusted))
     fresh.replace(old.path)
     return KeyRotation(old.id, trusted.key.id, until, newest - now if newest > now else timedelta())
-
-
-def _dates(policy: TrustPolicy) -> Iterator[datetime]:
-    """Dates at which keys were made or rotated out, by the clock of the machine that did it."""
-    for key in policy.keys.values():
-        yield key.since
-        if key.until:
-            yield key.until
 
 
 def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, str]:
@@ -308,7 +292,7 @@ def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, 
 
 
 def key_rows(policy: TrustPolicy, folder: Path) -> Iterator[tuple[str, ...]]:
-    """A line for each key, as people read it."""
+    """The row of each key in `qinglan keys list`."""
     private = {load_signer(role, folder).id for role in ROLES if (folder / f"{role}.pem").is_file()}
     for key_id, key in policy.keys.items():
         notes = [f"revoked {key.revoked.at:%F %T}Z: {key.revoked.reason}"] if key.revoked else []

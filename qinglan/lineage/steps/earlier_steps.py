@@ -7,18 +7,17 @@ An input whose bytes are not those that the step that made it has signed is refu
 step would sign a result of bytes that somebody changed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from qinglan.errors import AlteredError, ConfigError, DataError
 from qinglan.files.digests import file_digests
-from qinglan.files.plain_files import read_plain
-from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope, verify_signature
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, Envelope, verify_signature
 from qinglan.lineage.signing.keys import ROLES, PublicKey, Signer, load_signer
-from qinglan.lineage.signing.statement import ArtifactRef, Statement, from_payload, parse_time
-from qinglan.lineage.signing.statement_index import signing_role
+from qinglan.lineage.signing.signed_statement import SignedStatement, read_signed_statement, verify_statement
+from qinglan.lineage.signing.statement import ArtifactRef, Statement
 from qinglan.lineage.signing.trust import TrustPolicy, policy_at_hand
 from qinglan.lineage.trace.release_folder import paper_faults
 
@@ -33,46 +32,43 @@ class EarlierStep(NamedTuple):
 
 
 def read_earlier_steps(lineage: Path | None, signer: Signer) -> list[EarlierStep]:
-    """The statements in the folder, oldest first; what is no statement is skipped.
+    """The statements in the folder, oldest first; malformed ones are skipped.
 
-    Signatures are checked by the trust policy, or with the keys of this machine if it has none.
+    Signatures are checked by the trust policy, or with the keys of this machine if it has no policy.
     """
     policy = policy_at_hand()
-    keys = {} if policy else {item.id: item for item in [signer, *_signers_at_hand()]}
+    keys = {} if policy else _keys_at_hand(signer)
     steps = []
     for path in sorted(lineage.glob(f"*{ENVELOPE_SUFFIX}")) if lineage else ():
         with suppress(DataError, OSError):
-            envelope = open_envelope(read_plain(path), str(path))
-            statement = from_payload(envelope.payload, str(path))
-            parse_time(statement.ended)
-            proof = _proof_by_policy(envelope, statement, policy) if policy else _proof_by_keys(envelope, keys)
-            steps.append(EarlierStep(path.name, statement, proof))
+            item = read_signed_statement(path)
+            proof = _proof_by_policy(item, policy) if policy else _proof_by_keys(item.envelope, keys)
+            steps.append(EarlierStep(path.name, item.statement, proof))
     return sorted(steps, key=lambda step: (step.statement.at, step.file))
 
 
-def _proof_by_policy(envelope: Envelope, statement: Statement, policy: TrustPolicy) -> Proof:
+def _proof_by_policy(item: SignedStatement, policy: TrustPolicy) -> Proof:
     """Check for a trusted signature for any tenant, as the tenant is not known here."""
-    signing = (policy.keys[signature.key] for signature in envelope.signatures if signature.key in policy.keys)
-    tenants = {tenant for key in signing for tenant in key.tenants}
-    role = signing_role(statement)
-    states = {policy.check_signatures(envelope, role, tenant, statement.at)[0] for tenant in tenants}
+    keys = (policy.keys[signature.key] for signature in item.envelope.signatures if signature.key in policy.keys)
+    tenants = {tenant for key in keys for tenant in key.tenants}
+    states = {verify_statement(item, policy, tenant)[0] for tenant in tenants}
     return "proven" if "attested" in states else "altered" if "altered" in states else "unproven"
 
 
-def _proof_by_keys(envelope: Envelope, signers: Mapping[str, Signer]) -> Proof:
-    """Check for a signature of one of these keys: a pod has the keys of its step, and maybe no policy."""
-    known = [signature for signature in envelope.signatures if signature.key in signers]
-    for signature in known:
-        if verify_signature(envelope, signature, PublicKey(signature.key, signers[signature.key].key.public_key())):
-            return "proven"
+def _proof_by_keys(envelope: Envelope, keys: Mapping[str, PublicKey]) -> Proof:
+    known = [signature for signature in envelope.signatures if signature.key in keys]
+    if any(verify_signature(envelope, signature, keys[signature.key]) for signature in known):
+        return "proven"
     return "altered" if known else "unproven"
 
 
-def _signers_at_hand() -> Iterator[Signer]:
-    """The keys in the folder that can be loaded, as a step may have only its own; rotated keys were deleted."""
+def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
+    """Public keys of the private keys here by id: a pod has those of its step only; rotated keys were deleted."""
+    signers = [signer]
     for role in ROLES:
         with suppress(ConfigError):
-            yield load_signer(role)
+            signers.append(load_signer(role))
+    return {item.id: PublicKey(item.id, item.key.public_key()) for item in signers}
 
 
 def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
@@ -94,15 +90,15 @@ def signed_outputs(name: str, steps: Sequence[EarlierStep]) -> list[tuple[str, A
     the last time counts. The run of the newest statement comes first: beside it lie statements of runs that KFP's
     cache answered with, and of a cross-fitted run's folds.
     """
+
+    def makers(of: Sequence[EarlierStep]) -> list[tuple[Statement, ArtifactRef]]:
+        return [(step.statement, output) for step in of for output in step.statement.made if output.name == name]
+
     proven = [step for step in steps if step.proof == "proven"]
-    outputs = _makers(name, proven) or _makers(name, steps)
+    outputs = makers(proven) or makers(steps)
     newest = {statement.run: (statement.stage, output) for statement, output in outputs}
     current = (proven or steps)[-1].statement.run if outputs else ""
     return [newest[current]] if current in newest else list(newest.values())
-
-
-def _makers(name: str, steps: Sequence[EarlierStep]) -> list[tuple[Statement, ArtifactRef]]:
-    return [(step.statement, output) for step in steps for output in step.statement.made if output.name == name]
 
 
 def refuse_changed_lineage(lineage: Path, steps: Sequence[EarlierStep]) -> None:

@@ -98,6 +98,8 @@ def recorded(
     compared with what the steps that made them have signed. `siblings`: lineages of inputs that other runs made, by
     the start of these inputs' names, such as "fold 1 ".
     """
+    # KFP gives a step its inputs' paths; their digests are taken before the stage reads them.
+    # https://www.kubeflow.org/docs/components/pipelines/user-guides/data-handling/artifacts/
     signer = load_signer("builder")
     parents = {name: {"uri": item.uri, "sha256": _verified_digest(name, item)} for name, item in inputs.items()}
     step, clock = StepReport({}, [], [], {}), step_clock(signer, Path(before.path) if before else None)
@@ -118,7 +120,7 @@ def recorded(
         file_name = f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENVELOPE_SUFFIX}"
         papers = {file_name: sealed, **step.papers}
         _write_lineage(Path(lineage.path), Path(before.path) if before else None, papers)
-    except BaseException as error:
+    except BaseException as error:  # also Ctrl-C and SIGTERM: the record must not stay "running"
         failed = {"status": "failed", "ended": clock.now(), "failure": _failure(error), "facts": step.facts}
         if isinstance(error, GateHeldError):  # the verdict is about whole results, which people want to read
             failed["outputs"] = _results({name: item for name, item in outputs.items() if Path(item.path).exists()})

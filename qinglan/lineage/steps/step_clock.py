@@ -9,13 +9,12 @@ back while a run works would leave such statements, for good.
 """
 
 import time
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from qinglan.lineage.signing.keys import Signer
 from qinglan.lineage.signing.trust import policy_at_hand
-from qinglan.lineage.steps.earlier_steps import EarlierStep, read_earlier_steps
+from qinglan.lineage.steps.earlier_steps import read_earlier_steps
 
 LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -27,7 +26,9 @@ class StepClock:
     """
 
     def __init__(self, earlier: datetime = LONG_AGO) -> None:
-        self.began = max(datetime.now(UTC), _next_millisecond(earlier))
+        # A `since` written by hand may have more digits than iso_time keeps: round it up to a whole millisecond.
+        earlier += timedelta(microseconds=-earlier.microsecond % 1000)
+        self.began = max(datetime.now(UTC), earlier)
         self._monotonic = time.monotonic()
 
     @property
@@ -45,21 +46,10 @@ def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
     """
     policy = policy_at_hand()
     key = policy.keys.get(signer.id) if policy else None
-    return StepClock(max(last_time(read_earlier_steps(lineage, signer)), key.since if key else LONG_AGO))
+    # Only proven steps count: a forged statement of the year 9999 would push the dates of all later steps there.
+    proven = [step.statement.at for step in read_earlier_steps(lineage, signer) if step.proof == "proven"]
+    return StepClock(max([key.since if key else LONG_AGO, *proven]))
 
 
 def iso_time(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")
-
-
-def _next_millisecond(moment: datetime) -> datetime:
-    """The first moment, not before this one, that `iso_time` does not cut: a `since` by hand may have more digits."""
-    return moment + timedelta(microseconds=-moment.microsecond % 1000)
-
-
-def last_time(steps: Iterable[EarlierStep]) -> datetime:
-    """The newest end of the steps whose signatures are proven.
-
-    Other statements are skipped: one dated in the year 9999 would push the dates of all later steps there.
-    """
-    return max((step.statement.at for step in steps if step.proof == "proven"), default=LONG_AGO)

@@ -1,4 +1,4 @@
-"""Add to a step's record, by digest, what is no artifact: paid answers, prices, knowledge bases, prompts, verdict.
+"""Add inputs that are no artifacts to a step's record: paid answers, prices, knowledge bases, prompts, verdict.
 
     add_gateway_usage(step, "generate", gateway_url)
     add_prompts(step, "teacher.*")
@@ -10,6 +10,7 @@ the answer by its own digest.
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import orjson
@@ -17,7 +18,7 @@ import orjson
 from qinglan.errors import OutageError
 from qinglan.evaluation.gates.verdict import Verdict, verdict_bytes
 from qinglan.files import digests
-from qinglan.files.files import sha256_bytes, sha256_file
+from qinglan.files.files import sha256_bytes, sha256_file, sha256_text
 from qinglan.files.plain_files import read_plain
 from qinglan.http.http_client import Client, sync_client
 from qinglan.http.outages import Retries, outage_seconds
@@ -25,7 +26,7 @@ from qinglan.lineage.signing.statement import EXTERNAL_INPUT, ArtifactRef
 from qinglan.lineage.steps.record import StepReport
 from qinglan.lineage.trace.release_folder import VERDICT, verdict_file_name
 from qinglan.lineage.trace.student_prompts import STUDENT_PROMPT
-from qinglan.llm.contract import PAID_PATH, PRICES_PATH
+from qinglan.llm.contract import PAID_PATH, PRICES_PATH, REPORT_PATH
 from qinglan.llm.host_allowlist import check_host
 from qinglan.prompts import PROMPTS_FOLDER, SystemPrompt
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH
@@ -55,7 +56,7 @@ def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
 
 
 def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> None:
-    """Add the profile's prompt; prompt files that match the pattern, if it has none or only some tenants'."""
+    """Add the profile's prompt, and for tenants without one in the profile the prompt files of the pattern."""
     name = pattern.rstrip(".*")
     texts = prompt if isinstance(prompt, dict) else {}
     contents = {f"{name}.{tenant}": text.encode() for tenant, text in texts.items()}
@@ -69,13 +70,13 @@ def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> No
 
 
 def add_student_prompts(step: StepReport, prompts: Mapping[str, str]) -> None:
-    """Add what the student is shown, by tenant: a release's card must name the same (student_prompts.py)."""
+    """Add the student's prompts by tenant; a release's card must name the same ones (student_prompts.py)."""
     for tenant, text in sorted(prompts.items()):
         add_supporting_file(step, f"{STUDENT_PROMPT}{tenant}", f"prompt-student.{tenant}.txt", text.encode())
 
 
 def add_reward(step: StepReport, config: RewardConfig) -> None:
-    """Add the reward's definition, and the style model behind it where there is one."""
+    """Add the reward's definition, and its style model if it has one."""
     defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
@@ -86,13 +87,13 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
 
 
 def add_critic(step: StepReport, model: Path) -> None:
-    """Add the model that the critic started from, where it was another than the actor; the trained model names it."""
+    """Add the critic's base model, which the trained model names if it is not the actor's."""
     if critic := read_card(model).parents.get("critic_model"):
         step.used.append(ArtifactRef("critic_model", critic, "", {EXTERNAL_INPUT: True}, digests.FOLDER_ALGORITHM))
 
 
 def add_file(step: StepReport, name: str, path: Path | None) -> None:
-    """Add a file that the profile names, by its digest alone: its text may be personal and is not recorded."""
+    """Add a file that the profile names, only by its digest: its text may be personal."""
     if path is not None:
         step.used.append(ArtifactRef(name, sha256_file(path), "", {EXTERNAL_INPUT: True}))
 
@@ -100,7 +101,7 @@ def add_file(step: StepReport, name: str, path: Path | None) -> None:
 def add_supporting_file(
     step: StepReport, name: str, file: str, content: bytes, about: dict[str, Any] | None = None
 ) -> None:
-    """Add a file that is kept in the lineage, so that an auditor can read it."""
+    """Add a file to the lineage, where an auditor can read it."""
     step.used.append(ArtifactRef(name, sha256_bytes(content), "", {EXTERNAL_INPUT: True, **(about or {})}))
     step.papers[file] = content
 
@@ -113,7 +114,7 @@ def add_verdict(step: StepReport, verdict: Verdict) -> None:
 
 
 def gateway_http(gateway_url: str) -> Client:
-    """A client of the run's own gateway: its list of paid answers has a line a call, and may be long."""
+    """A client of the run's own gateway, without a size limit: its list of paid answers has a line for each call."""
     return sync_client(gateway_url, timeout=TIMEOUT_SECONDS, largest=None)
 
 
@@ -142,7 +143,11 @@ def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = No
 
 def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> httpx2.Response:
     """The gateway's response; waits through an outage as configured, since the stage's work is done by now."""
-    retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", _is_away, attempts=1, seconds=outage_seconds())
+
+    def is_away(error: Exception) -> bool:
+        return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)
+
+    retries = Retries(f"Gateway {str(http.base_url).rstrip('/')}", is_away, attempts=1, seconds=outage_seconds())
     for attempt in retries.attempts():
         with attempt:
             response = http.get(path, params=parameters)
@@ -152,12 +157,24 @@ def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> h
     return response
 
 
-def _is_away(error: Exception) -> bool:
-    return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)
-
-
 def _gateway_outage(http: Client, path: str, why: object) -> OutageError:
     return OutageError(
         f"{str(http.base_url).rstrip('/')}{path}: the gateway does not say what was used ({why}). "
         "Run the stage again: what was paid for is in its journal."
     )
+
+
+def read_gateway_state(gateway_url: str) -> str:
+    """Digest of models, prices, knowledge bases and the number of attempts without a usable answer.
+
+    Paid calls are answered from the journal, so while this digest stays the same, a run of the same questions makes
+    the same rewrites, and KFP's cache may answer for generate and validate. If the RAG service names no knowledge
+    base by digest, its answers may change at any time: the result is then a new random string, which no cache has.
+    """
+    with gateway_http(gateway_url) as http:
+        prices = orjson.loads(read_gateway(http, PRICES_PATH))
+        lost = orjson.loads(read_gateway(http, REPORT_PATH))["lost_attempts"]
+        bases = served_knowledge_bases(http)
+    if not bases:
+        return uuid4().hex
+    return sha256_text(orjson.dumps([prices, lost, bases], option=orjson.OPT_SORT_KEYS).decode())

@@ -40,7 +40,9 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
     """
     locations = {
         digest: [
-            location for location in evidence.locations(digest, part.name) if _may_read(location, digest, signed)
+            location
+            for location in evidence.locations(digest, part.name)
+            if location.hashed or location.root is not None or digest in signed
         ]
         for digest, part in parts.items()
     }
@@ -53,12 +55,8 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
     for digest, candidates in locations.items():
         results = [check_location(digest, location, faults[location], hashes) for location in candidates]
         if results:
-            checks[digest] = min(results, key=_precedence)
+            checks[digest] = min(results, key=lambda check: PRECEDENCE.index(check.state))
     return checks
-
-
-def _may_read(location: EvidenceLocation, digest: str, signed: Set[str]) -> bool:
-    return location.hashed or location.root is not None or digest in signed
 
 
 def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
@@ -74,10 +72,6 @@ def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
     return f"{link} is a symbolic link: its bytes are elsewhere and can change" if link else ""
 
 
-def _precedence(check: DigestCheck) -> int:
-    return PRECEDENCE.index(check.state)
-
-
 def check_location(
     digest: str, location: EvidenceLocation, fault: str, hashes: Mapping[Path, HashedPath]
 ) -> DigestCheck:
@@ -89,7 +83,10 @@ def check_location(
     hashed = hashes.get(location.path)
     if hashed is None:
         return DigestCheck("missing", where, None, f"a record says that it is at {where}, but nothing is there")
-    if odd := _special_file(location.path):
+    # A folder's digest covers neither links nor devices in it.
+    entries = location.path.rglob("*") if location.path.is_dir() else ()
+    special = (entry for entry in entries if entry.is_symlink() or not (entry.is_file() or entry.is_dir()))
+    if odd := next(special, None):
         return DigestCheck("altered", where, hashed.size, f"{odd}: a link or a device, where files belong")
     if hashed.digest != digest:
         actual = f"have digest {hashed.digest[:12]}, not {digest[:12]}" if location.root else f"are not {digest[:12]}"
@@ -100,7 +97,10 @@ def check_location(
 
 def hash_paths(paths: Iterable[Path]) -> dict[Path, HashedPath]:
     """Digest and size of each file or folder, with a line of progress on a terminal."""
-    sizes = {path: _size(path) for path in paths}
+    sizes = {}
+    for path in paths:
+        files = path.rglob("*") if path.is_dir() else [path]
+        sizes[path] = sum(file.stat().st_size for file in files if file.is_file())
     hashes, done, total = {}, 0, sum(sizes.values())
     with step_progress("hashing") as show:
         for path, size in sizes.items():
@@ -109,14 +109,3 @@ def hash_paths(paths: Iterable[Path]) -> dict[Path, HashedPath]:
             hashes[path] = HashedPath(digest_of(path), size)
             done += size
     return hashes
-
-
-def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
-
-
-def _special_file(path: Path) -> Path | None:
-    """An entry of a folder that is neither a file nor a folder, which the folder's digest does not cover."""
-    entries = path.rglob("*") if path.is_dir() else ()
-    return next((entry for entry in entries if entry.is_symlink() or not (entry.is_file() or entry.is_dir())), None)

@@ -1,4 +1,4 @@
-"""Evidence of an audit: statements and bytes in a release, a run or any folder. The walk verifies all of it.
+"""Evidence of an audit, unverified: statements and bytes in a release, a run or any folder.
 
 evidence = CombinedEvidence([RunFolder(Path("runs/demo/fivedoctors")), FileEvidence(Path("data"))])
 """
@@ -6,6 +6,7 @@ evidence = CombinedEvidence([RunFolder(Path("runs/demo/fivedoctors")), FileEvide
 import hashlib
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,8 +17,8 @@ from qinglan.errors import DataError
 from qinglan.files.digests import file_digests, tree_digest
 from qinglan.files.files import sha256_file
 from qinglan.files.plain_files import read_plain
-from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, open_envelope
-from qinglan.lineage.signing.statement import from_payload
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX
+from qinglan.lineage.signing.signed_statement import read_signed_statement
 from qinglan.lineage.trace.release_folder import LINEAGE, MODEL, PROVENANCE
 
 
@@ -26,7 +27,7 @@ class EvidenceLocation(NamedTuple):
 
     path: Path
     hashed: bool = False
-    """It was found by hashing it, so its bytes are known to match."""
+    """True if it was found by hashing it, so that its bytes match."""
 
     root: Path | None = None
     """The run's or release's folder that holds it; None for a path elsewhere that an unsigned record names."""
@@ -97,11 +98,17 @@ class FileEvidence(Evidence):
         return read_statements(self.path)
 
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
-        if len(digest) == 40:
-            path = self.path if has_commit(self.path, digest) else None
-        else:
-            path = self._by_digest.get(digest)
+        is_commit = len(digest) == 40
+        path = self._with_commit(digest) if is_commit else self._by_digest.get(digest)
         return (EvidenceLocation(path, hashed=True),) if path else ()
+
+    def _with_commit(self, commit: str) -> Path | None:
+        """The path, if it is a git repository with this commit."""
+        command = ["git", "-C", str(self.path), "cat-file", "-e", f"{commit}^{{commit}}"]
+        try:
+            return self.path if subprocess.run(command, capture_output=True).returncode == 0 else None
+        except OSError:
+            return None
 
     @cached_property
     def _by_digest(self) -> dict[str, Path]:
@@ -141,7 +148,7 @@ class ReleaseFolder(Evidence):
     def _signed_paths(self) -> dict[str, list[Path]]:
         """Files and folders by the digest that the release's statement gives them, in this very folder."""
         try:
-            outputs = from_payload(open_envelope(read_plain(self.path / PROVENANCE)).payload).made
+            outputs = read_signed_statement(self.path / PROVENANCE).statement.made
         except (OSError, DataError):
             return {}
         paths: dict[str, list[Path]] = {}
@@ -183,8 +190,11 @@ class RunFolder(Evidence):
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
         """Each step's record by stage. Records are not signed, and only give paths."""
-        paths = (path for path in sorted((self.root / "records").glob("*.json")) if path.is_file())
-        records = {path.stem: _read_json(path) for path in paths if not path.name.endswith(ENVELOPE_SUFFIX)}
+        records = {}
+        for path in sorted((self.root / "records").glob("*.json")):
+            if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX):
+                with suppress(DataError, OSError):
+                    records[path.stem] = parse_json_mapping(read_plain(path), str(path))
         return {stage: record for stage, record in records.items() if record}
 
     @cached_property
@@ -194,41 +204,46 @@ class RunFolder(Evidence):
     def digest_of(self, path: Path) -> str:
         """The digest that the records give this path; "" if they do not name it."""
         resolved = path.resolve()
-        recorded = self._recorded_paths.items()
-        return next((digest for digest, paths in recorded if resolved in (path.resolve() for path in paths)), "")
+        return next((digest for _, digest, at in self._artifacts if at and at.resolve() == resolved), "")
 
     def recorded_digests(self, name: str) -> frozenset[str]:
         """The digests that the records give an artifact of this name."""
-        return frozenset(digest for digest, path in self._artifacts(name) if digest)
+        return frozenset(digest for artifact, digest, _ in self._artifacts if artifact == name and digest)
 
     def recorded_digest(self, path: Path, name: str) -> str:
         """The digest that the records give the artifact of this name at this path; "" if it is not there."""
-        resolved = path.resolve()
-        return next((digest for digest, at in self._artifacts(name) if at and at.resolve() == resolved), "")
-
-    def _artifacts(self, name: str) -> Iterator[tuple[str, Path | None]]:
-        for record in self.records.values():
-            for kind in ("inputs", "outputs"):
-                if part := mapping_or_empty(mapping_or_empty(record.get(kind)).get(name)):
-                    path = self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs")
-                    yield str(part.get("sha256", "")), path
+        artifacts, resolved = (item for item in self._artifacts if item[0] == name), path.resolve()
+        return next((digest for _, digest, at in artifacts if at and at.resolve() == resolved), "")
 
     @cached_property
-    def _recorded_paths(self) -> dict[str, list[Path]]:
-        """The paths at which the records say that bytes are, by their digests."""
-        paths: dict[str, dict[Path, None]] = {}
+    def _artifacts(self) -> list[tuple[str, str, Path | None]]:
+        """Name, digest and path of each artifact in the records; None if nothing can be at its path."""
+        artifacts = []
         for record in self.records.values():
             for kind in ("inputs", "outputs"):
-                for part in map(mapping_or_empty, mapping_or_empty(record.get(kind)).values()):
-                    if path := self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs"):
-                        paths.setdefault(str(part.get("sha256", "")), {})[path] = None
-        return {digest: list(unique) for digest, unique in paths.items()}
+                for name, value in mapping_or_empty(record.get(kind)).items():
+                    if part := mapping_or_empty(value):
+                        path = self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs")
+                        artifacts.append((name, str(part.get("sha256", "")), path))
+        return artifacts
+
+    @cached_property
+    def _recorded_paths(self) -> dict[str, dict[Path, None]]:
+        """The paths at which the records say that bytes are, by their digests."""
+        paths: dict[str, dict[Path, None]] = {}
+        for _, digest, path in self._artifacts:
+            if path:
+                paths.setdefault(digest, {})[path] = None
+        return paths
 
     def _recorded_path(self, uri: str, is_output: bool) -> Path | None:
         path = local_path(uri)
         if path is None:
             return None
-        moved = [self.root / "artifacts" / rest for rest in _below_artifacts(path)]
+        # In a run that was moved, the part of a path below artifacts/ still holds; the last such folder is likeliest.
+        parts = path.parts
+        ends = [parts[number + 1 :] for number, part in enumerate(parts) if part == "artifacts"]
+        moved = [self.root.joinpath("artifacts", *end) for end in reversed(ends) if end and ".." not in end]
         existing = next(filter(_exists, moved), None)
         if existing is None and is_output:
             inside = moved[0] if moved else path
@@ -276,30 +291,8 @@ def local_path(uri: str) -> Path | None:
 
 
 def _exists(path: Path) -> bool:
-    """True if the path exists; false also for a path that the system refuses, such as one of 5,000 characters."""
+    """True if the path exists; False also if the system refuses it, such as a path of 5,000 characters."""
     try:
         return path.exists()
     except (OSError, ValueError):
         return False
-
-
-def has_commit(repository: Path, commit: str) -> bool:
-    command = ["git", "-C", str(repository), "cat-file", "-e", f"{commit}^{{commit}}"]
-    try:
-        return subprocess.run(command, capture_output=True).returncode == 0
-    except OSError:
-        return False
-
-
-def _below_artifacts(path: Path) -> list[str]:
-    """The path inside of a run's artifacts/, the likeliest run first."""
-    parts = path.parts
-    at = [number for number, part in enumerate(parts) if part == "artifacts" and number + 1 < len(parts)]
-    return ["/".join(parts[number + 1 :]) for number in reversed(at) if ".." not in parts[number + 1 :]]
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return parse_json_mapping(read_plain(path), str(path))
-    except (DataError, OSError):
-        return {}

@@ -16,17 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from qinglan.clock import how_long
 from qinglan.errors import DataError
-from qinglan.lineage.signing.dsse import (
-    Envelope,
-    Signature,
-    open_envelope,
-    pre_authentication_encoding,
-    verify_signature,
-)
+from qinglan.lineage.signing.dsse import Envelope, Signature, pre_authentication_encoding, verify_signature
 from qinglan.lineage.signing.findings import Finding, State
 from qinglan.lineage.signing.keys import Signer
-from qinglan.lineage.signing.statement import RELEASE_STAGE, from_payload
-from qinglan.lineage.signing.statement_index import MAX_CLOCK_AHEAD, verify_signatures
+from qinglan.lineage.signing.signed_statement import parse_signed_statement, verify_statement
+from qinglan.lineage.signing.statement import RELEASE_STAGE
+from qinglan.lineage.signing.statement_index import MAX_CLOCK_AHEAD
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.release_folder import PROMOTE, PROVENANCE
 from qinglan.store.name_history import EntrySignature, HistoryEntry, NameHistory, SignEntry
@@ -86,14 +81,20 @@ def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[
 
 def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Finding | None:
     """Why the newest entry is not trusted; None if it is."""
-    newest = history.current
-    state, why = _check_entry(history.name, newest, policy)
-    ahead = datetime.fromisoformat(newest.time) - now
-    if state == "attested" and ahead > MAX_CLOCK_AHEAD:
+    newest, at = history.current, datetime.fromisoformat(history.current.time)
+    state: State
+    if not newest.signature:
+        state, why = "untrusted", "nobody signed it"
+    elif newest.name != history.name:
+        state, why = "altered", f"it was signed for {newest.name}"
+    else:
+        tenant = history.name.partition("/")[0]
+        state, why, _ = policy.check_signatures(_envelope(newest), "releaser", tenant, at)
+    if state == "attested" and at - now > MAX_CLOCK_AHEAD:
         state = "altered"
         why = (
-            f"it is dated {how_long(ahead)} in the future ({newest.time}). If a clock was ahead there, it is trusted "
-            "from that time on, and register under the right clock moves the name again"
+            f"it is dated {how_long(at - now)} in the future ({newest.time}). If a clock was ahead there, it is "
+            "trusted from that time on, and register under the right clock moves the name again"
         )
     if state == "attested":
         return None
@@ -128,16 +129,6 @@ def forgotten_releases(history: NameHistory, rollouts: Iterable[Mapping[str, Any
     ]
 
 
-def _check_entry(name: str, entry: HistoryEntry, policy: TrustPolicy) -> tuple[State, str]:
-    if not entry.signature:
-        return "untrusted", "nobody signed it"
-    if entry.name != name:
-        return "altered", f"it was signed for {entry.name}"
-    at = datetime.fromisoformat(entry.time)
-    state, why, _ = policy.check_signatures(_envelope(entry), "releaser", name.partition("/")[0], at)
-    return state, why
-
-
 def _envelope(entry: HistoryEntry) -> Envelope:
     try:
         value = base64.b64decode(entry.signature, validate=True)
@@ -149,14 +140,11 @@ def _envelope(entry: HistoryEntry) -> Envelope:
 def _signed_later(sealed: bytes, name: str, newest: HistoryEntry, policy: TrustPolicy) -> bool:
     """True if this is the statement of a release of this name that a trusted key signed after the newest entry."""
     try:
-        envelope = open_envelope(sealed, PROVENANCE)
-        statement = from_payload(envelope.payload, PROVENANCE)
-        later = statement.at > datetime.fromisoformat(newest.time)
+        item = parse_signed_statement(sealed, PROVENANCE)
     except DataError:
         return False
-    named = statement.config.get("name") if isinstance(statement.config, Mapping) else None
+    statement = item.statement
     promoted = statement.stage == RELEASE_STAGE and statement.facts.get("verdict") == PROMOTE
-    if not later or not promoted or named != name:
+    if not promoted or statement.config.get("name") != name or statement.at <= datetime.fromisoformat(newest.time):
         return False
-    state, _, _ = verify_signatures(envelope, policy, "releaser", name.partition("/")[0], statement.at)
-    return state == "attested"
+    return verify_statement(item, policy, name.partition("/")[0])[0] == "attested"

@@ -1,4 +1,4 @@
-"""Paid answers in an audit: the signed lists of a run compared with its journal, both ways.
+"""Compare the signed lists of a run's paid answers with its journal, both ways.
 
     findings = check_journals(evidence, statements)
 
@@ -38,14 +38,16 @@ def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Itera
         try:
             answers = {answer.call: answer for answer in read_answers(journal)}
             unlisted = [item for digest, item in signed.items() if digest not in papers]
-            lost = [item.stage for item in unlisted if not _gives(journal, item)]
+            # The journal may still produce the list that the step signed.
+            again = {item.stage: sha256_bytes(paid_answers_jsonl(journal, item.stage)) for item in unlisted}
+            lost = [item.stage for item in unlisted if again[item.stage] not in {part.digest for part in item.used}]
         except (DataError, sqlite3.DatabaseError) as error:
             yield Finding(journal.name, "altered", str(error))
             continue
-        yield from _capped(_journal_faults(answers.values()), journal.name)
+        yield from capped(_journal_faults(answers.values()), journal.name)
         for path in sorted(papers.values()):
             with open_plain(path) as lines:
-                yield from compare_answers(path.name, lines, answers)
+                yield from capped(compare_answers(path.name, lines, answers), path.name)
         for stage in sorted(lost):
             why = f"{stage} signed a list of paid answers; it is gone, and {journal.name} gives another"
             yield Finding(f"paid answers of {stage}", "missing", why)
@@ -66,12 +68,6 @@ def read_costs(paid_list: Path) -> dict[str, float] | None:
             return None
 
 
-def _gives(journal: Path, statement: Statement) -> bool:
-    """True if the journal still produces the list that the statement names."""
-    listed = sha256_bytes(paid_answers_jsonl(journal, statement.stage))
-    return listed in {part.digest for part in statement.used}
-
-
 def _journal_faults(answers: Iterable[JournalAnswer]) -> Iterator[Finding]:
     for answer in answers:
         what = f"answer {answer.call[:12]}"
@@ -83,10 +79,6 @@ def _journal_faults(answers: Iterable[JournalAnswer]) -> Iterator[Finding]:
 
 def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
     """Each call of the paper whose answer differs in the journal, or is not in it; `answers` are by call."""
-    yield from _capped(_list_faults(paper, lines, answers), paper)
-
-
-def _list_faults(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
     for number, line in enumerate(lines, 1):
         try:
             row = parse_json_mapping(line, paper)
@@ -102,17 +94,13 @@ def _list_faults(paper: str, lines: Iterable[bytes], answers: Mapping[str, Journ
             yield Finding(what, "altered", why)
         elif model != answer.model:
             yield Finding(what, "altered", f"the journal says that {answer.model} gave it, and {paper} says {model}")
-        elif not _same_cost(cost, answer.cost):
+        elif answer.cost is not None and not (
+            isinstance(cost, (int, float)) and abs(cost - answer.cost) <= COST_TOLERANCE
+        ):
             yield Finding(what, "altered", f"the journal says that it cost {answer.cost}, and {paper} says {cost}")
 
 
-def _same_cost(listed: object, journal: float | None) -> bool:
-    if journal is None:
-        return True
-    return isinstance(listed, (int, float)) and abs(listed - journal) <= COST_TOLERANCE
-
-
-def _capped(findings: Iterable[Finding], source: str) -> Iterator[Finding]:
+def capped(findings: Iterable[Finding], source: str) -> Iterator[Finding]:
     """The worst findings one by one, then the number of the rest."""
     faults = sorted(findings, key=lambda fault: WORST_FIRST.index(fault.state))
     yield from faults[:MAX_NAMED_ANSWERS]

@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files.digests import FOLDER_ALGORITHM, tree_digest
-from qinglan.files.files import sha256_bytes, sha256_file
+from qinglan.files.files import sha256_file
 from qinglan.files.plain_files import plain_files, read_plain
-from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, Envelope, open_envelope
-from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef, Statement, from_payload, parse_time
+from qinglan.lineage.signing.dsse import ENVELOPE_SUFFIX, Envelope
+from qinglan.lineage.signing.signed_statement import SignedStatement, read_signed_statement
+from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef, Statement
 
 MODEL, LINEAGE = "model", "lineage"
 FOLDERS = (MODEL, LINEAGE)
@@ -56,15 +57,6 @@ class ReleaseStatement(NamedTuple):
     """The digest of its file."""
 
 
-class LineageStatement(NamedTuple):
-    """A statement of a lineage folder, unverified."""
-
-    file: str
-    digest: str
-    envelope: Envelope
-    statement: Statement
-
-
 def read_release(folder: Path) -> Release:
     """Read a release and hash its files; a DataError if the folder is not a release."""
     release = read_release_statement(folder)
@@ -73,22 +65,19 @@ def read_release(folder: Path) -> Release:
 
 
 def read_release_statement(folder: Path) -> ReleaseStatement:
-    """The statement and the name in it; a DataError where there is none."""
+    """Read the statement and the name in it; a DataError if there is no such statement."""
     path = folder / PROVENANCE
     if path.is_symlink() or not path.is_file():
         raise DataError(f"{path}: no such file, or not a plain one. The register stage writes a release.")
-    sealed = read_plain(path)
-    envelope = open_envelope(sealed, str(path))
-    statement = from_payload(envelope.payload, str(path))
-    name = statement.config.get("name") if isinstance(statement.config, Mapping) else None
+    _, digest, envelope, statement = read_signed_statement(path)
+    name = statement.config.get("name")
     if statement.stage != RELEASE_STAGE or not isinstance(name, str) or name.count("/") != 1:
         raise DataError(f"{path}: the statement of {statement.stage}, and none of a release with its name.")
-    parse_time(statement.ended)
-    return ReleaseStatement(name, name.partition("/")[0], statement, envelope, sha256_bytes(sealed))
+    return ReleaseStatement(name, name.partition("/")[0], statement, envelope, digest)
 
 
 def read_figures(folder: Path | None) -> dict[str, Any]:
-    """The release's evaluation, unverified; empty where it cannot be read."""
+    """Read the release's evaluation, unverified; empty if it cannot be read."""
     try:
         return parse_json_mapping(read_plain(folder / EVALUATION), EVALUATION) if folder else {}
     except (OSError, DataError):
@@ -129,22 +118,7 @@ def says_promote(verdict: bytes) -> bool:
         return False
 
 
-def read_lineage(lineage: Path) -> list[LineageStatement]:
-    """All statements of the folder, oldest first; a DataError if a file is not a statement."""
-    statements = [read_lineage_statement(path) for path in sorted(lineage.glob(f"*{ENVELOPE_SUFFIX}"))]
-    return sorted(statements, key=lambda item: (item.statement.at, item.file))
-
-
-def read_lineage_statement(path: Path) -> LineageStatement:
-    """Read one statement; a DataError if the file is not one, or has no time."""
-    sealed = read_plain(path)
-    envelope = open_envelope(sealed, str(path))
-    statement = from_payload(envelope.payload, str(path))
-    parse_time(statement.ended)
-    return LineageStatement(path.name, sha256_bytes(sealed), envelope, statement)
-
-
-def gate_statements(lineage: list[LineageStatement], evaluation: str, verdict: str) -> list[LineageStatement]:
+def gate_statements(lineage: list[SignedStatement], evaluation: str, verdict: str) -> list[SignedStatement]:
     """The statements that claim to have made this verdict from this evaluation."""
     return [
         item
@@ -163,20 +137,16 @@ def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> d
     named: dict[str, dict[str, None]] = {}
     for part in (part for statement in statements for part in (*statement.made, *statement.used)):
         named.setdefault(part.digest, {})[part.name] = None
-    papers = {name: digest for name, digest in sorted(files.items()) if not name.endswith(ENVELOPE_SUFFIX)}
-    faults = {name: name_fault(name, digest, named.get(digest, {})) for name, digest in papers.items()}
-    return {name: fault for name, fault in faults.items() if fault}
-
-
-def name_fault(file: str, digest: str, artifacts: Iterable[str]) -> str:
-    """Why a supporting file is not what statements name by its digest; "" if it is."""
-    names = tuple(artifacts)
-    if not names:
-        return "no statement names these bytes"
-    patterns = [paper_pattern(name, digest) for name in names]
-    if any(fnmatchcase(PurePath(file).name, pattern) for pattern in patterns):
-        return ""
-    return f"these bytes are {', '.join(names)}, and lie under another name"
+    faults = {}
+    for file, digest in sorted(files.items()):
+        patterns = [paper_pattern(name, digest) for name in named.get(digest, ())]
+        if file.endswith(ENVELOPE_SUFFIX):
+            continue
+        if not patterns:
+            faults[file] = "no statement names these bytes"
+        elif not any(fnmatchcase(PurePath(file).name, pattern) for pattern in patterns):
+            faults[file] = f"these bytes are {', '.join(named[digest])}, and lie under another name"
+    return faults
 
 
 def paper_pattern(artifact: str, digest: str) -> str:

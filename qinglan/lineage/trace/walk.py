@@ -1,4 +1,4 @@
-"""The walk from an artifact back to the external inputs, by digest. It trusts only signatures and bytes.
+"""Walk from an artifact back to the external inputs, by digest; only signatures and bytes are trusted.
 
 graph = walk([digest], RunFolder(Path("runs/demo/fivedoctors")), policy, tenant="fivedoctors")
 """
@@ -66,7 +66,7 @@ class Graph(NamedTuple):
         return self.steps[thing.step].statement.used if thing.step else ()
 
     def inputs(self, digest: str) -> Iterator[str]:
-        """Digests of what the step that made this has used; none where nothing is known of it."""
+        """Digests of the inputs of the step that made this; none if the step is unknown."""
         thing = self.things.get(digest)
         return (part.digest for part in (self.used(thing) if thing else ()))
 
@@ -105,16 +105,22 @@ def walk(
         ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
         future = future_finding(ahead, now)
         newest = max((step.done for step in ahead), default=None)
+        # The statements are read again as of that date, so that they count and every other fault still shows.
         if newest:
             index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD, newest_steps)
             chain = collect_chain(starts, index)
         steps = steps_of(chain, index)
         steps = {step_id: _check_times(step, chain, steps, index, until) for step_id, step in steps.items()}
-        trusted = (step.statement for step in index.steps.values() if step.is_trusted)
-        signed = {part.digest for statement in trusted for part in (*statement.made, *statement.used)}
+        counting = (step.statement for step in index.steps.values() if step.is_trusted)
+        signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
         checks = check_digests(chain.parts, evidence, signed)
         things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
-        findings = (*((future,) if future else ()), *index.findings, *paper_findings(evidence, index))
+        # Supporting files that no trusted statement names under their name were changed, exchanged or added.
+        papers = {str(path): digest for path, digest in evidence.papers()}
+        trusted = [step.statement for step in index.steps.values() if step.is_trusted or step.is_ahead]
+        faults = paper_faults(trusted, papers) if papers else {}
+        altered = (Finding(path, "altered", why) for path, why in faults.items())
+        findings = (*((future,) if future else ()), *index.findings, *altered)
         return Graph(starts, things, steps, findings, newest)
 
 
@@ -134,6 +140,7 @@ def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceCha
     """Collect the chain depth first, with a stack in place of recursion: it may be thousands of steps long."""
     parts: dict[str, ArtifactRef] = {}
     makers: dict[str, str] = {}
+    # In the order in which their inputs were complete: that of the graph.
     done: dict[str, ArtifactRef] = {}
     loops: set[str] = set()
 
@@ -178,9 +185,11 @@ def artifact_node(
     where, size = output.uri, None
     if check:
         where, size = check.where, check.size
-        if check.state != "verified" and worst_state([state, check.state]) == check.state:
+        verified = check.state == "verified"
+        fault = algorithm_fault(output, Path(where).is_dir()) if verified and output.is_bytes else ""
+        if not verified and worst_state([state, check.state]) == check.state:
             state, why = check.state, check.why
-        elif fault := _algorithm_fault(output, check):
+        elif fault:
             state, why = "altered", f"{where}: {fault}"
         elif state == "attested":
             state = check.state
@@ -196,21 +205,6 @@ def artifact_node(
         output.algorithm,
         {**part.about, **output.about} if part.about else output.about,
     )
-
-
-def _algorithm_fault(output: ArtifactRef, check: DigestCheck) -> str:
-    """Why verified bytes do not fit the statement's algorithm; "" if they do, or it is a commit."""
-    if check.state != "verified" or not output.is_bytes:
-        return ""
-    return algorithm_fault(output, Path(check.where).is_dir())
-
-
-def paper_findings(evidence: Evidence, index: StatementIndex) -> Iterator[Finding]:
-    """Supporting files that no trusted statement names under their name: changed, exchanged or added by somebody."""
-    papers = {str(path): digest for path, digest in evidence.papers()}
-    trusted = [step.statement for step in index.steps.values() if papers and (step.is_trusted or step.is_ahead)]
-    for path, why in paper_faults(trusted, papers).items():
-        yield Finding(path, "altered", why)
 
 
 def findings_of(graph: Graph) -> Iterator[Finding]:
@@ -235,7 +229,7 @@ def stage_steps(graph: Graph) -> dict[str, Step]:
 
 
 def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """These artifacts and all that they come from, each once; `inputs` are what the makers of one have used."""
+    """These artifacts and all that they come from, each once; `inputs` gives the inputs of an artifact's makers."""
     waiting, known = list(digests), set[str]()
     while waiting:
         if (digest := waiting.pop()) not in known:
@@ -277,6 +271,7 @@ def _check_times(
     if until is not None and step.done > until:
         why = f"it ended {step.done:%F %T}Z, after the release of {until:%F %T}Z"
         return step._replace(state="altered", why=why)
+    # Another machine's clock may be a few seconds behind that of the maker.
     latest = step.began + MAX_CLOCK_DIFFERENCE
     for part in step.statement.used:
         maker = chain.makers.get(part.digest, "")

@@ -19,7 +19,7 @@ from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import Minio, minio
 from tests.cluster.store import small_parts
 from tests.servers.store_contract import *  # noqa: F403
-from tests.servers.store_contract import MISSING, Kept, release
+from tests.servers.store_contract import MISSING, StoreAccess, release
 
 BUCKETS = itertools.count()
 PREFIX = "tenants/demo"
@@ -38,31 +38,31 @@ def bucket(client: Client) -> str:
 
 
 @pytest.fixture
-def kept(s3: Minio, client: Client, bucket: str, monkeypatch: pytest.MonkeyPatch) -> Kept:
+def access(s3: Minio, client: Client, bucket: str, monkeypatch: pytest.MonkeyPatch) -> StoreAccess:
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
 
     def overwrite(key: str, data: bytes) -> None:
         client.put_object(bucket, f"{PREFIX}/{key}", io.BytesIO(data), len(data))
 
-    return Kept(
+    return StoreAccess(
         open_store(f"s3://{bucket}/{PREFIX}"), overwrite, lambda key: client.remove_object(bucket, f"{PREFIX}/{key}")
     )
 
 
 def test_a_large_file_goes_in_parts_and_carries_its_digest(
-    kept: Kept, client: Client, bucket: str, tmp_path: Path
+    access: StoreAccess, client: Client, bucket: str, tmp_path: Path
 ) -> None:
     folder, _ = release(tmp_path / "release")
     (folder / "large").write_bytes(bytes(range(256)) * (2 * MIN_PART_SIZE // 256) + b"and more")
-    own = digest(folder)
+    sha = digest(folder)
 
-    kept.store.push(folder, own)
+    access.store.push(folder, sha)
 
-    held = client.stat_object(bucket, f"{PREFIX}/releases/{own}/large")
+    held = client.stat_object(bucket, f"{PREFIX}/releases/{sha}/large")
     assert (held.etag or "").endswith("-3")
     assert (held.metadata or {})["x-amz-meta-sha256"] == digest(folder / "large")
-    assert digest(kept.store.pull(own, tmp_path / "back")) == own
+    assert digest(access.store.pull(sha, tmp_path / "back")) == sha
 
 
 MEASURED = """
@@ -83,34 +83,36 @@ print("MB:", largest_memory() - before)
 """
 
 
-def test_a_file_of_any_size_takes_the_memory_of_a_few_parts(kept: Kept, tmp_path: Path) -> None:
+def test_a_file_of_any_size_takes_the_memory_of_a_few_parts(access: StoreAccess, tmp_path: Path) -> None:
     (tmp_path / "release").mkdir()
     with (tmp_path / "release" / "large").open("wb") as file:
         file.truncate(24 * small_parts.PART + 1)
-    own = digest(tmp_path / "release")
-    command = [sys.executable, "-c", MEASURED, kept.store.address, str(tmp_path / "release"), own]
+    sha = digest(tmp_path / "release")
+    command = [sys.executable, "-c", MEASURED, access.store.address, str(tmp_path / "release"), sha]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
-    said = subprocess.check_output([*command, str(tmp_path / "back")], env=environment, text=True)
+    message = subprocess.check_output([*command, str(tmp_path / "back")], env=environment, text=True)
 
-    assert digest(tmp_path / "back") == own
-    assert int(said.split("MB:")[1]) < (10 * small_parts.PART) >> 20
+    assert digest(tmp_path / "back") == sha
+    assert int(message.split("MB:")[1]) < (10 * small_parts.PART) >> 20
 
 
-def test_an_entry_is_created_once_whoever_asks(kept: Kept) -> None:
-    other = open_store(kept.store.address)
+def test_an_entry_is_created_once_whoever_asks(access: StoreAccess) -> None:
+    other = open_store(access.store.address)
 
-    assert kept.store.shelf.create("names/a/b/000001.json", b"first")
+    assert access.store.shelf.create("names/a/b/000001.json", b"first")
     assert not other.shelf.create("names/a/b/000001.json", b"second")
     assert other.shelf.read("names/a/b/000001.json") == b"first"
 
 
-def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(kept: Kept, bucket: str, tmp_path: Path) -> None:
-    folder, own = release(tmp_path / "release")
-    kept.store.push(folder, own)
+def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(
+    access: StoreAccess, bucket: str, tmp_path: Path
+) -> None:
+    folder, sha = release(tmp_path / "release")
+    access.store.push(folder, sha)
 
     for address in (f"s3://{bucket}", f"s3://{bucket}/tenants"):
-        assert not open_store(address).has(own)
+        assert not open_store(address).has(sha)
         assert list(open_store(address).digests()) == []
 
 
@@ -137,12 +139,12 @@ def test_a_server_that_stopped_is_an_outage_and_soon(s3: Minio, tmp_path: Path) 
         client = Client(other.endpoint.removeprefix("http://"), other.key, other.secret, secure=False)
         client.make_bucket("bucket")
         store = open_store("s3://bucket", other.environment)
-        folder, own = release(tmp_path / "release")
-        store.push(folder, own)
+        folder, sha = release(tmp_path / "release")
+        store.push(folder, sha)
 
     began = time.monotonic()
     for ask in (
-        lambda: store.has(own), lambda: store.push(folder, own), lambda: store.pull(own, tmp_path / "back"),
+        lambda: store.has(sha), lambda: store.push(folder, sha), lambda: store.pull(sha, tmp_path / "back"),
         lambda: list(store.names()), lambda: store.shelf.create("a", b"a"),
     ):  # fmt: skip
         with pytest.raises(OutageError, match="Check QINGLAN_S3_ENDPOINT and that it runs"):

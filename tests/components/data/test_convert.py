@@ -21,7 +21,7 @@ from components.data.convert.split_rows import (
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files.files import dump_line, sha256_bytes
-from qinglan.lineage.trace.release_folder import read_lineage
+from qinglan.lineage.signing.signed_statement import read_lineage
 from qinglan.lineage.trace.student_prompts import prompt_faults
 from qinglan.prompts import student_messages
 from qinglan.rag.retrieval import RetrievalConfig

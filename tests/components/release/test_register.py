@@ -26,11 +26,12 @@ from qinglan.lineage.release.release_check import check_release
 from qinglan.lineage.release.release_notes import read_override
 from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
 from qinglan.lineage.signing.keys import KEYS_VARIABLE, keys_folder, load_signer
+from qinglan.lineage.signing.signed_statement import read_lineage
 from qinglan.lineage.signing.statement import ArtifactRef, Statement
 from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys, load_trust
 from qinglan.lineage.steps.record import recorded
 from qinglan.lineage.steps.step_inputs import add_verdict
-from qinglan.lineage.trace.release_folder import read_lineage, read_release
+from qinglan.lineage.trace.release_folder import read_release
 from qinglan.lineage.trace.student_prompts import prompt_faults
 from qinglan.store import open_store
 from tests.models.tiny_rewriter import tiny_model

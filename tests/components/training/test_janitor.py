@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from components.training.kubeflow.janitor import find_expired_jobs
-from tests.qinglan.jobs.cluster.job_objects import MADE_AT, job, said
+from tests.qinglan.jobs.cluster.job_objects import MADE_AT, job, status_is
 
 NOW = MADE_AT + 3600
 
@@ -16,7 +16,7 @@ def thing(kind: str, uid: str, phase: str, run: str = "") -> dict[str, Any]:
 
 
 def owned(kind: str = "", uid: str = "", run: str = "", **more: Any) -> dict[str, Any]:
-    made = job(conditions=said(more.pop("state", "Running")))
+    made = job(conditions=status_is(more.pop("state", "Running")))
     owners = [{"kind": kind, "uid": uid, "name": f"{kind}-{uid}"}] if kind else []
     return {
         **made,

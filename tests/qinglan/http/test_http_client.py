@@ -23,7 +23,7 @@ from components.training.ppo.gateway_usage import GatewayUsage
 from pipelines.checks.preflight import check_served
 from qinglan.errors import OutageError, QinglanError
 from qinglan.http.http_client import MAX_ANSWER_BYTES, async_client, get_json, sync_client
-from qinglan.lineage.steps.gateway_state import read_gateway_state
+from qinglan.lineage.steps.step_inputs import read_gateway_state
 from qinglan.live.outlets import gateway_sender
 from qinglan.live.snapshot import TrainingSnapshot
 from qinglan.live.trackers import check_forwarded

@@ -47,7 +47,7 @@ def _workers(nodes: int) -> list[str]:
 
 
 def inside(join: str, nodes: int, per_node: int, argv: Sequence[str], *options: str) -> list[str]:
-    """What a pod of such a job runs."""
+    """The command of a pod of such a job."""
     size = ["--nodes", str(nodes), "--per-node", str(per_node)]
     return [sys.executable, "-m", "qinglan.jobs.inside", "--join", join, *size, *options, "--", *argv]
 

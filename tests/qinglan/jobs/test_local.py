@@ -72,13 +72,13 @@ def test_a_command_whose_log_cannot_be_written_does_not_succeed(tmp_path: Path) 
 @pytest.mark.slow
 def test_sigterm_ends_what_was_started_and_what_that_started(tmp_path: Path) -> None:
     # One write a line: print would write the line's end by itself, and the other's number might come between.
-    ours = (
+    program = (
         "import sys; from pathlib import Path; from qinglan.jobs import *\n"
         "code = 'import os, time; os.fork(); os.write(1, b\"%d\\\\n\" % os.getpid()); time.sleep(600)'\n"
         "LocalRunner().run(JobSpec('sft', Command([sys.executable, '-c', code])), Path(sys.argv[1]))"
     )
     log = tmp_path / "log"
-    step = subprocess.Popen([sys.executable, "-c", ours, str(log)])
+    step = subprocess.Popen([sys.executable, "-c", program, str(log)])
     end = time.monotonic() + 60
     while time.monotonic() < end and not (log.is_file() and log.read_text().count("\n") == 2):
         time.sleep(0.05)
@@ -94,7 +94,7 @@ def test_sigterm_ends_what_was_started_and_what_that_started(tmp_path: Path) -> 
 
 
 def runs(pid: str) -> bool:
-    """Whether a process does anything still; one that ended may wait for its parent as a zombie."""
+    """True if the process still runs; a process that has ended may be a zombie until its parent waits for it."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -80,9 +80,9 @@ def test_a_module_job_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) ->
 def test_a_failure_names_the_clusters_reason_beside_the_logs(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("Traceback\nValueError: no such column\n")
-    said = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
-    assert "ValueError: no such column" in said and "Pod sft-worker-0 failed." in said
+    message = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
+    assert "ValueError: no such column" in message and "Pod sft-worker-0 failed." in message
 
     log.write_text("torch.OutOfMemoryError: CUDA out of memory\n")
-    said = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
-    assert "the GPU's memory is full" in said and "Pod sft-worker-0 failed." in said
+    message = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
+    assert "the GPU's memory is full" in message and "Pod sft-worker-0 failed." in message

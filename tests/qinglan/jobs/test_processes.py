@@ -1,4 +1,4 @@
-"""What a step has started is awaited, and ended where it does not end by itself."""
+"""Processes that a step has started are awaited, and ended if they do not end by themselves."""
 
 import os
 import signal
@@ -34,12 +34,12 @@ def test_a_step_that_takes_its_time_to_end_is_awaited_for_as_long_as_it_may(
     tmp_path: Path, takes: float, limit: float, by_itself: bool
 ) -> None:
     """Its runner, which hears the signal too, is gone at once."""
-    said = tmp_path / "pid"
-    command = [sys.executable, "-c", RUNNER, STEP, str(said), str(takes)]
+    pid_file = tmp_path / "pid"
+    command = [sys.executable, "-c", RUNNER, STEP, str(pid_file), str(takes)]
     with subprocess.Popen(command, start_new_session=True) as runner:
-        while not (said.is_file() and said.read_text()):
+        while not (pid_file.is_file() and pid_file.read_text()):
             time.sleep(0.02)
-        step = int(said.read_text())
+        step = int(pid_file.read_text())
         runner.send_signal(signal.SIGTERM)
         os.kill(step, signal.SIGTERM)
         runner.wait()

@@ -2,9 +2,6 @@
 
 import mmap
 import multiprocessing
-import subprocess
-import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,19 +48,6 @@ def test_what_a_process_has_open_or_mapped_stays(name: str) -> None:
     memory.close()
     remove_abandoned_segments(since=opened.stat().st_ctime)
     assert not opened.exists() and not mapped.exists()
-
-
-@pytest.mark.slow
-def test_segments_of_another_process_that_runs_stay(name: str) -> None:
-    holder = subprocess.Popen([sys.executable, "-c", HOLD.format(name=f"psm_{name}") + "; time.sleep(60)"])
-    path = FOLDER / f"psm_{name}"
-    while not path.exists():
-        time.sleep(0.01)
-
-    remove_abandoned_segments(since=path.stat().st_ctime)
-    assert path.exists()
-    holder.kill()
-    holder.wait()
 
 
 def test_a_semaphore_that_its_maker_holds_stays() -> None:

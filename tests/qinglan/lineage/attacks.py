@@ -19,7 +19,7 @@ from tests.releases.registered_release import NAME
 
 OTHER = "chengla/rewriter"
 WEIGHTS = "model/model.safetensors"
-Said = tuple[str, State]
+Expected = tuple[str, State]
 
 
 class Row(NamedTuple):
@@ -27,12 +27,12 @@ class Row(NamedTuple):
 
     name: str
     attack: Callable[[Scene], object]
-    said: Set[Said]
+    expected: Set[Expected]
     rest: Literal["verified", "untrusted"] = "verified"
-    """Of everything else."""
+    """State of everything else."""
 
     policy: Callable[[TrustPolicy, Scene], TrustPolicy] = lambda policy, scene: policy
-    asked: str = NAME
+    requested: str = NAME
 
 
 def nothing(scene: Scene) -> None:
@@ -48,7 +48,7 @@ def rewritten(change: do.Change) -> Callable[[Scene], object]:
 
 
 def resealed(
-    change: do.Change = lambda said: None, foreign: bool = False, role: Any = "releaser"
+    change: do.Change = lambda statement: None, foreign: bool = False, role: Any = "releaser"
 ) -> Callable[[Scene], object]:
     return lambda scene: do.reseal(scene.folder / PROVENANCE, scene.signer(role, foreign), change)
 
@@ -92,16 +92,16 @@ def linked(name: str) -> Callable[[Scene], object]:
 
     def attack(scene: Scene) -> None:
         path = scene.folder / name
-        kept = scene.folder.parent / f"kept-{path.name}"
-        path.rename(kept)
-        path.symlink_to(kept)
+        backup = scene.folder.parent / f"kept-{path.name}"
+        path.rename(backup)
+        path.symlink_to(backup)
 
     return attack
 
 
-def exchanged(one: str, other: str) -> Callable[[Scene], object]:
+def exchanged(item: str, other: str) -> Callable[[Scene], object]:
     """Each under the other's name."""
-    return lambda scene: do.swap(scene.path(one), scene.path(other))
+    return lambda scene: do.swap(scene.path(item), scene.path(other))
 
 
 def twin(name: str, other: str) -> Callable[[Scene], object]:
@@ -109,7 +109,7 @@ def twin(name: str, other: str) -> Callable[[Scene], object]:
 
 
 def other_sub(scene: Scene) -> None:
-    shutil.copyfile(scene.others(WEIGHTS), scene.path(WEIGHTS))
+    shutil.copyfile(scene.other_path(WEIGHTS), scene.path(WEIGHTS))
 
 
 def all_but_statement(scene: Scene) -> None:
@@ -166,8 +166,8 @@ def edit_signature(change: do.Change) -> Callable[[Scene], object]:
 def without(name: str) -> do.Change:
     """The statement does not speak of it."""
 
-    def change(said: do.Json) -> None:
-        said["subject"] = [one for one in said["subject"] if one["name"] != name]
+    def change(statement: do.Json) -> None:
+        statement["subject"] = [item for item in statement["subject"] if item["name"] != name]
 
     return change
 
@@ -175,24 +175,24 @@ def without(name: str) -> do.Change:
 def relabelled(name: str, algorithm: str) -> do.Change:
     """The digest goes by another function's name."""
 
-    def change(said: do.Json) -> None:
-        for one in said["subject"]:
-            if one["name"] == name:
-                [digest] = one["digest"].values()
-                one["digest"] = {algorithm: digest}
+    def change(statement: do.Json) -> None:
+        for item in statement["subject"]:
+            if item["name"] == name:
+                [digest] = item["digest"].values()
+                item["digest"] = {algorithm: digest}
 
     return change
 
 
 def not_used(name: str) -> do.Change:
-    def change(said: do.Json) -> None:
-        definition = said["predicate"]["buildDefinition"]
-        kept = [
+    def change(statement: do.Json) -> None:
+        definition = statement["predicate"]["buildDefinition"]
+        backup = [
             resolved_dependency
             for resolved_dependency in definition["resolvedDependencies"]
             if resolved_dependency["name"] != name
         ]
-        definition["resolvedDependencies"] = kept
+        definition["resolvedDependencies"] = backup
 
     return change
 
@@ -205,11 +205,11 @@ def hold(scene: Scene) -> None:
     old, held = sha256(paper.read_bytes()).hexdigest(), b'{"reasons":["Worse."],"word":"hold"}'
     new = sha256(held).hexdigest()
 
-    def swap_digest(said: do.Json) -> None:
-        definition = said["predicate"]["buildDefinition"]
-        for one in (*said["subject"], *definition["resolvedDependencies"]):
-            if one["digest"].get("sha256") == old:
-                one["digest"]["sha256"] = new
+    def swap_digest(statement: do.Json) -> None:
+        definition = statement["predicate"]["buildDefinition"]
+        for item in (*statement["subject"], *definition["resolvedDependencies"]):
+            if item["digest"].get("sha256") == old:
+                item["digest"]["sha256"] = new
 
     paper.unlink()
     (scene.folder / f"lineage/verdict-{new[:12]}.json").write_bytes(held)
@@ -229,8 +229,8 @@ def other_figures(change: do.Change) -> Callable[[Scene], object]:
         path.write_bytes(orjson.dumps(figures))
         new = sha256(path.read_bytes()).hexdigest()
 
-        def follow(said: do.Json) -> None:
-            for item in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
+        def follow(statement: do.Json) -> None:
+            for item in statement["predicate"]["buildDefinition"]["resolvedDependencies"]:
                 if item["digest"].get("sha256") == old:
                     item["digest"]["sha256"] = new
 
@@ -245,8 +245,8 @@ def other_rule(rule: do.Json) -> Callable[[Scene], object]:
     """The gate's own statement names a rule by which it could not have promoted."""
 
     def attack(scene: Scene) -> None:
-        def change(said: do.Json) -> None:
-            said["predicate"]["buildDefinition"]["externalParameters"]["config"] = rule
+        def change(statement: do.Json) -> None:
+            statement["predicate"]["buildDefinition"]["externalParameters"]["config"] = rule
 
         do.reseal(scene.path("lineage/gate-"), scene.signer("builder"), change)
         do.refit(scene, scene.signer())
@@ -274,7 +274,7 @@ def foreign_signature(scene: Scene) -> Any:
 
 
 LATER = timedelta(days=1)
-UNSIGNED: Set[Said] = {(PROVENANCE, "untrusted")}
-BROKEN: Set[Said] = {(PROVENANCE, "altered")}
+UNSIGNED: Set[Expected] = {(PROVENANCE, "untrusted")}
+BROKEN: Set[Expected] = {(PROVENANCE, "altered")}
 MODEL_FILES = ("chat_template.jinja", "config.json", "model.safetensors", "rewriter.json", "tokenizer.json")
 NFD = unicodedata.normalize("NFD", "é.txt")

@@ -1,4 +1,4 @@
-"""What an attacker can do to a release's folder: by the files alone, with keys of their own, or with a releaser's."""
+"""Attacks on a release's folder: by the files alone, with foreign keys, or with a releaser's."""
 
 import base64
 import shutil
@@ -27,9 +27,9 @@ class Scene(NamedTuple):
     folder: Path
     """The copy that is changed."""
 
-    made: SignedRelease
+    original: SignedRelease
     other: SignedRelease
-    """Of another name, by the same releaser."""
+    """A release of another name, by the same releaser."""
 
     foreign: Path
     """A folder of keys that nobody trusts."""
@@ -38,16 +38,16 @@ class Scene(NamedTuple):
 
     def path(self, name: str) -> Path:
         """A file by its path; of those in lineage/ the beginning is enough."""
-        return found(self.folder, name)
+        return file_in(self.folder, name)
 
-    def others(self, name: str) -> Path:
-        return found(self.other.folder, name)
+    def other_path(self, name: str) -> Path:
+        return file_in(self.other.folder, name)
 
     def signer(self, role: Role = "releaser", foreign: bool = False) -> Signer:
-        return load_signer(role, self.foreign if foreign else self.made.keys)
+        return load_signer(role, self.foreign if foreign else self.original.keys)
 
 
-def found(folder: Path, name: str) -> Path:
+def file_in(folder: Path, name: str) -> Path:
     if not name.startswith("lineage/"):
         return folder / name
     [path] = folder.glob(f"{name}*")
@@ -76,10 +76,10 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def swap(one: Path, other: Path) -> None:
-    kept = one.read_bytes()
-    one.write_bytes(other.read_bytes())
-    other.write_bytes(kept)
+def swap(item: Path, other: Path) -> None:
+    backup = item.read_bytes()
+    item.write_bytes(other.read_bytes())
+    other.write_bytes(backup)
 
 
 # The envelope.
@@ -104,16 +104,16 @@ def payload(path: Path) -> Json:
 
 def unsealed(path: Path, change: Change) -> None:
     """Change what the statement says; the signatures stay what they were."""
-    said = payload(path)
-    change(said)
-    rewrite(path, lambda body: body.update(payload=base64.b64encode(orjson.dumps(said)).decode()))
+    statement = payload(path)
+    change(statement)
+    rewrite(path, lambda body: body.update(payload=base64.b64encode(orjson.dumps(statement)).decode()))
 
 
-def reseal(path: Path, signer: Signer, change: Change = lambda said: None, kind: str = IN_TOTO) -> None:
+def reseal(path: Path, signer: Signer, change: Change = lambda statement: None, kind: str = IN_TOTO) -> None:
     """Change what the statement says, and sign it."""
-    said = payload(path)
-    change(said)
-    path.write_bytes(sign_envelope(orjson.dumps(said), kind, [signer]))
+    statement = payload(path)
+    change(statement)
+    path.write_bytes(sign_envelope(orjson.dumps(statement), kind, [signer]))
 
 
 def reseal_bytes(path: Path, signer: Signer, change: Callable[[bytes], bytes]) -> None:
@@ -123,15 +123,15 @@ def reseal_bytes(path: Path, signer: Signer, change: Callable[[bytes], bytes]) -
 
 
 def named(name: str) -> Change:
-    return lambda said: said["predicate"]["buildDefinition"]["externalParameters"]["config"].update(name=name)
+    return lambda body: body["predicate"]["buildDefinition"]["externalParameters"]["config"].update(name=name)
 
 
-def unnamed(said: Json) -> None:
-    said["predicate"]["buildDefinition"]["externalParameters"]["config"] = {}
+def unnamed(statement: Json) -> None:
+    statement["predicate"]["buildDefinition"]["externalParameters"]["config"] = {}
 
 
 def dated(at: datetime) -> Change:
-    return lambda said: said["predicate"]["runDetails"]["metadata"].update(
+    return lambda body: body["predicate"]["runDetails"]["metadata"].update(
         startedOn=at.isoformat(), finishedOn=at.isoformat()
     )
 
@@ -157,11 +157,11 @@ def refit(scene: Scene, signer: Signer, sign: bool = True, bom: bool = True) -> 
     files = {name: sha for name, sha in file_digests(scene.folder).items() if name != PROVENANCE}
     parts = release_artifacts(files)
 
-    def change(said: Json) -> None:
+    def change(statement: Json) -> None:
         trees = {part.name: part.digest for part in parts}
-        old = {one["name"]: digest for one in said["subject"] for digest in one["digest"].values()}
-        said["subject"] = [{"name": part.name, "digest": {part.algorithm: part.digest}} for part in parts]
-        for resolved_dependency in said["predicate"]["buildDefinition"]["resolvedDependencies"]:
+        old = {item["name"]: digest for item in statement["subject"] for digest in item["digest"].values()}
+        statement["subject"] = [{"name": part.name, "digest": {part.algorithm: part.digest}} for part in parts]
+        for resolved_dependency in statement["predicate"]["buildDefinition"]["resolvedDependencies"]:
             for name in (MODEL, "evaluation.json"):
                 for algorithm in [
                     key for key, digest in resolved_dependency["digest"].items() if digest == old.get(name)
@@ -180,7 +180,7 @@ def refit_bom(scene: Scene) -> None:
     about["version"], about["hashes"] = whole[:12], [{"alg": "SHA3-256", "content": whole}]
     rest = [component for component in bill["components"] if not component["name"].startswith(f"{MODEL}/")]
     hashes = {name: [{"alg": "SHA-256", "content": sha}] for name, sha in files.items()}
-    bill["components"] = rest + [{"type": "file", "name": name, "hashes": one} for name, one in hashes.items()]
+    bill["components"] = rest + [{"type": "file", "name": name, "hashes": item} for name, item in hashes.items()]
     bill["dependencies"] = []
     (scene.folder / BOM).write_bytes(orjson.dumps(bill))
 

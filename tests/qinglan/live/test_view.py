@@ -275,18 +275,6 @@ def test_a_logs_tail_has_no_codes_of_a_terminal(tmp_path: Path) -> None:
     assert log_tail(log, 5, 100) == ["(WorkerDict pid=7) step 1"]
 
 
-def test_the_page_is_chinese_with_the_curves_titles_and_the_file_of_the_curve_english(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("QINGLAN_LANG", "zh")
-    with live_training("sft", "SFT: loss by step", CURVES) as live:
-        live.step({"step": 1, "loss": 1.0}, 2)
-
-    page = (folder / "index.html").read_text()
-    assert "SFT：各步的损失" in page and "loss by step" not in page
-    assert "SFT: loss by step" in (folder / "sft" / "curve.svg").read_text()
-
-
 @pytest.mark.parametrize("stage", ["sft", "ppo", "style"])
 def test_the_page_of_a_running_training_is_chinese_to_its_last_word(
     folder: Path, monkeypatch: pytest.MonkeyPatch, stage: str

@@ -20,7 +20,7 @@ LARGE = 3 * PART_SIZE + 256
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts and pieces a sixteenth as large as they are, so that a file of many takes no time."""
-    for module in ("backend", "manifest", "download"):
+    for module in ("backend", "store", "download"):
         monkeypatch.setattr(f"qinglan.store.{module}.MIN_PART_SIZE", PART_SIZE)
     monkeypatch.setattr("qinglan.store.download.PIECE_SIZE", PIECE_SIZE)
 
@@ -46,9 +46,9 @@ def pushed(tmp_path: Path) -> tuple[str, str]:
     folder.mkdir()
     (folder / "large").write_bytes(bytes(range(256)) * (LARGE // 256))
     (folder / "small").write_text("small")
-    own = digest(folder)
-    open_store(str(tmp_path / "store")).push(folder, own)
-    return str(tmp_path / "store"), own
+    sha = digest(folder)
+    open_store(str(tmp_path / "store")).push(folder, sha)
+    return str(tmp_path / "store"), sha
 
 
 def partial(folder: Path) -> Path:

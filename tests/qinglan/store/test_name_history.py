@@ -43,15 +43,15 @@ def test_every_change_but_of_the_newest_entry_shows(data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize(
-    ("length", "expected", "said"),
+    ("length", "expected", "message"),
     [
         (0, DIGESTS[0], "there is no such name"),
         (1, None, f"expected to be new, but gate pointed it at {DIGESTS[0]}"),
         (2, DIGESTS[0], f"expected at {DIGESTS[0]}, but gate pointed it at {DIGESTS[1]}"),
     ],
 )
-def test_a_name_moves_only_from_where_the_mover_thinks_it_is(length: int, expected: str | None, said: str) -> None:
-    with pytest.raises(ConflictError, match=said):
+def test_a_name_moves_only_from_where_the_mover_thinks_it_is(length: int, expected: str | None, message: str) -> None:
+    with pytest.raises(ConflictError, match=message):
         next_entry(NAME, history(length), DIGESTS[5], expected, "gate", TIME)
 
 

@@ -119,17 +119,6 @@ def test_a_refusal_for_a_wrong_clock_says_by_how_much_it_is_wrong(code: bytes, a
     )
 
 
-def test_a_refusal_for_a_wrong_clock_without_a_readable_date_names_no_figure() -> None:
-    with (
-        answering(403, REFUSED % b"RequestTimeTooSkewed", "yesterday") as endpoint,
-        pytest.raises(ConfigError) as error,
-    ):
-        list(open_store("s3://bucket", {**SET, "QINGLAN_S3_ENDPOINT": endpoint}).names())
-
-    assert "are too far apart. Set the clock" in str(error.value)
-    assert "differs by" not in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("code", "message"),
     [(b"SignatureDoesNotMatch", "Check AWS_ACCESS_KEY_ID"), (b"AccessDenied", "Let this key do")],

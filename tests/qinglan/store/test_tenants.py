@@ -53,11 +53,11 @@ def test_a_key_in_a_folder_stays_under_it_or_is_refused(key: str) -> None:
 
 def asks(store: Store, folder: Path, word: str) -> list[Callable[[], object]]:
     """Everything that can be asked of a store, with a hostile word in each place."""
-    own = digest(folder / "artifact")
+    sha = digest(folder / "artifact")
     return [
         lambda: store.has(word), lambda: store.pull(word, folder / "back"),
         lambda: store.push(folder / "artifact", word), lambda: store.name(word), lambda: store.history(word),
-        lambda: store.point(word, own, None, "x"), lambda: store.attach(own, word, b"!"), lambda: store.notes(word),
+        lambda: store.point(word, sha, None, "x"), lambda: store.attach(sha, word, b"!"), lambda: store.notes(word),
         lambda: store.shelf.read(word), lambda: store.shelf.part(word, 0, 99), lambda: store.shelf.create(word, b"!"),
         lambda: store.shelf.children(f"{word}/"), lambda: store.shelf.children("releases/", word),
         lambda: store.shelf.objects(f"{word}/"),

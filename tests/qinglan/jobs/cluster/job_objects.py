@@ -4,7 +4,7 @@ from typing import Any
 
 from qinglan.jobs.cluster.snapshot import JobSnapshot, slim_event, slim_job, slim_pod
 
-MADE = "2026-01-01T00:00:00Z"
+CREATED = "2026-01-01T00:00:00Z"
 MADE_AT = 1767225600.0
 HOURS = 2
 
@@ -12,7 +12,7 @@ HOURS = 2
 def job(uid: str = "u1", nodes: int = 1, **status: Any) -> dict[str, Any]:
     workers = {"Worker": {"replicas": nodes - 1}} if nodes > 1 else {}
     return {
-        "metadata": {"name": "sft-0a", "namespace": "n", "uid": uid, "creationTimestamp": MADE},
+        "metadata": {"name": "sft-0a", "namespace": "n", "uid": uid, "creationTimestamp": CREATED},
         "spec": {
             "runPolicy": {"activeDeadlineSeconds": HOURS * 3600},
             "pytorchReplicaSpecs": {"Master": {"replicas": 1}, **workers},
@@ -21,13 +21,13 @@ def job(uid: str = "u1", nodes: int = 1, **status: Any) -> dict[str, Any]:
     }
 
 
-def said(kind: str, message: str = "") -> list[dict[str, str]]:
+def status_is(kind: str, message: str = "") -> list[dict[str, str]]:
     return [{"type": "Created", "status": "True"}, {"type": kind, "status": "True", "message": message}]
 
 
 def pod(kind: str = "master", phase: str = "Running", owner: str = "u1", **status: Any) -> dict[str, Any]:
     name = f"sft-0a-{kind}-0"
-    meta = {"name": name, "uid": f"{owner}-{kind}", "creationTimestamp": MADE, "ownerReferences": [{"uid": owner}]}
+    meta = {"name": name, "uid": f"{owner}-{kind}", "creationTimestamp": CREATED, "ownerReferences": [{"uid": owner}]}
     return {"metadata": meta, "status": {"phase": phase, **status}}
 
 
@@ -45,6 +45,6 @@ def event(message: str, uid: str = "u1") -> dict[str, Any]:
     return {"metadata": {"name": "e"}, "involvedObject": {"uid": uid, "name": "sft-0a"}, "message": message}
 
 
-def seen(job: dict[str, Any], *pods: dict[str, Any], refused: dict[str, Any] | None = None) -> JobSnapshot:
-    slim = {one["metadata"]["name"]: {**slim_pod(one, None), "gone": one.get("gone")} for one in pods}
+def watch(job: dict[str, Any], *pods: dict[str, Any], refused: dict[str, Any] | None = None) -> JobSnapshot:
+    slim = {item["metadata"]["name"]: {**slim_pod(item, None), "gone": item.get("gone")} for item in pods}
     return JobSnapshot(slim_job(job), slim, slim_event(refused) if refused else None)

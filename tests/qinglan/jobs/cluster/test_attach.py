@@ -8,21 +8,25 @@ from qinglan.errors import ConfigError
 from qinglan.jobs.cluster.attach import Decision, create_or_attach, decide_for_existing_job, retry_call
 from qinglan.jobs.cluster.job_labels import ATTEMPT_ANNOTATION, SPEC_ANNOTATION
 from qinglan.kubernetes.api_errors import ApiError
-from tests.qinglan.jobs.cluster.job_objects import job, said
+from tests.qinglan.jobs.cluster.job_objects import job, status_is
 
-RUNNING, SUCCEEDED, FAILED = said("Running"), said("Succeeded"), said("Failed")
+RUNNING, SUCCEEDED, FAILED = status_is("Running"), status_is("Succeeded"), status_is("Failed")
 
 
 def marked(spec: str, attempt: str, conditions: list[dict[str, str]], **meta: Any) -> dict[str, Any]:
-    made = job(conditions=conditions)
+    new_job = job(conditions=conditions)
     return {
-        **made,
-        "metadata": {**made["metadata"], "annotations": {SPEC_ANNOTATION: spec, ATTEMPT_ANNOTATION: attempt}, **meta},
+        **new_job,
+        "metadata": {
+            **new_job["metadata"],
+            "annotations": {SPEC_ANNOTATION: spec, ATTEMPT_ANNOTATION: attempt},
+            **meta,
+        },
     }
 
 
 @pytest.mark.parametrize(
-    ("found", "decision"),
+    ("existing", "decision"),
     [
         (marked("same", "earlier", RUNNING), "attach"),
         (marked("same", "earlier", SUCCEEDED), "attach"),
@@ -37,8 +41,8 @@ def marked(spec: str, attempt: str, conditions: list[dict[str, str]], **meta: An
         (job(conditions=RUNNING), "refuse"),
     ],
 )
-def test_a_name_that_is_taken(found: dict[str, Any], decision: Decision) -> None:
-    assert decide_for_existing_job(found, marked("same", "this", [])) == decision
+def test_a_name_that_is_taken(existing: dict[str, Any], decision: Decision) -> None:
+    assert decide_for_existing_job(existing, marked("same", "this", [])) == decision
 
 
 def test_an_outage_is_asked_through_and_a_refusal_is_not() -> None:

@@ -42,9 +42,9 @@ PLACE = LaunchContext("team", "run-1", "qinglan/sft@sha256:0", "fivedoctors", TA
 
 def test_the_steps_keys_and_what_it_reads_off_its_own_pod_stay_with_it() -> None:
     key = {"name": "key", "secret": {"secretName": "qinglan-builder-key"}}
-    own = {"name": "QINGLAN_RUN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['pipeline/runid']"}}}
+    run_id = {"name": "QINGLAN_RUN", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['pipeline/runid']"}}}
     task = {
-        **TASK, "env": [SECRET, own], "volumes": [VOLUME, key],
+        **TASK, "env": [SECRET, run_id], "volumes": [VOLUME, key],
         "volume_mounts": [MOUNT, {"name": "key", "mountPath": "/etc/qinglan/keys"}],
     }  # fmt: skip
 
@@ -52,7 +52,7 @@ def test_the_steps_keys_and_what_it_reads_off_its_own_pod_stay_with_it() -> None
 
     assert [volume["name"] for volume in pod["volumes"]] == ["shm", "scratch"]
     assert [volume_mount["name"] for volume_mount in container_of(pytorchjob)["volumeMounts"]] == ["shm", "scratch"]
-    assert [one["name"] for one in container_of(pytorchjob)["env"]] == ["KEY", "NCCL_DEBUG"]
+    assert [item["name"] for item in container_of(pytorchjob)["env"]] == ["KEY", "NCCL_DEBUG"]
 
 
 def replica(manifest: dict[str, Any], kind: str = "Master") -> dict[str, Any]:
@@ -106,17 +106,10 @@ def test_the_jobs_pods_go_to_the_nodes_that_the_profile_names_and_no_label_is_ad
 
 
 def test_the_command_s_environment_wins_over_the_task_s_and_secrets_stay_references() -> None:
-    environment = {one["name"]: one for one in container_of(render_pytorchjob(SPEC_OF_TWO, PLACE))["env"]}
+    environment = {item["name"]: item for item in container_of(render_pytorchjob(SPEC_OF_TWO, PLACE))["env"]}
 
     assert environment["NCCL_DEBUG"]["value"] == "WARN"
     assert environment["KEY"] == SECRET
-
-
-def test_shared_memory_is_memory() -> None:
-    manifest = render_pytorchjob(SPEC_OF_TWO, PLACE)
-
-    assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod_of(manifest)["volumes"]
-    assert {"name": "shm", "mountPath": "/dev/shm"} in container_of(manifest)["volumeMounts"]
 
 
 def test_pods_keep_to_the_restricted_standard() -> None:

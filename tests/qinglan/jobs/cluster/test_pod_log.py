@@ -29,9 +29,9 @@ class Following:
         settings = client.Configuration(host=server.url)
         settings.retries = False
         self.heard: list[str] = []
-        self.said: list[str] = []
+        self.lines: list[str] = []
         self.path = log
-        self.log = PodLog(Api(client.ApiClient(settings), "n"), log, on_line or self.heard.append, self.said.append)
+        self.log = PodLog(Api(client.ApiClient(settings), "n"), log, on_line or self.heard.append, self.lines.append)
         self.log.start(POD)
 
     def until(self, count: int) -> None:
@@ -138,7 +138,7 @@ def test_a_log_that_cannot_be_read_is_said_once_and_asked_for_again(server: PodL
 
     following.log.finish(20)
 
-    assert len(following.said) <= 1
+    assert len(following.lines) <= 1
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_on_one_node_torchrun_finds_its_own_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2 instead of 8"),
         ({"PET_NNODES": "1"}, "PET_NNODES=1 instead of 2"),
@@ -58,8 +58,8 @@ def test_on_one_node_torchrun_finds_its_own_port() -> None:
         ({"MASTER_PORT": "auto"}, "MASTER_PORT=auto is no port"),
     ],
 )
-def test_an_environment_that_contradicts_what_was_asked_for_is_refused(changes: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_an_environment_that_contradicts_what_was_asked_for_is_refused(changes: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read_node_info({**rendered(2, 4)[1], **changes}, 2, 4)
 
 

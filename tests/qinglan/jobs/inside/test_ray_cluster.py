@@ -47,7 +47,7 @@ class Job:
         environment = {**self.environments[rank], **TOKEN, **changes}
         self.pods.append(pod(inside("ray", 2, 1, argv, *options), environment, self.folder / f"{rank}.log"))
 
-    def said(self, rank: int) -> str:
+    def log_text(self, rank: int) -> str:
         return (self.folder / f"{rank}.log").read_text()
 
     def codes(self) -> list[int]:
@@ -61,7 +61,7 @@ class Job:
         until = time.monotonic() + PATIENCE
         while not trains.exists():
             running = all(process.poll() is None for process in self.pods)
-            assert running and time.monotonic() < until, f"no training yet: {self.said(0)}\n{self.said(1)}"
+            assert running and time.monotonic() < until, f"no training yet: {self.log_text(0)}\n{self.log_text(1)}"
             time.sleep(0.1)
 
 
@@ -93,9 +93,9 @@ def test_all_nodes_are_there_before_the_command_starts_and_end_with_its_code(job
     job.start(1, argv)
     job.start(0, argv)
 
-    assert job.codes() == [0, 7], job.said(0) + job.said(1)
-    assert "['sft-2x1-master-0', 'sft-2x1-worker-0'] 2.0\nFalse" in job.said(0)
-    assert "sft-2x1-master-0 ended with code 7" in job.said(1)
+    assert job.codes() == [0, 7], job.log_text(0) + job.log_text(1)
+    assert "['sft-2x1-master-0', 'sft-2x1-worker-0'] 2.0\nFalse" in job.log_text(0)
+    assert "sft-2x1-master-0 ended with code 7" in job.log_text(1)
 
 
 def test_a_worker_that_is_killed_ends_the_job_with_its_name(job: Job) -> None:
@@ -104,7 +104,7 @@ def test_a_worker_that_is_killed_ends_the_job_with_its_name(job: Job) -> None:
     kill_all_of(job.pods[1])
 
     assert job.pods[0].wait(PATIENCE) == TrainingError.exit_code
-    last = job.said(0).splitlines()[-1]
+    last = job.log_text(0).splitlines()[-1]
     assert last.startswith("qinglan.errors.TrainingError: Training lost 1 of 2 nodes (sft-2x1-worker-0 (rank 1): ")
 
 
@@ -114,21 +114,21 @@ def test_a_head_that_is_killed_ends_the_worker_with_its_name(job: Job) -> None:
     kill_all_of(job.pods[0])
 
     assert job.pods[1].wait(PATIENCE) == TrainingError.exit_code
-    assert "sft-2x1-master-0 is gone without a word" in job.said(1)
+    assert "sft-2x1-master-0 closed the connection without a result" in job.log_text(1)
 
 
 def test_a_node_that_never_comes_is_named(job: Job) -> None:
     job.start(0, ["true"], "--wait", "3")
 
     assert job.codes() == [TrainingError.exit_code]
-    assert "1 of 2 nodes did not come within 3 s: sft-2x1-worker-0 (rank 1)" in job.said(0)
+    assert "1 of 2 nodes did not come within 3 s: sft-2x1-worker-0 (rank 1)" in job.log_text(0)
 
 
 def test_a_worker_without_a_head_says_so(job: Job) -> None:
     job.start(1, ["true"], "--wait", "2")
 
     assert job.codes() == [TrainingError.exit_code]
-    assert "sft-2x1-master-0 did not listen" in job.said(1)
+    assert "sft-2x1-master-0 did not listen" in job.log_text(1)
 
 
 def test_a_worker_with_another_token_does_not_join_the_ray_cluster(job: Job) -> None:
@@ -136,14 +136,14 @@ def test_a_worker_with_another_token_does_not_join_the_ray_cluster(job: Job) -> 
     job.start(1, ["true"], "--wait", "3", RAY_AUTH_TOKEN="cd" * 32)
 
     assert job.codes() == [TrainingError.exit_code] * 2
-    assert "did not come within 6 s" in job.said(0)
+    assert "did not come within 6 s" in job.log_text(0)
 
 
 def test_a_cluster_that_anyone_could_enter_is_refused(job: Job) -> None:
     job.start(0, ["true"], RAY_AUTH_TOKEN="")
 
     assert job.codes() == [ConfigError.exit_code]
-    assert "the same RAY_AUTH_TOKEN in each" in job.said(0)
+    assert "the same RAY_AUTH_TOKEN in each" in job.log_text(0)
 
 
 def test_told_to_stop_both_end_with_all_that_they_started(job: Job, tmp_path: Path) -> None:
@@ -158,5 +158,5 @@ def test_told_to_stop_both_end_with_all_that_they_started(job: Job, tmp_path: Pa
 def kill_all_of(process: "subprocess.Popen[bytes]") -> None:
     """As a pod ends whose node is gone: everything at once."""
     every = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    for one in every:
-        one.kill()
+    for item in every:
+        item.kill()

@@ -12,18 +12,14 @@ from qinglan.errors import AlteredError, ConfigError, DataError, IncompleteAudit
 from qinglan.files.digests import digest
 from qinglan.lineage.auditing.audit import Audit, as_json, audit, audit_error
 from qinglan.lineage.auditing.audit_targets import shown_name
-from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.name_moves import sign_with
-from qinglan.lineage.trace.paid_answers import compare_answers
+from qinglan.lineage.trace.paid_answers import capped, compare_answers
 from qinglan.llm.paid.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from qinglan.store import open_store
 from tests.releases.lineage_release import write_release
-from tests.releases.lineage_world import NOW, Keys, call_named, make_keys, paid_paper, request_named, write_run
+from tests.releases.lineage_world import NOW, Keys, call_named, paid_paper, request_named, write_run
 
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return make_keys(tmp_path_factory.mktemp("keys"))
+pytestmark = pytest.mark.usefixtures("no_release_check")
 
 
 @pytest.fixture
@@ -31,22 +27,16 @@ def run(tmp_path: Path, keys: Keys) -> Path:
     return write_run(tmp_path / "run", keys)
 
 
-@pytest.fixture(autouse=True)
-def checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release's own files are another module's matter."""
-    monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *given: [])
+def of(target: Path, keys: Keys, **options: object) -> Audit:
+    return audit(str(target), keys.policy, now=NOW, **options)  # type: ignore[arg-type]
 
 
-def of(target: Path, keys: Keys, **given: object) -> Audit:
-    return audit(str(target), keys.policy, now=NOW, **given)  # type: ignore[arg-type]
+def found_states(audited: Audit) -> list[tuple[str, str]]:
+    return [(finding.what.split()[0], finding.state) for finding in audited.findings]
 
 
-def said(found: Audit) -> list[tuple[str, str]]:
-    return [(finding.what.split()[0], finding.state) for finding in found.findings]
-
-
-def states(found: Audit) -> dict[str, str]:
-    return {thing.name: thing.state for thing in found.graph.things.values()}
+def states(audited: Audit) -> dict[str, str]:
+    return {thing.name: thing.state for thing in audited.graph.things.values()}
 
 
 def write_journal(path: Path, answers: dict[str, bytes]) -> None:
@@ -110,7 +100,7 @@ def test_changed_bytes_are_altered(run: Path, keys: Keys) -> None:
 
     result = of(run, keys)
 
-    assert (result.verdict, said(result)) == ("altered", [("sft_model", "altered")])
+    assert (result.verdict, found_states(result)) == ("altered", [("sft_model", "altered")])
     assert isinstance(audit_error(result), AlteredError)
 
 
@@ -119,22 +109,8 @@ def test_bytes_that_a_record_promises_and_are_gone_are_missing(run: Path, keys: 
 
     result = of(run, keys)
 
-    assert (result.verdict, said(result)) == ("incomplete", [("rewrites", "missing")])
+    assert (result.verdict, found_states(result)) == ("incomplete", [("rewrites", "missing")])
     assert isinstance(audit_error(result), IncompleteAuditError)
-
-
-def test_a_paper_that_was_changed_is_altered(run: Path, keys: Keys) -> None:
-    paper = run / "artifacts/line-1/sft/lineage/paid-generate.jsonl"
-    paper.write_bytes(paid_paper({"k1": b"uno"}))
-
-    assert (str(paper), "altered") in said(of(run, keys))
-
-
-def test_a_statement_that_is_gone_leaves_its_work_missing(run: Path, keys: Keys) -> None:
-    for path in run.rglob("generate*.dsse.json"):
-        path.unlink()
-
-    assert ("rewrites", "missing") in said(of(run, keys))
 
 
 def test_an_answer_that_was_changed_in_the_journal_is_named_by_its_key(run: Path, keys: Keys) -> None:
@@ -146,12 +122,6 @@ def test_an_answer_that_was_changed_in_the_journal_is_named_by_its_key(run: Path
         "altered",
         [f"answer {call_named('k2')[:12]}"],
     )
-
-
-def test_a_journal_as_it_was_says_nothing(run: Path, keys: Keys) -> None:
-    write_journal(run / "journal.sqlite", {"k1": b"one", "k2": b"two", "k3": b"of another stage"})
-
-    assert of(run, keys).verdict == "intact"
 
 
 def shown(run: Path) -> Path:
@@ -306,9 +276,9 @@ def test_a_list_of_paid_answers_that_is_gone_is_missed_where_the_journal_gives_a
 def test_answers_that_the_journal_lacks_are_missing_and_many_are_counted() -> None:
     paper = paid_paper({f"k{n}": b"a" for n in range(50)})
 
-    result = list(compare_answers("paid-x.jsonl", paper.splitlines(), {}))
+    result = list(capped(compare_answers("paid-x.jsonl", paper.splitlines(), {}), "paid-x.jsonl"))
 
-    assert {one.state for one in result} == {"missing"}
+    assert {item.state for item in result} == {"missing"}
     assert (len(result), result[-1].what) == (21, "30 more answers of paid-x.jsonl")
 
 
@@ -332,9 +302,9 @@ def test_a_file_outside_of_any_run_cannot_be_audited(tmp_path: Path, keys: Keys)
 
 def test_an_auditor_who_takes_no_ones_word_wants_the_bytes(run: Path, keys: Keys, tmp_path: Path) -> None:
     questions = tmp_path / "questions.xlsx"
-    kept = tmp_path / "kept" / "deep"
-    kept.mkdir(parents=True)
-    questions.rename(kept / "other name.xlsx")
+    backup = tmp_path / "kept" / "deep"
+    backup.mkdir(parents=True)
+    questions.rename(backup / "other name.xlsx")
 
     assert of(run, keys, only_bytes=True).verdict == "incomplete"
     assert of(run, keys, only_bytes=True, files=[tmp_path / "kept"]).verdict == "intact"
@@ -349,14 +319,6 @@ def test_a_release_is_walked_back_through_its_lineage(keys: Keys, tmp_path: Path
     assert states(result)["rl_model"] == "verified", "the release's copy is the artifact's bytes"
     assert states(result)["rewrites"] == "attested"
     assert "verdict" in states(result)
-
-
-@pytest.mark.parametrize("name", ["model/model.safetensors", "evaluation.json"])
-def test_a_changed_file_of_a_release_is_altered(name: str, keys: Keys, tmp_path: Path) -> None:
-    release = write_release(tmp_path / "release", keys)
-    (release / name).write_bytes(b"changed")
-
-    assert of(release, keys).verdict == "altered"
 
 
 def test_a_release_whose_own_statement_is_broken_is_altered(keys: Keys, tmp_path: Path) -> None:
@@ -383,12 +345,8 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
     ):
         audit("runs/nope", keys.policy, store=str(tmp_path / "nowhere"))
 
-    kept = next((tmp_path / "store").rglob("report.html"))
-    kept.chmod(0o644)
-    kept.write_text("changed")
+    backup = next((tmp_path / "store").rglob("report.html"))
+    backup.chmod(0o644)
+    backup.write_text("changed")
     with pytest.raises(AlteredError, match="not the bytes that were pushed"):
         audit(name, keys.policy, store=address)
-
-
-def test_a_policy_without_keys_trusts_nobody(run: Path) -> None:
-    assert audit(str(run), TrustPolicy(), now=NOW).verdict == "altered"

@@ -1,4 +1,4 @@
-"""What was wrong before the release, in statements that the releaser's key covers: the audit's walk must find it.
+"""Faults in the statements before a release, which the releaser's key covers: the audit's walk must find them.
 
 Each row changes the lineage before it is released, so that every file of the release is as its own statement has it.
 """
@@ -25,7 +25,7 @@ from tests.qinglan.lineage.attacks import LATER, OTHER
 from tests.qinglan.lineage.tampering import Scene
 from tests.releases.registered_release import NAME, make_inputs, tiny_weights
 
-Said = tuple[str, State]
+Expected = tuple[str, State]
 Attack = Callable[[Scene], object]
 
 
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     """On the folder of statements, before it is released; the scene's folder is its parent."""
 
     verdict: str
-    said: Set[Said] = frozenset()
+    expected: Set[Expected] = frozenset()
     policy: Callable[[TrustPolicy, Scene], TrustPolicy] = lambda policy, scene: policy
     after: Attack = lambda scene: None
     """On the release."""
@@ -50,14 +50,14 @@ def dropped(stage: str) -> Attack:
 
 
 def resealed(
-    stage: str, change: do.Change = lambda said: None, foreign: bool = False, role: Any = "builder"
+    stage: str, change: do.Change = lambda statement: None, foreign: bool = False, role: Any = "builder"
 ) -> Attack:
     return lambda scene: do.reseal(scene.path(f"lineage/{stage}-"), scene.signer(role, foreign), change)
 
 
 def of_tenant(tenant: str) -> do.Change:
-    def change(said: do.Json) -> None:
-        said["predicate"]["buildDefinition"]["externalParameters"]["config"]["tenant_id"] = tenant
+    def change(statement: do.Json) -> None:
+        statement["predicate"]["buildDefinition"]["externalParameters"]["config"]["tenant_id"] = tenant
 
     return change
 
@@ -82,13 +82,13 @@ def moved(stage: str, by: timedelta) -> Attack:
 
 def uses_own_work(scene: Scene) -> None:
     """The base model, says its builder, was made of the model that was trained from it."""
-    [made] = [one for one in do.payload(scene.path("lineage/ppo-"))["subject"] if one["name"] == "rl_model"]
+    [produced] = [item for item in do.payload(scene.path("lineage/ppo-"))["subject"] if item["name"] == "rl_model"]
     used = "resolvedDependencies"
-    resealed("base", lambda said: said["predicate"]["buildDefinition"][used].append(made))(scene)
+    resealed("base", lambda statement: statement["predicate"]["buildDefinition"][used].append(produced))(scene)
 
 
 def of_another_release(stage: str) -> Attack:
-    return lambda scene: shutil.copyfile(scene.others(f"lineage/{stage}-"), scene.path(f"lineage/{stage}-"))
+    return lambda scene: shutil.copyfile(scene.other_path(f"lineage/{stage}-"), scene.path(f"lineage/{stage}-"))
 
 
 def another_beside(scene: Scene) -> None:
@@ -111,10 +111,10 @@ def builder(**update: Any) -> Callable[[TrustPolicy, Scene], TrustPolicy]:
 
 
 def untrusted_builder(policy: TrustPolicy, scene: Scene) -> TrustPolicy:
-    return TrustPolicy(keys={key: one for key, one in policy.keys.items() if one.role != "builder"})
+    return TrustPolicy(keys={key: item for key, item in policy.keys.items() if item.role != "builder"})
 
 
-ALL: set[Said] = {
+ALL: set[Expected] = {
     (name, "untrusted") for name in ("base_model", "chats", "evaluation", "report", "rl_model", "verdict")
 }
 
@@ -135,7 +135,7 @@ ROWS = [
         {("rl_model", "untrusted")}),
     Row("the training's key not named", rewritten("ppo", lambda body: body["signatures"][0].pop("keyid")), "altered",
         {("rl_model", "untrusted")}),
-    Row("the training's statement changed", unsealed("ppo", lambda said: said.update(more=1)), "altered",
+    Row("the training's statement changed", unsealed("ppo", lambda statement: statement.update(more=1)), "altered",
         {("rl_model", "altered"), ("statement of ppo", "altered")}),
     Row("the training's type changed", rewritten("ppo", lambda body: body.update(payloadType="x")), "altered",
         {("rl_model", "untrusted")}),
@@ -193,11 +193,11 @@ def test_a_fault_in_the_statements_before_the_release_is_found(
         with pytest.raises((AlteredError, ConfigError), match=r"An audit would refuse this release|cannot be in it"):
             register(*taken)
         assert not (tmp_path / "release").exists()
-        monkeypatch.setattr(stage, "proven_statements", lambda judged, *given: judged.statements)
+        monkeypatch.setattr(stage, "proven_statements", lambda judged, *arguments: judged.statements)
     register(*taken)
     row.after(here)
 
     audited = audit(str(tmp_path / "release"), row.policy(scene.policy, scene), name=NAME)
 
-    said = {(plain(finding.what), finding.state) for finding in audited.findings}
-    assert (audited.verdict, said) == (row.verdict, row.said)
+    findings = {(plain(finding.what), finding.state) for finding in audited.findings}
+    assert (audited.verdict, findings) == (row.verdict, row.expected)

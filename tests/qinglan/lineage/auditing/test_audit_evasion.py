@@ -1,4 +1,4 @@
-"""What somebody may hide in a run from whoever audits it: each trick was once taken for intact."""
+"""Tricks that hide a change of a run from its auditor: each one once passed as intact."""
 
 import json
 import os
@@ -13,16 +13,11 @@ from qinglan.lineage.auditing.audit import audit
 from qinglan.lineage.signing.keys import load_signer
 from qinglan.lineage.signing.statement import ArtifactRef
 from qinglan.lineage.signing.trust import TRUST_FILE, ensure_keys, load_trust, revoke_key
-from tests.releases.lineage_world import NOW, Keys, make_keys, part_of, record, sealed, source, write_run
+from tests.releases.lineage_world import NOW, Keys, part_of, record, sealed, source, write_run
 
 MODEL = "artifacts/line-1/sft/model"
 LINEAGE = "artifacts/line-1/sft/lineage"
 REWRITES = "artifacts/line-1/generate/rewrites"
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return make_keys(tmp_path_factory.mktemp("keys"))
 
 
 def with_prompts(run: Path, keys: Keys) -> Path:
@@ -96,9 +91,9 @@ def unsigned_step(run: Path) -> None:
 
 def exchanged_prompts(run: Path) -> None:
     judge, need = (run / LINEAGE / f"prompt-{name}.txt" for name in ("judge", "need"))
-    kept = judge.read_bytes()
+    backup = judge.read_bytes()
     judge.write_bytes(need.read_bytes())
-    need.write_bytes(kept)
+    need.write_bytes(backup)
 
 
 def need_as_judge(run: Path) -> None:
@@ -117,7 +112,7 @@ TRICKS: list[tuple[Callable[[Path], None], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("trick", "verdict"), TRICKS, ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize(("trick", "verdict"), TRICKS, ids=lambda item: getattr(item, "__name__", item))
 def test_a_trick_is_seen_through(trick: Callable[[Path], None], verdict: str, keys: Keys, tmp_path: Path) -> None:
     run = with_prompts(write_run(tmp_path / "run", keys), keys)
     assert audit(str(run), keys.policy, now=NOW).verdict == "intact"
@@ -137,9 +132,9 @@ def test_everything_that_a_run_made_is_looked_at_not_what_its_last_step_took_alo
     table = student.with_name("table")
     table.write_text("{}")
     rewrites = run / REWRITES
-    for stage, made, hours in (("distil", student, (5.0, 6.0)), ("report", table, (7.0, 8.0))):
-        statement = sealed(keys.builder, stage, [part_of(stage, made)], [part_of("rewrites", rewrites)], hours)
-        record(run, stage, {"rewrites": rewrites}, {stage: made}, statement)
+    for stage, output, hours in (("distil", student, (5.0, 6.0)), ("report", table, (7.0, 8.0))):
+        statement = sealed(keys.builder, stage, [part_of(stage, output)], [part_of("rewrites", rewrites)], hours)
+        record(run, stage, {"rewrites": rewrites}, {stage: output}, statement)
     assert audit(str(run), keys.policy, now=NOW).verdict == "intact"
 
     (student / "model.safetensors").write_bytes(b"other")

@@ -15,18 +15,13 @@ from qinglan.lineage.release.release_notes import CheckedRollout, Override, Roll
 from qinglan.lineage.signing.findings import State
 from qinglan.lineage.trace.walk import walk
 from tests.releases.lineage_release import write_release
-from tests.releases.lineage_world import DAWN, NOW, Keys, Statements, make_keys, output, sealed, sha, source
+from tests.releases.lineage_world import DAWN, NOW, Keys, Statements, output, sealed, sha, source
 
 EVIL = '<script>alert("x")</script>'
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return make_keys(tmp_path_factory.mktemp("keys"))
-
-
 @pytest.fixture
-def found(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
+def audited(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
     def change(line: dict[str, dict[str, Any]]) -> None:
         line["generate"]["used"].append(source(EVIL))
         line["generate"]["config"] = {EVIL: EVIL}
@@ -34,18 +29,18 @@ def found(keys: Keys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Audit:
         line["sft"]["made"].append(output(EVIL, "made", note=EVIL))
         line["ppo"]["used"] += [output(EVIL, "made"), output("judge_model")]
 
-    monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *given: [])
+    monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *arguments: [])
     return audit(str(write_release(tmp_path / "release", keys, change)), keys.policy, now=NOW)
 
 
-def kept(found: Audit, state: State = "attested", why: str = "", **changes: Any) -> CheckedRollout:
+def rollout_history(audited: Audit, state: State = "attested", why: str = "", **changes: Any) -> CheckedRollout:
     """One history of a rollout beside the release."""
-    told = RolloutStatement(
-        found.digest, found.name, "qinglan/rewriter-2", "rewriter", "RolledBack",
+    document = RolloutStatement(
+        audited.digest, audited.name, "qinglan/rewriter-2", "rewriter", "RolledBack",
         ("errors: 6.1 % beside 1.0 %", "back to the stable model"), f"{DAWN}", "2026-11-20T07:08:09+00:00",
         {}, {}, (),
     )  # fmt: skip
-    return CheckedRollout(told._replace(**changes), state, why, "" if why else "5" * 64)
+    return CheckedRollout(document._replace(**changes), state, why, "" if why else "5" * 64)
 
 
 def rows(page: str) -> list[list[str]]:
@@ -55,14 +50,14 @@ def rows(page: str) -> list[list[str]]:
     return [[unescape(re.sub(r"<br>", "; ", cell)) for cell in row] for row in cells if row]
 
 
-def test_nothing_on_the_page_is_markup_but_ours(found: Audit) -> None:
-    glass = Override(found.digest, found.name, EVIL, EVIL, f"{DAWN}", (EVIL,))
+def test_nothing_on_the_page_is_markup_but_ours(audited: Audit) -> None:
+    glass = Override(audited.digest, audited.name, EVIL, EVIL, f"{DAWN}", (EVIL,))
     words = dict.fromkeys(("rollout", "service", "outcome", "ended", "began"), EVIL)
-    wrote = kept(found, "untrusted", EVIL, reasons=(EVIL, EVIL), **words)
+    wrote = rollout_history(audited, "untrusted", EVIL, reasons=(EVIL, EVIL), **words)
 
     unchecked: Any = EVIL  # the count is what the evaluation says
     page = audit_page.page(
-        found._replace(overrides=(glass,), rollouts=(wrote,), name=EVIL, target=EVIL, judged_models=unchecked)
+        audited._replace(overrides=(glass,), rollouts=(wrote,), name=EVIL, target=EVIL, judged_models=unchecked)
     )
 
     assert "<script" not in page
@@ -70,38 +65,40 @@ def test_nothing_on_the_page_is_markup_but_ours(found: Audit) -> None:
     assert not re.search(r"""(src|href)=["'](?!#)""", page), "it fetches nothing and links to itself alone"
 
 
-def test_every_link_leads_to_a_record(found: Audit) -> None:
-    page = audit_page.page(found)
+def test_every_link_leads_to_a_record(audited: Audit) -> None:
+    page = audit_page.page(audited)
 
-    expected, there = set(re.findall(r'href="#(\w+)"', page)), re.findall(r'id="(\w+)"', page)
-    assert expected <= set(there)
-    assert len(there) == len(set(there)) == len(found.graph.things) + len(found.graph.steps)
+    expected, ids = set(re.findall(r'href="#(\w+)"', page)), re.findall(r'id="(\w+)"', page)
+    assert expected <= set(ids)
+    assert len(ids) == len(set(ids)) == len(audited.graph.things) + len(audited.graph.steps)
 
 
-def test_the_page_is_the_same_each_time_and_says_what_is_wrong(found: Audit) -> None:
-    page = audit_page.page(found)
+def test_the_page_is_the_same_each_time_and_says_what_is_wrong(audited: Audit) -> None:
+    page = audit_page.page(audited)
 
-    assert page == audit_page.page(found)
+    assert page == audit_page.page(audited)
     assert "Incomplete" in page
     assert "no statement says which step made it" in page
     assert "Break-glass" not in page
 
 
-def test_an_override_is_shown_in_red(found: Audit) -> None:
-    glass = Override(found.digest, found.name, "Mei", "the shop is down", f"{DAWN}", ("no reward",))
+def test_an_override_is_shown_in_red(audited: Audit) -> None:
+    glass = Override(audited.digest, audited.name, "Mei", "the shop is down", f"{DAWN}", ("no reward",))
 
-    page = audit_page.page(found._replace(overrides=(glass,)))
+    page = audit_page.page(audited._replace(overrides=(glass,)))
     shown = io.StringIO()
-    print_audit(found._replace(overrides=(glass,)), shown)
+    print_audit(audited._replace(overrides=(glass,)), shown)
 
     assert 'class="glass"' in page
     assert "BREAK-GLASS" in shown.getvalue()
 
 
-def test_how_its_rollouts_ended_is_shown_with_who_signed_it_or_why_it_must_not_be_believed(found: Audit) -> None:
-    good = kept(found)
-    forged = kept(found, "altered", "the signature is not of these bytes", outcome="Promoted", reasons=())
-    page = audit_page.page(found._replace(rollouts=(good, forged)))
+def test_how_its_rollouts_ended_is_shown_with_who_signed_it_or_why_it_must_not_be_believed(audited: Audit) -> None:
+    good = rollout_history(audited)
+    forged = rollout_history(
+        audited, "altered", "the signature is not of these bytes", outcome="Promoted", reasons=()
+    )
+    page = audit_page.page(audited._replace(rollouts=(good, forged)))
 
     first, second = rows(page)
     green, red = audit_page.COLOURS["attested"], audit_page.COLOURS["altered"]
@@ -115,32 +112,17 @@ def test_how_its_rollouts_ended_is_shown_with_who_signed_it_or_why_it_must_not_b
     assert "the signature is not of these bytes" in second[6] and "key" not in second[6]
 
 
-def test_a_release_that_was_never_rolled_out_has_no_table_of_it(found: Audit) -> None:
-    assert "How its rollouts ended" not in audit_page.page(found)
+def test_cards_stand_right_of_what_they_use_and_do_not_overlap(audited: Audit) -> None:
+    cards, arrows, width, height = graph_layout.layout_graph(audited.graph)
 
-
-def test_cards_stand_right_of_what_they_use_and_do_not_overlap(found: Audit) -> None:
-    cards, arrows, width, height = graph_layout.layout_graph(found.graph)
-
-    right = {card.step.id: card.x for card in cards if card.step}
-    assert all(right[arrow.thing.step] < right[arrow.user] for arrow in arrows)
+    assert arrows and all(arrow.start[0] < arrow.end[0] for arrow in arrows)
     assert all(card.x + graph_layout.CARD_WIDTH <= width and card.y + card.height <= height for card in cards)
     for card in cards:
         below = [other for other in cards if other.x == card.x and other.y > card.y]
         assert all(other.y >= card.y + card.height for other in below)
 
 
-def test_an_arrow_passes_between_the_cards_of_the_columns_on_its_way(found: Audit) -> None:
-    cards, arrows, _, _ = graph_layout.layout_graph(found.graph)
-
-    passed = [point for arrow in arrows for point in arrow.points[1:-1]]
-    assert passed, "the data reaches more than the next step"
-    for x, y in passed:
-        column = [card for card in cards if card.x <= x <= card.x + graph_layout.CARD_WIDTH]
-        assert not any(card.y <= y <= card.y + card.height for card in column)
-
-
-def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, found: Audit) -> None:
+def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, audited: Audit) -> None:
     circle = Statements(
         sealed(keys.builder, "a", [output("x")], [output("y")]),
         sealed(keys.builder, "b", [output("y")], [output("x")]),
@@ -148,38 +130,38 @@ def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, found: Audit) -> 
     for starts in ([sha("x")], [sha("nothing")], []):
         graph = walk(starts, circle, keys.policy, "", now=NOW)
 
-        assert audit_page.page(found._replace(graph=graph)).count("<svg") == 1
-        print_audit(found._replace(graph=graph), io.StringIO())
+        assert audit_page.page(audited._replace(graph=graph)).count("<svg") == 1
+        print_audit(audited._replace(graph=graph), io.StringIO())
 
 
-def test_the_tree_shows_a_thing_once_and_refers_to_it(found: Audit) -> None:
+def test_the_tree_shows_a_thing_once_and_refers_to_it(audited: Audit) -> None:
     shown = io.StringIO()
-    print_audit(found, shown)
+    print_audit(audited, shown)
     text = shown.getvalue()
 
-    validated = [tree_line for tree_line in tree_lines(found.graph) if tree_line.thing.name == "validated"]
-    assert [one.again for one in validated] == [False, *[True] * (len(validated) - 1)]
+    validated = [tree_line for tree_line in tree_lines(audited.graph) if tree_line.thing.name == "validated"]
+    assert [item.again for item in validated] == [False, *[True] * (len(validated) - 1)]
     assert "see above" in text
     assert "? judge_model" in text
-    assert next_step(found) in text
+    assert next_step(audited) in text
     assert "\x1b" not in text, "plain where it is no terminal"
 
 
-def test_as_json_holds_things_steps_and_findings(found: Audit) -> None:
+def test_as_json_holds_things_steps_and_findings(audited: Audit) -> None:
     import json
 
-    told = json.loads(json.dumps(as_json(found)))
+    document = json.loads(json.dumps(as_json(audited)))
 
-    assert told["verdict"] == "incomplete"
-    assert {thing["digest"] for thing in told["things"]} >= {sha("questions"), sha("judge_model")}
-    assert told["steps"][0]["statement"]["stage"]
-    assert sum(told["counts"].values()) == len(told["things"])
+    assert document["verdict"] == "incomplete"
+    assert {thing["digest"] for thing in document["things"]} >= {sha("questions"), sha("judge_model")}
+    assert document["steps"][0]["statement"]["stage"]
+    assert sum(document["counts"].values()) == len(document["things"])
 
 
-def test_yes_and_no_are_words_in_the_readers_language(found: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yes_and_no_are_words_in_the_readers_language(audited: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QINGLAN_LANG", "zh")
 
-    page = audit_page.page(found)
+    page = audit_page.page(audited)
 
     assert "<dd>是</dd>" in page
     assert not re.search(r"<dd>(True|False)</dd>", page)

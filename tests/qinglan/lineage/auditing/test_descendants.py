@@ -2,19 +2,12 @@
 
 from pathlib import Path
 
-import pytest
-
 from qinglan.files.digests import digest
 from qinglan.lineage.auditing.descendants import which_models
 from qinglan.lineage.trace.name_moves import sign_with
 from qinglan.store import open_store
 from tests.releases.lineage_release import write_release
-from tests.releases.lineage_world import TENANT, Keys, make_keys, output, sealed, sha, source, write_run
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return make_keys(tmp_path_factory.mktemp("keys"))
+from tests.releases.lineage_world import TENANT, Keys, output, sealed, sha, source, write_run
 
 
 def test_descendants_of_a_digest_come_releases_first_then_models(keys: Keys, tmp_path: Path) -> None:
@@ -46,12 +39,6 @@ def test_the_first_characters_of_a_digest_are_enough(keys: Keys, tmp_path: Path)
     whole, short = (which_models(sha("questions")[:length], [tmp_path], keys.policy) for length in (64, 12))
 
     assert whole == short != []
-
-
-def test_a_digest_from_which_nothing_was_made_has_no_descendants(keys: Keys, tmp_path: Path) -> None:
-    write_release(tmp_path / "release", keys)
-
-    assert which_models("f" * 64, [tmp_path / "release"], keys.policy) == []
 
 
 def test_a_descendant_says_why_its_signature_does_not_count(keys: Keys, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is done to a release, and what exactly is said of it: one row an attack.
+"""Attacks on a release and their exact findings, a row for each attack.
 
 KINDS and CHANGES: each kind of file, each simple change. ROWS: everything cleverer. What was wrong before the release
 is in test_audit_ancestors.py.
@@ -29,8 +29,8 @@ from tests.qinglan.lineage.attacks import (
     OTHER,
     UNSIGNED,
     WEIGHTS,
+    Expected,
     Row,
-    Said,
     all_but_statement,
     edit_bom,
     edit_signature,
@@ -67,7 +67,7 @@ def lax_and_worse(figures: dict[str, Any]) -> None:
     figures["paired"]["rl_vs_teacher"].update(difference=-0.04, low=-0.06, high=-0.01)
 
 
-def wrong(findings: list[Finding]) -> set[Said]:
+def wrong(findings: list[Finding]) -> set[Expected]:
     return {(finding.what, finding.state) for finding in findings if finding.state != "verified"}
 
 
@@ -94,7 +94,7 @@ CHANGES: dict[str, tuple[Callable[[Scene, Path, Path], object], State]] = {
 
 
 NO_VERDICT = ("a bit flipped", "truncated", "emptied", "swapped with another file")
-"""Where the gate's verdict can be read no more. Each file has its digest for the rest."""
+"""Changes after which the gate's verdict cannot be read."""
 
 
 def another(scene: Scene, path: Path) -> Path:
@@ -107,9 +107,9 @@ def test_altered(scene: Scene, kind: str, change: str) -> None:
     path = scene.path(kind)
     name = path.relative_to(scene.folder).as_posix()
     attack, state = CHANGES[change]
-    attack(scene, path, scene.others(kind))
+    attack(scene, path, scene.other_path(kind))
 
-    expected: set[Said] = {(name, state)}
+    expected: set[Expected] = {(name, state)}
     if kind.startswith("model/"):
         expected.add(("model/", "altered"))
     if kind == "lineage/gate-":
@@ -122,7 +122,7 @@ def test_altered(scene: Scene, kind: str, change: str) -> None:
 
 
 STAGES = ("convert", "base", "ppo", "evaluate", "gate", "verdict")
-PASTED: set[Said] = {
+PASTED: set[Expected] = {
     ("name", "untrusted"), ("verdict", "missing"),
     *((name, "altered") for name in (SIGNATURE, BOM, EVALUATION, REPORT)),
     *((f"model/{name}", "altered") for name in MODEL_FILES),
@@ -141,11 +141,11 @@ ROWS = [
     Row("statement behind a link", linked(PROVENANCE), BROKEN, "untrusted"),
     Row("statement of another stage in its place",
         lambda s: shutil.copyfile(s.path("lineage/gate-"), s.folder / PROVENANCE), BROKEN, "untrusted"),
-    Row("statement says another digest", provenance(lambda p: do.unsealed(p, lambda said: said["subject"].reverse())),
+    Row("statement says another digest", provenance(lambda p: do.unsealed(p, lambda body: body["subject"].reverse())),
         BROKEN, "untrusted"),
     Row("statement says another name", provenance(lambda p: do.unsealed(p, do.named(OTHER))),
         {*BROKEN, ("name", "untrusted"), (BOM, "altered")}, "untrusted"),
-    Row("payload serialised again", provenance(lambda p: do.unsealed(p, lambda said: said.update(x=1))),
+    Row("payload serialised again", provenance(lambda p: do.unsealed(p, lambda body: body.update(x=1))),
         BROKEN, "untrusted"),
     Row("payload with a space more", rewritten(lambda b: b.update(payload=b["payload"][:-4] + "fSB9")),
         BROKEN, "untrusted"),
@@ -164,7 +164,7 @@ ROWS = [
         lambda text: text.replace(b'{', b'{"x":1e400,', 1)), BROKEN, "untrusted"),
     Row("a payload that is deep JSON, signed", lambda s: do.reseal_bytes(s.folder / PROVENANCE, s.signer(),
         lambda text: b"[" * 100_000), BROKEN, "untrusted"),
-    Row("dated at the edge of time, signed", resealed(lambda said: said["predicate"]["runDetails"]["metadata"].update(
+    Row("dated at the edge of time, signed", resealed(lambda body: body["predicate"]["runDetails"]["metadata"].update(
         finishedOn="9999-12-31T23:59:59-23:59")), BROKEN, "untrusted"),
     Row("payload in base64 with a line break", rewritten(lambda b: b.update(payload=b["payload"] + "\n")),
         BROKEN, "untrusted"),
@@ -179,18 +179,18 @@ ROWS = [
     Row("payload's type changed and signed", lambda s: do.reseal(
         s.folder / PROVENANCE, s.signer(), kind="application/json"), UNSIGNED, "untrusted"),
     # Its signatures.
-    Row("unsigned", signatures(lambda found, s: []), UNSIGNED, "untrusted"),
-    Row("signatures are no list", signatures(lambda found, s: {"sig": 1}), BROKEN, "untrusted"),  # type: ignore[arg-type, return-value]
-    Row("the signature twice", signatures(lambda found, s: found * 2), set()),
-    Row("a foreign signature beside", signatures(lambda found, s: [foreign_signature(s), *found]), set()),
-    Row("two signatures, one bad", signatures(lambda found, s: [{**found[0], "sig": "AAAA"}, *found]), set()),
-    Row("a foreign signature alone", signatures(lambda found, s: [foreign_signature(s)]), UNSIGNED, "untrusted"),
+    Row("unsigned", signatures(lambda signed, s: []), UNSIGNED, "untrusted"),
+    Row("signatures are no list", signatures(lambda signed, s: {"sig": 1}), BROKEN, "untrusted"),  # type: ignore[arg-type, return-value]
+    Row("the signature twice", signatures(lambda signed, s: signed * 2), set()),
+    Row("a foreign signature beside", signatures(lambda signed, s: [foreign_signature(s), *signed]), set()),
+    Row("two signatures, one bad", signatures(lambda signed, s: [{**signed[0], "sig": "AAAA"}, *signed]), set()),
+    Row("a foreign signature alone", signatures(lambda signed, s: [foreign_signature(s)]), UNSIGNED, "untrusted"),
     Row("a foreign signature under the releaser's id",
-        signatures(lambda found, s: [{**foreign_signature(s), "keyid": found[0]["keyid"]}]), BROKEN, "untrusted"),
-    Row("the key's id taken out", signatures(lambda found, s: [{"sig": found[0]["sig"]}]), UNSIGNED, "untrusted"),
+        signatures(lambda signed, s: [{**foreign_signature(s), "keyid": signed[0]["keyid"]}]), BROKEN, "untrusted"),
+    Row("the key's id taken out", signatures(lambda signed, s: [{"sig": signed[0]["sig"]}]), UNSIGNED, "untrusted"),
     Row("the signature of another release", signatures(
-        lambda found, s: do.envelope(s.other.folder / PROVENANCE)["signatures"]), BROKEN, "untrusted"),
-    Row("an empty signature", signatures(lambda found, s: [{**found[0], "sig": ""}]), BROKEN, "untrusted"),
+        lambda signed, s: do.envelope(s.other.folder / PROVENANCE)["signatures"]), BROKEN, "untrusted"),
+    Row("an empty signature", signatures(lambda signed, s: [{**signed[0], "sig": ""}]), BROKEN, "untrusted"),
     Row("signed by a foreign key", resealed(foreign=True), UNSIGNED, "untrusted"),
     Row("signed by the house's builder", resealed(role="builder"), UNSIGNED, "untrusted"),
     # Times and names that a releaser signs.
@@ -198,12 +198,12 @@ ROWS = [
         {*UNSIGNED, *BROKEN}, "untrusted"),
     Row("dated before the gate", lambda s: do.reseal(
         s.folder / PROVENANCE, s.signer(), do.dated(do.before(do.ended(s.path("lineage/gate-"))))), BROKEN),
-    Row("dated by no time", resealed(lambda said: said["predicate"]["runDetails"]["metadata"].update(finishedOn="x")),
+    Row("dated by no time", resealed(lambda body: body["predicate"]["runDetails"]["metadata"].update(finishedOn="x")),
         BROKEN, "untrusted"),
     Row("dated without a zone", resealed(
-        lambda said: said["predicate"]["runDetails"]["metadata"].update(finishedOn="2026-11-22T08:00:00")),
+        lambda body: body["predicate"]["runDetails"]["metadata"].update(finishedOn="2026-11-22T08:00:00")),
         BROKEN, "untrusted"),
-    Row("another name asked for", nothing, {("name", "untrusted")}, asked="fivedoctors/style"),
+    Row("another name asked for", nothing, {("name", "untrusted")}, requested="fivedoctors/style"),
     Row("the statement of another release pasted in",
         lambda s: shutil.copyfile(s.other.folder / PROVENANCE, s.folder / PROVENANCE),
         PASTED),
@@ -230,7 +230,7 @@ ROWS = [
         {("model/modeling_qwen.py", "altered"), ("model/", "altered")}),
     Row("git's file in the model", write("model/.gitattributes", b"* x"),
         {("model/.gitattributes", "altered"), ("model/", "altered")}),
-    Row("a statement more", lambda s: shutil.copy(s.others("lineage/gate-"), s.folder / "lineage"),
+    Row("a statement more", lambda s: shutil.copy(s.other_path("lineage/gate-"), s.folder / "lineage"),
         {("lineage/gate-", "altered")}),
     Row("an empty folder more", lambda s: (s.folder / "model/sub").mkdir(),
         {("model/sub", "altered"), ("model/", "altered")}),
@@ -359,18 +359,18 @@ ROWS = [
         {("verdict", "missing")}),
     Row("a verdict of hold, signed", hold, {("verdict", "altered")}),
     Row("figures that hold, signed as promoted",
-        other_figures(lambda found: found["paired"]["rl_vs_teacher"].update(low=-0.2, p=0.9)),
+        other_figures(lambda signed: signed["paired"]["rl_vs_teacher"].update(low=-0.2, p=0.9)),
         {("verdict", "altered")}),
     Row("figures of too few rows, signed as promoted",
-        other_figures(lambda found: found["paired"]["rl_vs_teacher"].update(n=3)), {("verdict", "altered")}),
-    Row("figures that are not there, signed as promoted", other_figures(lambda found: found["paired"].clear()),
+        other_figures(lambda signed: signed["paired"]["rl_vs_teacher"].update(n=3)), {("verdict", "altered")}),
+    Row("figures that are not there, signed as promoted", other_figures(lambda signed: signed["paired"].clear()),
         {(EVALUATION, "altered")}),
     Row("figures that are no numbers, signed as promoted",
-        other_figures(lambda found: found["paired"]["rl_vs_teacher"].update(difference="much")),
+        other_figures(lambda signed: signed["paired"]["rl_vs_teacher"].update(difference="much")),
         {("verdict", "altered")}),
     Row("settings of a gate that there are none of, signed",
-        other_figures(lambda found: found.update(settings={"gate": {"margins": 1}})), {(EVALUATION, "altered")}),
-    Row("figures of nothing, signed", other_figures(lambda found: found.clear()), {(EVALUATION, "altered")}),
+        other_figures(lambda signed: signed.update(settings={"gate": {"margins": 1}})), {(EVALUATION, "altered")}),
+    Row("figures of nothing, signed", other_figures(lambda signed: signed.clear()), {(EVALUATION, "altered")}),
     Row("a rule of the gate's own that the figures fail, signed",
         other_rule({**GateConfig().model_dump(mode="json"), "rows": 100_000}), {("verdict", "altered")}),
     Row("a rule of the gate's own that is none, signed",
@@ -378,20 +378,20 @@ ROWS = [
     Row("a rule of the gate's own that the figures meet, signed",
         other_rule(GateConfig().model_dump(mode="json")), set()),
     Row("a profile's gate that lets everything pass, signed as promoted",
-        other_figures(lambda found: found.update(settings={"draws": 1, "gate": {"p": 1, "rows": 1, "margin": 1}})),
+        other_figures(lambda signed: signed.update(settings={"draws": 1, "gate": {"p": 1, "rows": 1, "margin": 1}})),
         {("verdict", "missing")}),
     Row("one draw of the bootstrap, signed as promoted",
-        other_figures(lambda found: found.update(settings={"draws": 1, "gate": {}})), {("verdict", "missing")}),
+        other_figures(lambda signed: signed.update(settings={"draws": 1, "gate": {}})), {("verdict", "missing")}),
     Row("a rule of the gate's own beyond the limits, signed",
         other_rule({**GateConfig().model_dump(mode="json"), "p": 1}), {("verdict", "missing")}),
     Row("a lax gate and a model that is worse, signed as promoted", other_figures(lax_and_worse),
         {("verdict", "altered")}),
     Row("a cost below nothing, signed as promoted",
-        other_figures(lambda found: found["systems"]["rl"]["cost"].update(value=-5)), {("verdict", "altered")}),
+        other_figures(lambda signed: signed["systems"]["rl"]["cost"].update(value=-5)), {("verdict", "altered")}),
     Row("a negative share of invented numbers, signed as promoted",
-        other_figures(lambda found: found["systems"]["rl"]["invented"].update(value=-1)), {("verdict", "altered")}),
+        other_figures(lambda signed: signed["systems"]["rl"]["invented"].update(value=-1)), {("verdict", "altered")}),
     Row("a negative p, signed as promoted",
-        other_figures(lambda found: found["paired"]["rl_vs_teacher"].update(p=-1)), {("verdict", "altered")}),
+        other_figures(lambda signed: signed["paired"]["rl_vs_teacher"].update(p=-1)), {("verdict", "altered")}),
     Row("a verdict's paper that says otherwise, signed",
         refitted(lambda s: s.path("lineage/verdict-").write_text('{"word": "promote", "reasons": ["Much better."]}')),
         {("lineage/verdict-", "altered")}),
@@ -406,11 +406,11 @@ ROWS = [
 def test_attacked(scene: Scene, row: Row) -> None:
     row.attack(scene)
 
-    findings = check_release(scene.folder, row.policy(scene.policy, scene), row.asked)
+    findings = check_release(scene.folder, row.policy(scene.policy, scene), row.requested)
 
     result = {(kind_of(finding.what), finding.state) for finding in findings}
-    assert row.said <= result
-    assert {state for what, state in result - row.said} <= {row.rest}
+    assert row.expected <= result
+    assert {state for what, state in result - row.expected} <= {row.rest}
 
 
 def kind_of(name: str) -> str:

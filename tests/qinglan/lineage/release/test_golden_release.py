@@ -18,7 +18,7 @@ def test_a_golden_release_is_written_on_request_and_never_over_another(
 
     golden = golden_release.write_golden()
 
-    assert {one.state for one in check_release(golden / "release", golden_release.trust(golden))} == {"verified"}
+    assert {item.state for item in check_release(golden / "release", golden_release.trust(golden))} == {"verified"}
     assert not list(golden.rglob("*.pem"))
     with pytest.raises(ConfigError, match="what was signed stays as it was"):
         golden_release.write_golden()

@@ -1,4 +1,4 @@
-"""What a writer of the store does to a name's history, and what exactly must be said of it: one row an attack."""
+"""Attacks of a writer of the store on a name's history and their exact findings, a row for each attack."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -70,7 +70,7 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator["World"]:
+def first_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator["World"]:
     folder = tmp_path_factory.mktemp("names")
     with pytest.MonkeyPatch.context() as patch:
         keys = use_keys(folder / "keys", patch)
@@ -87,10 +87,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator["World"]:
 
 
 @pytest.fixture
-def world(made: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    shutil.copytree(made.root, tmp_path / "store")
-    shutil.copytree(made.keys, tmp_path / "keys")
-    return made._replace(root=tmp_path / "store", keys=use_keys(tmp_path / "keys", monkeypatch))
+def world(first_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    shutil.copytree(first_world.root, tmp_path / "store")
+    shutil.copytree(first_world.keys, tmp_path / "keys")
+    return first_world._replace(root=tmp_path / "store", keys=use_keys(tmp_path / "keys", monkeypatch))
 
 
 def rechained(sign: Callable[[World], SignEntry] | None) -> Callable[[World], None]:
@@ -169,7 +169,7 @@ def posing(world: World) -> SignEntry:
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="milliseconds")
 EARLY = "2020-01-01T00:00:00.000+00:00"
 FORGED = "forged"
-"""What cannot even be read as a history."""
+"""The state of a history that cannot be read."""
 
 ROWS: list[tuple[str, Callable[[World], object], State | str, bool]] = [
     # name, attack, state in the audit, and whether register refuses to sign on top of it
@@ -308,7 +308,7 @@ def test_a_held_release_that_is_newer_than_a_name_is_no_removed_entry(world: Wor
     do.reseal(
         statement,
         world.signer(),
-        lambda said: said["predicate"]["runDetails"]["byproducts"][0]["annotations"].update(verdict="none"),
+        lambda statement: statement["predicate"]["runDetails"]["byproducts"][0]["annotations"].update(verdict="none"),
     )
 
     assert name_findings(name_claim(world.store, NAME), world.policy, datetime.now(UTC)) == []

@@ -111,11 +111,7 @@ def test_a_folder_that_is_no_release_is_refused_with_where_to_get_one(scene: Sce
 
     with pytest.raises(DataError):
         read_release(scene.folder)
-    assert {one.state for one in check_release(scene.folder, scene.policy)} & {"missing", "altered"}
-
-
-def test_a_folder_that_is_not_there_is_a_finding(scene: Scene) -> None:
-    assert {one.state for one in check_release(scene.folder / "none", scene.policy)} == {"altered", "missing"}
+    assert {item.state for item in check_release(scene.folder, scene.policy)} & {"missing", "altered"}
 
 
 @pytest.mark.parametrize("folder", golden_release.signed_ones(), ids=lambda path: path.name)

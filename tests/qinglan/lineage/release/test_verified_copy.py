@@ -1,4 +1,4 @@
-"""What a server loads is what it compared: a copy that nobody else can change, not even through a shared mapping."""
+"""A server loads the copy that it compared, which no other user can change, not even through a shared mapping."""
 
 import mmap
 import os
@@ -53,10 +53,10 @@ def replaced_by_rename(path: Path, other: bytes) -> None:
 
 def exchanged_and_put_back(path: Path, other: bytes) -> None:
     """The genuine file is back when the model is loaded."""
-    kept = path.with_name("kept")
-    path.rename(kept)
+    backup = path.with_name("kept")
+    path.rename(backup)
     path.write_bytes(other)
-    kept.replace(path)
+    backup.replace(path)
 
 
 def written_and_put_back(path: Path, other: bytes) -> None:
@@ -93,18 +93,6 @@ SWAPS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "chat_template.jinja"])
-@pytest.mark.parametrize("swap", SWAPS, ids=lambda swap: swap.__name__)
-def test_no_change_of_a_file_reaches_what_was_compared(tmp_path: Path, swap: Swap, name: str) -> None:
-    path = tiny_weights(tmp_path / "model") / name
-    before = digest(path.parent)
-
-    with verified_copy(path.parent) as (copy, proof):
-        swap(path, path.read_bytes()[::-1])
-
-        assert digest(copy) == proof.model_digest == before
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "chat_template.jinja", "rewriter.json"])
 def test_a_write_through_a_shared_mapping_reaches_nothing_that_was_compared(tmp_path: Path, name: str) -> None:
     path = tiny_weights(tmp_path / "model") / name
@@ -119,18 +107,24 @@ def test_a_write_through_a_shared_mapping_reaches_nothing_that_was_compared(tmp_
         assert digest(copy) == proof.model_digest == before != digest(path.parent)
 
 
+@pytest.mark.parametrize("before_compared", [True, False], ids=["before it was compared", "afterwards"])
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "chat_template.jinja"])
 @pytest.mark.parametrize("swap", SWAPS, ids=lambda swap: swap.__name__)
-def test_a_change_between_copying_and_comparing_reaches_neither(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: Swap, name: str
+def test_no_change_of_a_file_after_its_copy_reaches_what_is_compared_and_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, swap: Swap, name: str, before_compared: bool
 ) -> None:
     path = tiny_weights(tmp_path / "model") / name
     before = digest(path.parent)
-    monkeypatch.setattr(
-        model_verification, "refuse_foreign_files", lambda *of, **by: swap(path, path.read_bytes()[::-1])
-    )
 
+    def change(*arguments: object, **options: object) -> None:
+        swap(path, path.read_bytes()[::-1])
+
+    if before_compared:
+        monkeypatch.setattr(model_verification, "refuse_foreign_files", change)
     with verified_copy(path.parent) as (copy, proof):
+        if not before_compared:
+            change()
+
         assert digest(copy) == proof.model_digest == before
 
 
@@ -149,11 +143,11 @@ def test_the_copy_is_of_its_own_user_alone_and_is_removed(tmp_path: Path) -> Non
     assert not copy.parent.exists()
 
 
-def test_the_copy_of_a_release_is_compared_with_its_statement(release: Path, made: SignedRelease) -> None:
-    trust = made.keys / TRUST_FILE
+def test_the_copy_of_a_release_is_compared_with_its_statement(release: Path, genuine: SignedRelease) -> None:
+    trust = genuine.keys / TRUST_FILE
     with verified_copy(release / "model", trust=trust) as (copy, proof):
         assert proof == verify_model(release / "model", trust=trust)
-        assert digest(copy) == made.registered.model
+        assert digest(copy) == genuine.registered.model
 
 
 def test_merged_weights_that_another_program_loads_are_verified_where_they_are(release: Path) -> None:

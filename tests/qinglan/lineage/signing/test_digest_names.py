@@ -48,7 +48,7 @@ def computed(path: Path, algorithm: str) -> str:
 
 
 def resources(release: Path) -> Iterator[dict[str, Any]]:
-    """What every statement of the release names, by digest."""
+    """The resources that the statements of the release name by digest."""
     for path in (release / PROVENANCE, *release.glob("lineage/*.dsse.json")):
         statement = orjson.loads(base64.b64decode(orjson.loads(path.read_bytes())["payload"]))
         yield from statement["subject"]
@@ -70,8 +70,8 @@ def keys(tmp_path: Path) -> Keys:
 
 @pytest.fixture
 def paths(scene: Scene) -> dict[str, Path]:
-    """Where the bytes are of what statements and bill name."""
-    release, inputs = scene.folder, scene.made.inputs
+    """Paths of the artifacts that statements and bill name."""
+    release, inputs = scene.folder, scene.original.inputs
     run = inputs.evaluation.parent / "run"
     inside = {path.relative_to(release).as_posix(): path for path in release.rglob("*")}
     return {
@@ -91,12 +91,12 @@ def test_every_digest_of_a_release_is_made_again_by_the_function_that_it_names(
         if resource["name"] != "code"
     ]
     billed = [
-        (component["name"], own["alg"], own["content"])
+        (component["name"], entry["alg"], entry["content"])
         for component in components(scene.folder)
-        for own in component["hashes"]
+        for entry in component["hashes"]
     ]
 
-    wrong = [one for one in (*named, *billed) if computed(paths[one[0]], one[1]) != one[2]]
+    wrong = [item for item in (*named, *billed) if computed(paths[item[0]], item[1]) != item[2]]
 
     assert wrong == []
     assert {
@@ -104,9 +104,9 @@ def test_every_digest_of_a_release_is_made_again_by_the_function_that_it_names(
         ("lineage", FOLDER_ALGORITHM),
         ("rl_model", FOLDER_ALGORITHM),
         ("evaluation", FILE_ALGORITHM),
-    } <= {one[:2] for one in named}
+    } <= {item[:2] for item in named}
     assert {(MODEL, "SHA3-256"), ("model/model.safetensors", "SHA-256"), ("environment", "SHA-256")} <= {
-        one[:2] for one in billed
+        item[:2] for item in billed
     }
 
 
@@ -122,13 +122,6 @@ def test_a_name_with_a_line_in_it_passes_for_no_second_file() -> None:
     assert tree_digest({f"x\n{second}  y": first}) != tree_digest({"x": first, "y": second})
 
 
-def test_in_totos_library_takes_both_names(scene: Scene) -> None:
-    from in_toto_attestation.v1.resource_descriptor import ResourceDescriptor
-
-    for resource in resources(scene.folder):
-        ResourceDescriptor(resource["name"], digest=resource["digest"]).validate()
-
-
 def test_a_statement_of_before_does_not_say_whether_a_digest_is_a_folders() -> None:
     part = {"name": "model", "digest": {"sha256": "a" * 64}}
     commit = {"name": "code", "digest": {"gitCommit": "b" * 40}}
@@ -136,9 +129,9 @@ def test_a_statement_of_before_does_not_say_whether_a_digest_is_a_folders() -> N
         form: from_payload(payload_of(form, [part, commit])).made for form in (STAGE_BUILD_TYPE_V1, STAGE_BUILD_TYPE)
     }
 
-    assert [one.algorithm for one in read[STAGE_BUILD_TYPE_V1]] == [UNKNOWN_ALGORITHM, "gitCommit"]
-    assert [one.algorithm for one in read[STAGE_BUILD_TYPE]] == [FILE_ALGORITHM, "gitCommit"]
-    assert [one.is_bytes for one in read[STAGE_BUILD_TYPE_V1]] == [True, False]
+    assert [item.algorithm for item in read[STAGE_BUILD_TYPE_V1]] == [UNKNOWN_ALGORITHM, "gitCommit"]
+    assert [item.algorithm for item in read[STAGE_BUILD_TYPE]] == [FILE_ALGORITHM, "gitCommit"]
+    assert [item.is_bytes for item in read[STAGE_BUILD_TYPE_V1]] == [True, False]
 
 
 def payload_of(form: str, subject: list[dict[str, Any]]) -> bytes:
@@ -161,13 +154,13 @@ def test_a_folder_under_a_files_name_is_found_where_its_bytes_are_at_hand(
     from qinglan.lineage.trace.evidence import CombinedEvidence, FileEvidence
 
     folder = write_run(tmp_path / "run", keys) / "artifacts/line-1/sft/model"
-    made = ArtifactRef("sft_model", digest(folder), algorithm=algorithm)
-    evidence = CombinedEvidence([Statements(sealed(keys.builder, "sft", [made], [])), FileEvidence(folder)])
+    artifact = ArtifactRef("sft_model", digest(folder), algorithm=algorithm)
+    evidence = CombinedEvidence([Statements(sealed(keys.builder, "sft", [artifact], [])), FileEvidence(folder)])
 
-    graph = walk([made.digest], evidence, keys.policy, "fivedoctors", now=NOW)
+    graph = walk([artifact.digest], evidence, keys.policy, "fivedoctors", now=NOW)
 
-    assert graph.things[made.digest].state == state
-    assert graph.things[made.digest].algorithm == algorithm
+    assert graph.things[artifact.digest].state == state
+    assert graph.things[artifact.digest].algorithm == algorithm
 
 
 def test_an_override_names_the_releases_folder_and_one_of_before_is_read(keys: Keys) -> None:
@@ -185,19 +178,19 @@ def test_an_override_names_the_releases_folder_and_one_of_before_is_read(keys: K
 def test_a_rollouts_history_of_before_is_read_and_is_the_same_history(keys: Keys) -> None:
     from qinglan.lineage.signing.dsse import IN_TOTO, sign_envelope
 
-    told = RolloutStatement(
+    history = RolloutStatement(
         "a" * 64, "fivedoctors/rewriter", "ns/name", "rewriter", "Promoted", ("better",), "2026-01-05T08:00:00Z",
         "2026-01-05T09:00:00Z", {"steps": [5, 100]}, {}, ({"at": "2026-01-05T08:30:00Z"},),
     )  # fmt: skip
-    body = orjson.loads(rollout_payload(told))
+    body = orjson.loads(rollout_payload(history))
     assert body["subject"][0]["digest"] == {FOLDER_ALGORITHM: "a" * 64}
 
     body["subject"][0]["digest"] = {FILE_ALGORITHM: "a" * 64}
     before = sign_envelope(orjson.dumps(body), IN_TOTO, [keys.releaser])
-    assert is_same_statement(before, told)
-    assert not is_same_statement(before, told._replace(outcome="RolledBack"))
-    [kept] = read_rollout_notes([before], keys.policy, "a" * 64, "fivedoctors", NOW)
-    assert rollout_payload(kept.statement) == rollout_payload(told)
+    assert is_same_statement(before, history)
+    assert not is_same_statement(before, history._replace(outcome="RolledBack"))
+    [note] = read_rollout_notes([before], keys.policy, "a" * 64, "fivedoctors", NOW)
+    assert rollout_payload(note.statement) == rollout_payload(history)
 
 
 @pytest.mark.parametrize("number", [10**30, -(10**25)])

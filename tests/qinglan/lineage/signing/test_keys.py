@@ -111,31 +111,6 @@ def test_a_key_signs_for_its_tenants_alone(tmp_path: Path) -> None:
     assert "may not sign for fivedoctors" in why
 
 
-def test_a_stranger_and_nobody_do_not_count(keys: Path, tmp_path: Path) -> None:
-    ensure_keys(tmp_path / "other")
-    unsigned = sealed(keys)._replace(signatures=())
-
-    _, why, _ = policy(keys).check_signatures(sealed(tmp_path / "other"), "builder", "x", now())
-    assert "not in the trust policy" in why
-    assert policy(keys).check_signatures(unsigned, "builder", "x", now()) == ("untrusted", "it is not signed", "")
-
-
-def test_a_key_id_proves_nothing(keys: Path, tmp_path: Path) -> None:
-    ensure_keys(tmp_path / "other")
-    [forged] = sealed(tmp_path / "other").signatures
-    envelope = sealed(keys)._replace(signatures=(forged._replace(key=load_signer("builder", keys).id),))
-
-    assert "not key" in policy(keys).check_signatures(envelope, "builder", "x", now())[1]
-
-
-def test_a_single_trusted_signature_is_enough(keys: Path, tmp_path: Path) -> None:
-    ensure_keys(tmp_path / "other")
-    strange, good = sealed(tmp_path / "other"), sealed(keys)
-    both = good._replace(signatures=(*strange.signatures, *good.signatures))
-
-    assert policy(keys).check_signatures(both, "builder", "x", now())[1] == ""
-
-
 def test_a_rotated_keys_signatures_count_as_of_their_time(keys: Path) -> None:
     before, signed_at = sealed(keys), policy(keys).keys[load_signer("builder", keys).id].since
 
@@ -181,24 +156,6 @@ def test_a_key_made_under_a_clock_ahead_is_rotated_for_one_that_signs_todays_dat
     assert done.clock_behind == timedelta(days=900)
 
 
-@pytest.mark.slow
-def test_a_rotation_says_up_to_when_the_old_key_counts_and_when_the_clock_is_in_doubt(
-    keys: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Under a clock set back it disowns what was signed meanwhile, and nobody would know why."""
-    command = ["keys", "rotate", "builder", "--folder", str(keys)]
-    right = CliRunner().invoke(app, command).output
-    since = policy(keys).keys[load_signer("builder", keys).id].since
-    monkeypatch.setattr("qinglan.lineage.signing.trust._now", lambda: since - timedelta(hours=3))
-    old = load_signer("builder", keys).id
-    behind = " ".join(CliRunner().invoke(app, command).output.split())
-
-    assert "ahead of this machine's clock" not in right
-    assert f"counts up to {since:%F %T}Z" in behind and "set its `until`" in behind
-    assert "3.0 h ahead of this machine's clock" in behind
-    assert f"set the `until` of key {old[:12]} in that file to the right time" in behind
-
-
 def test_a_revoked_keys_signatures_count_before_that_time_alone(keys: Path) -> None:
     key = load_signer("builder", keys).id
     since = policy(keys).keys[key].since
@@ -234,16 +191,16 @@ def test_a_missing_or_strange_key_is_an_error_that_says_what_to_do(tmp_path: Pat
 
 
 def test_the_command_makes_rotates_revokes_and_lists(tmp_path: Path) -> None:
-    def said(*words: str) -> str:
+    def run(*words: str) -> str:
         result = CliRunner().invoke(app, ["keys", *words, "--folder", str(tmp_path)], env={"COLUMNS": "200"})
         assert result.exit_code == 0, result.output
         return result.output
 
-    assert said("new").count("named in") == 3
+    assert run("new").count("named in") == 3
     old = load_signer("releaser", tmp_path).id
-    assert "signs from now on" in said("rotate", "releaser")
-    said("revoke", old[:10], "--reason", "lost")
-    listed = said("list")
+    assert "signs from now on" in run("rotate", "releaser")
+    run("revoke", old[:10], "--reason", "lost")
+    listed = run("list")
     assert listed.count("private key here") == 3
     assert "revoked" in listed and "lost" in listed
 
@@ -277,8 +234,8 @@ def rewritten(envelope: bytes) -> bytes:
 def test_a_signature_has_one_spelling(keys: Path, since: timedelta, expected: str) -> None:
     """Old releases have either spelling, and still verify."""
     text = (keys / TRUST_FILE).read_text()
-    made = policy(keys).keys[load_signer("builder", keys).id].since
-    (keys / TRUST_FILE).write_text(text.replace(f"{made:%Y-%m-%d}", "2026-01-01"))
+    made_at = policy(keys).keys[load_signer("builder", keys).id].since
+    (keys / TRUST_FILE).write_text(text.replace(f"{made_at:%Y-%m-%d}", "2026-01-01"))
     for _ in range(8):  # half of all signatures have the larger s by themselves
         whole = sign_envelope(PAYLOAD, IN_TOTO, [load_signer("builder", keys)])
         at = LOW_S_SINCE + since

@@ -52,13 +52,13 @@ class LineFolder(NamedTuple):
 
     def run(self, stage: str, before: str = "", text: str = "") -> None:
         """Run a step as its wrapper does; `before` names the step whose lineage it continues."""
-        used, made = STEPS[stage]
+        used, results = STEPS[stage]
         earlier = before or dict(zip([*STEPS][1:], STEPS, strict=False)).get(stage, "")
         inputs = {name: self.artifact(name) for name in used}
-        outputs = {name: self.artifact(name) for name in made}
+        outputs = {name: self.artifact(name) for name in results}
         lineage, previous = File(str(self.lineage(stage))), File(str(self.lineage(earlier))) if earlier else None
         with recorded(stage, inputs, outputs, {"seed": 1}, lineage, previous) as step:
-            for name in made:
+            for name in outputs:
                 self.write(name, f"{name} {text}\n" * 3)
             add_supporting_file(step, "journal", f"paid-{stage}.jsonl", b"{}\n")
 
@@ -121,7 +121,7 @@ def test_a_step_refuses_an_input_that_was_changed_since_it_was_signed(
 ) -> None:
     line.run_until(before_of(stage))
     change(line.file(name))
-    maker = next(maker for maker, (_, made) in STEPS.items() if name in made)
+    maker = next(maker for maker, (_, outputs) in STEPS.items() if name in outputs)
 
     with pytest.raises(AlteredError, match=rf"{name}: its digest .* {maker} signed .* run {maker} and the stages"):
         line.run(stage)
@@ -142,7 +142,7 @@ def statement_changed(line: LineFolder) -> None:
     from qinglan.files.digests import digest
     from tests.qinglan.lineage.tampering import unsealed
 
-    unsealed(path, lambda said: said["subject"][0].update(digest={"sha256": digest(line.file("evaluation"))}))
+    unsealed(path, lambda body: body["subject"][0].update(digest={"sha256": digest(line.file("evaluation"))}))
 
 
 def statement_truncated(line: LineFolder) -> None:
@@ -290,8 +290,8 @@ def test_a_changed_artifact_of_a_fold_is_refused(line: LineFolder, monkeypatch: 
 
 def step(stage: str, run: str, hour: int, proof: Proof = "proven", **outputs: str) -> EarlierStep:
     at = f"2026-01-05T{hour:02d}:00:00+00:00"
-    made = tuple(ArtifactRef(name, digest) for name, digest in outputs.items())
-    return EarlierStep(f"{stage}-{hour}", Statement(stage, made, (), {}, {}, run, at, at, {}), proof)
+    parts = tuple(ArtifactRef(name, digest) for name, digest in outputs.items())
+    return EarlierStep(f"{stage}-{hour}", Statement(stage, parts, (), {}, {}, run, at, at, {}), proof)
 
 
 @pytest.mark.parametrize(

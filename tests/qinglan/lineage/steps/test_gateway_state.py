@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from qinglan.errors import OutageError
-from qinglan.lineage.steps.gateway_state import read_gateway_state
+from qinglan.lineage.steps.step_inputs import read_gateway_state
 from qinglan.llm.contract import COMPLETIONS_PATH, ROW_HEADER, STEP_HEADER
 from tests.servers.echo_servers import GatewayProcess, Reply, Scripted, completion, gateway_config, running
 

@@ -10,12 +10,7 @@ import pytest
 
 from qinglan.lineage.auditing.audit import Audit, audit
 from qinglan.lineage.trace import digest_check
-from tests.releases.lineage_world import NOW, Keys, make_keys, write_run
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return make_keys(tmp_path_factory.mktemp("keys"))
+from tests.releases.lineage_world import NOW, Keys, write_run
 
 
 @pytest.fixture
@@ -111,17 +106,17 @@ def test_an_audit_shows_no_digest_of_a_file_outside_of_the_run(run: Path, keys: 
     assert sha256_file(secret)[:12] not in str(result)
 
 
-def linked_file(path: Path, kept: Path) -> None:
-    path.rename(kept)
-    path.symlink_to(kept)
+def linked_file(path: Path, backup: Path) -> None:
+    path.rename(backup)
+    path.symlink_to(backup)
 
 
-def linked_parent(path: Path, kept: Path) -> None:
-    path.parent.rename(kept)
-    path.parent.symlink_to(kept)
+def linked_parent(path: Path, backup: Path) -> None:
+    path.parent.rename(backup)
+    path.parent.symlink_to(backup)
 
 
-def linked_nearby(path: Path, kept: Path) -> None:
+def linked_nearby(path: Path, backup: Path) -> None:
     """The bytes stay in the run, under another name."""
     path.rename(path.with_name("kept"))
     path.symlink_to("kept")

@@ -135,13 +135,13 @@ def store(scene: Scene, tmp_path: Path) -> Store:
 def test_a_store_with_something_else_than_files_answers_with_an_error(
     store: Store, scene: Scene, tmp_path: Path, special: str
 ) -> None:
-    root, own = tmp_path / "store", digest(scene.folder)
+    root, release_digest = tmp_path / "store", digest(scene.folder)
     for path in [path for path in root.rglob("*") if path.is_file()]:
         content = path.read_bytes()
         put(path, special)
         with pytest.raises(QinglanError):
-            store.pull(own, tmp_path / "pulled")
-            store.notes(own)
+            store.pull(release_digest, tmp_path / "pulled")
+            store.notes(release_digest)
             assert store.name(NAME) is not None
             raise QinglanError
         list(store.digests())
@@ -149,15 +149,15 @@ def test_a_store_with_something_else_than_files_answers_with_an_error(
             list(store.names())
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         path.write_bytes(content)
-    store.pull(own, tmp_path / "pulled")
+    store.pull(release_digest, tmp_path / "pulled")
 
 
 @pytest.mark.parametrize("size", [10**12, 10**15, 10**30])
 def test_a_size_that_no_file_has_costs_no_time_and_no_memory(
     store: Store, scene: Scene, tmp_path: Path, size: int
 ) -> None:
-    own = digest(scene.folder)
-    path = tmp_path / "store" / "releases" / f"{own}.json"
+    release_digest = digest(scene.folder)
+    path = tmp_path / "store" / "releases" / f"{release_digest}.json"
     manifest = orjson.loads(path.read_bytes())
     manifest["files"]["report.html"]["size"] = 0
     text = orjson.dumps(manifest).replace(b'"size":0}', b'"size":%d}' % size)
@@ -165,7 +165,7 @@ def test_a_size_that_no_file_has_costs_no_time_and_no_memory(
     path.write_bytes(text)
 
     with pytest.raises(QinglanError, match=r"not the bytes that were pushed|size: Input should be less than"):
-        store.pull(own, tmp_path / "pulled")
+        store.pull(release_digest, tmp_path / "pulled")
 
 
 @pytest.mark.parametrize("special", ["a pipe", "a socket", "a link to a pipe", "an endless device"])

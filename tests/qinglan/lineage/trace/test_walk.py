@@ -1,11 +1,9 @@
 """Each state, and why: by small worlds of signed statements."""
 
-import base64
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,28 +13,11 @@ from qinglan.lineage.signing.statement import Statement, to_payload
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.evidence import CombinedEvidence, FileEvidence, RunFolder
 from qinglan.lineage.trace.walk import Graph, ancestors, findings_of, walk
-from tests.releases.lineage_world import (
-    DAWN,
-    NOW,
-    TENANT,
-    Keys,
-    Statements,
-    at,
-    make_keys,
-    output,
-    sealed,
-    sha,
-    source,
-)
+from tests.releases.lineage_world import DAWN, NOW, TENANT, Keys, Statements, at, output, sealed, sha, source
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return make_keys(tmp_path_factory.mktemp("keys"))
-
-
-def walked(*found: bytes, start: str, policy: TrustPolicy, tenant: str = TENANT) -> Graph:
-    return walk([sha(start)], Statements(*found), policy, tenant, now=NOW)
+def walked(*envelopes: bytes, start: str, policy: TrustPolicy, tenant: str = TENANT) -> Graph:
+    return walk([sha(start)], Statements(*envelopes), policy, tenant, now=NOW)
 
 
 def states(graph: Graph) -> dict[str, str]:
@@ -44,7 +25,7 @@ def states(graph: Graph) -> dict[str, str]:
 
 
 def verdict(graph: Graph) -> str:
-    return verdict_of(one.state for one in findings_of(graph))
+    return verdict_of(item.state for item in findings_of(graph))
 
 
 def line(keys: Keys, hours: Sequence[tuple[float, float]] = ((1, 2), (3, 4))) -> tuple[bytes, bytes]:
@@ -96,53 +77,11 @@ def test_an_artifact_without_a_statement_is_missing(keys: Keys) -> None:
     assert verdict(graph) == "incomplete"
 
 
-def test_an_unknown_start_is_missing(keys: Keys) -> None:
-    assert states(walked(start="model", policy=keys.policy)) == {sha("model")[:12]: "missing"}
+def test_a_key_that_does_not_count_leaves_its_work_untrusted(keys: Keys) -> None:
+    graph = walked(*line(keys), start="model", policy=TrustPolicy())
 
-
-@pytest.mark.parametrize(
-    ("policy", "tenant", "why"),
-    [
-        (TrustPolicy(), TENANT, "not in the trust policy"),
-        ("until", TENANT, "rotated out"),
-        ("revoked", TENANT, "laptop lost"),
-        ("since", TENANT, "did not exist"),
-        ("role", TENANT, "a builder's is needed"),
-        ("tenant", "chengla", "may not sign for chengla"),
-    ],
-)
-def test_a_key_that_does_not_count_leaves_it_untrusted(
-    keys: Keys, policy: TrustPolicy | str, tenant: str, why: str
-) -> None:
-    changes: dict[str, dict[str, Any]] = {
-        "until": {"until": DAWN}, "since": {"since": DAWN + timedelta(hours=9)}, "role": {"role": "releaser"},
-        "tenant": {"tenants": (TENANT,)},
-    }  # fmt: skip
-    if policy == "revoked":
-        policy = keys.revoked(0)
-    elif isinstance(policy, str):
-        policy = keys.limited(**changes[policy])
-
-    graph = walked(*line(keys), start="model", policy=policy, tenant=tenant)
-
-    assert graph.things[sha("model")].state == "untrusted"
-    assert why in graph.things[sha("model")].why
-    assert states(graph)["questions"] == "untrusted", "only an untrusted statement names it as an external input"
+    assert (graph.things[sha("model")].state, states(graph)["questions"]) == ("untrusted", "untrusted")
     assert verdict(graph) == "altered"
-
-
-def test_a_signature_from_before_the_revocation_counts(keys: Keys) -> None:
-    graph = walked(*line(keys), start="model", policy=keys.revoked(2.5))
-
-    assert (states(graph)["rewrites"], states(graph)["model"]) == ("attested", "untrusted")
-
-
-def test_an_unsigned_statement_is_untrusted(keys: Keys) -> None:
-    graph = walked(sealed(None, "sft", [output("model")], []), start="model", policy=keys.policy)
-
-    assert (states(graph)["model"], graph.things[sha("model")].why) == (
-        "untrusted", "statement of sft: it is not signed",
-    )  # fmt: skip
 
 
 def test_a_builder_signs_no_release(keys: Keys) -> None:
@@ -153,22 +92,11 @@ def test_a_builder_signs_no_release(keys: Keys) -> None:
     assert states(walked(by_releaser, start="model.sig", policy=keys.policy)) == {"model.sig": "attested"}
 
 
-def test_a_changed_statement_is_altered(keys: Keys) -> None:
-    body = json.loads(line(keys)[1])
-    payload = base64.b64decode(body["payload"]).replace(b'"facts"', b'"facts" ')
-    changed = json.dumps({**body, "payload": base64.b64encode(payload).decode()}).encode()
-
-    graph = walked(changed, start="model", policy=keys.policy)
-
-    assert states(graph)["model"] == "altered"
-    assert "over these bytes" in graph.things[sha("model")].why
-
-
 def test_a_broken_statement_is_a_finding_and_the_walk_goes_on(keys: Keys) -> None:
     graph = walked(*line(keys), b"{", start="model", policy=keys.policy)
 
     assert states(graph)["model"] == "attested"
-    assert [one.what for one in findings_of(graph)] == ["statement statement-2.dsse.json"]
+    assert [item.what for item in findings_of(graph)] == ["statement statement-2.dsse.json"]
     assert verdict(graph) == "altered"
 
 
@@ -264,18 +192,10 @@ def test_a_stage_that_ran_again_on_the_same_bytes_is_one_maker(keys: Keys) -> No
 def test_of_equal_outputs_a_run_shows_the_one_of_its_newest_steps(keys: Keys, tmp_path: Path) -> None:
     """An empty file of set-aside rows is the same before and after another sheet was given."""
     old = sealed(
-        keys.builder,
-        "generate",
-        [output("rewrites"), output("set aside", "")],
-        [source("old sheet")],
-        (1, 2),
+        keys.builder, "generate", [output("rewrites"), output("set aside", "")], [source("old sheet")], (1, 2)
     )
     new = sealed(
-        keys.builder,
-        "generate",
-        [output("new rewrites"), output("set aside", "")],
-        [source("new sheet")],
-        (5, 6),
+        keys.builder, "generate", [output("new rewrites"), output("set aside", "")], [source("new sheet")], (5, 6)
     )
     earlier_user = sealed(keys.builder, "report", [output("report")], [output("set aside", "")], (3, 4))
     run = tmp_path / "run"
@@ -317,13 +237,7 @@ def test_a_circle_is_altered(keys: Keys) -> None:
 @pytest.mark.slow
 def test_a_chain_of_thousands_is_walked(keys: Keys) -> None:
     chain = [
-        sealed(
-            keys.builder,
-            "s",
-            [output(f"t{n}")],
-            [output(f"t{n - 1}") if n else source("root")],
-            (n, n + 1),
-        )
+        sealed(keys.builder, "s", [output(f"t{n}")], [output(f"t{n - 1}") if n else source("root")], (n, n + 1))
         for n in range(2000)
     ]
 
