@@ -5,9 +5,9 @@ from typing import Any, NoReturn
 
 import typer
 
-from commands.line_breaks import break_between_characters
 from qinglan.messages import reads_chinese, translated
 from qinglan.terminal import in_language
+from qinglan.terminal.line_breaks import break_between_characters
 
 TYPER_TEXTS = (
     "DEFAULT_STRING", "ENVVAR_STRING", "REQUIRED_LONG_STRING", "ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE",

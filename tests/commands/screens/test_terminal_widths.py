@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from commands.headroom.cli import table_lines
-from commands.line_breaks import WORD
 from qinglan.evaluation.headroom import Headroom
 from qinglan.evaluation.statistics import Estimate
 from qinglan.terminal.console import Console
+from qinglan.terminal.line_breaks import WORD
 
 CELLS = ("标准段落居首（实测）", "evaluate 由段落拟的问题", "144,854", "2026-11-25 21:06:38Z", "私钥在这里")
 SHARE = Estimate(0.5, 0.4, 0.6, 12)
