@@ -23,6 +23,7 @@ async def map_in_order(
             failed.set()
             raise
 
+    # The oldest result is awaited together with the alarm: else a failure would wait for all results before it.
     alarm = asyncio.create_task(failed.wait())
     try:
         for item in items:

@@ -13,7 +13,7 @@ FILE_ALGORITHM, FOLDER_ALGORITHM = "sha256", "sha3_256"
 
 THREADS = min(4, os.cpu_count() or 1)
 SMALL_BYTES = 1 << 22
-"""A folder of less is hashed before threads have started."""
+"""Bytes of a folder below which it is hashed in one thread: others would start too late."""
 
 
 def digest(path: Path) -> str:

@@ -32,7 +32,7 @@ READABLE, PRIVATE = 0o644, 0o600
 """Modes of a file, independent of the umask: readable by all and writable by its owner, or for its owner only."""
 
 ABANDONED_SECONDS = 24 * 3600.0
-"""Age from which what another host began to write, and has not changed since, is removed."""
+"""Seconds without a change after which another host's unfinished writes are removed."""
 
 
 @cache

@@ -12,7 +12,7 @@ import orjson
 from qinglan.files.files import cache_folder, first_folder, sha256_file, sha256_text
 
 SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
-"""Set by `qinglan run` to the run's own folder, on a cluster to a mounted volume."""
+"""Environment variable with the folder of checkpoints: the run's own folder, on a cluster a mounted volume."""
 
 
 def scratch_folder(stage: str, *parts: str) -> Path:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 SCHEMES = ("http://", "https://")
-"""In small letters: some clients refuse `HTTP://`, and would do so only after something was paid."""
+"""Beginnings of addresses, in small letters: some clients refuse `HTTP://`, but only after something was paid."""
 
 HIDDEN = re.compile(r"[^/\s]*@|(?<=[?#])\S+")
 SECRET_FIELD = re.compile(r"api.?key|secret|passw|authorization|bearer|(?<!max_)token$", re.IGNORECASE)

@@ -88,6 +88,7 @@ class Retries:
         return f"Tried for {self._seconds:g} s" if self._seconds else f"Tried {self._attempts} times"
 
     def _on_error(self, error: Exception) -> bool | float:
+        # stamina takes a number as the pause, True for its own pause, and False to give up.
         away = self._is_away(error)
         if away is not False and self._attempts != 1 and self._away_since is None:
             self._away_since = time.monotonic()

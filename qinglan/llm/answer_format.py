@@ -53,8 +53,11 @@ def request_fields(
         function = {"name": schema["name"], "parameters": schema.get("schema", {})}
         choice = {"type": "function", "function": {"name": schema["name"]}}
         return {
-            "messages": list(messages), "tools": [{"type": "function", "function": function}], "tool_choice": choice,
-        }  # fmt: skip
+            "messages": list(messages),
+            "tools": [{"type": "function", "function": function}],
+            "tool_choice": choice,
+        }
+    # Providers whose JSON mode takes no schema require the word JSON in the prompt (DeepSeek, json_mode guide).
     text = orjson.dumps(schema.get("schema", {})).decode()
     rule = {"role": "system", "content": f"只返回一个JSON对象，不要其他内容。它符合这个JSON Schema：{text}"}
     first_user = next((at for at, message in enumerate(messages) if message.get("role") == "user"), len(messages))

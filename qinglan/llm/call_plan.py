@@ -29,11 +29,11 @@ class PlannedCall(NamedTuple):
     entry: Entry
     request: dict[str, Any]
     worst: float
-    """The most that it can cost at the live price."""
+    """Largest possible cost at the live price."""
 
     tokens: int
     structured: bool
-    """The answer must be a JSON object."""
+    """True if the answer must be a JSON object."""
 
 
 def plan_call(paid_request: PaidRequest, model: PaidModel) -> PlannedCall:

@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     """The journal's key of the paid call."""
 
     cached: bool
-    """True if it was paid for earlier."""
+    """True if the answer was paid for earlier."""
 
     usage: Usage
 
@@ -105,6 +105,7 @@ class GatewayClient(AsyncClosing):
         if response_format is not None:
             body["response_format"] = response_format
 
+        # The slot is taken for each try and not for the call: a call that waits for the gateway holds no slot.
         async def send() -> BundledResponse:
             async with self._slots:
                 return self._checked(await self._bundles.post(COMPLETIONS_PATH, orjson.dumps(body), headers))

@@ -14,11 +14,12 @@ from qinglan.llm.provider_quirks import REFUSALS, find_incompatible_setting
 from qinglan.rag.service_shape import RagService
 
 Role = Literal["teacher", "judge", "examiner"]
-"""The teacher writes rewrites, the judge scores them for training, the examiner scores them for the verdict."""
+"""Roles of paid models: the teacher writes rewrites, the judge scores them for training, the examiner for the
+verdict."""
 
 
 class Price(Config):
-    """Money per million tokens, as of a day."""
+    """Prices per million tokens, as of a day."""
 
     input: float = Field(ge=0)
     """Price of prompt tokens."""
@@ -88,10 +89,7 @@ class PaidModel(Config):
     @model_validator(mode="after")
     def _acceptable(self) -> Self:
         """Reject settings that would fail or mislead at every call."""
-        wrong = find_incompatible_setting(
-            self.model, self.temperature, self.max_tokens_parameter, self.reasoning_effort, self.extra_body,
-            self.answer_format,
-        )  # fmt: skip
+        wrong = find_incompatible_setting(dict(self))
         if wrong:
             raise ValueError(wrong)
         if secret := secret_field(self.extra_body):
@@ -155,7 +153,7 @@ class MlflowUpstream(Config):
     """The MLflow server that trainings reach through the gateway."""
 
     base_url: Address
-    """Its address, such as https://mlflow.example.com; its host must be on the operator's allowlist too."""
+    """Address of the server, such as https://mlflow.example.com. Its host must be on the operator's allowlist too."""
 
     token_env: str = ""
     """Name of the environment variable that holds the token; empty if the server asks for none."""

@@ -21,10 +21,10 @@ WAITS_PATH = "/v1/waits"
 
 STEP_HEADER = "x-qinglan-step"
 ROW_HEADER = "x-qinglan-row"
-"""Both are percent-encoded UTF-8: a row's id may be Chinese, a header may not."""
+"""Headers with the step and the row, as percent-encoded UTF-8: a row's id may be Chinese, a header may not."""
 
 SAMPLE_HEADER = "x-qinglan-sample"
-"""Number of the sample where several answers to one prompt are needed; "0" for the first."""
+"""Header with the number of the sample if several answers to one prompt are needed; "0" for the first."""
 
 CALL_HEADER = "x-qinglan-call"
 """Header of an answer: the call's key in the journal."""

@@ -52,26 +52,24 @@ REFUSAL_PREFIX_CHARACTERS = 200
 """Characters at the start of an answer that refusal patterns are matched with."""
 
 
-def find_incompatible_setting(
-    model: str, temperature: float | None, max_tokens_parameter: str, reasoning_effort: str | None,
-    extra_body: Mapping[str, Any], answer_format: AnswerFormat | None = None,
-) -> str:  # fmt: skip
+def find_incompatible_setting(settings: Mapping[str, Any]) -> str:
     """Reason why this model would refuse or misread every request, and the remedy; empty when it would not."""
+    model, limit, extra_body = settings["model"], settings["max_tokens_parameter"], settings["extra_body"]
     if fixed := sorted(RESERVED_FIELDS & extra_body.keys()):
         return (
             f"extra_body: {', '.join(fixed)} cannot be set there: it has a setting of its own, or is ours to choose"
         )
     if OPENAI_REASONING.match(model):
-        if max_tokens_parameter == "max_tokens":
+        if limit == "max_tokens":
             return f"{model} refuses `max_tokens`: set max_tokens_parameter: max_completion_tokens"
-        if temperature not in (None, 1) and reasoning_effort != "none":
+        if settings["temperature"] not in (None, 1) and settings["reasoning_effort"] != "none":
             return f"{model} thinks and refuses a temperature: set temperature: null"
     if DEEPSEEK.match(model):
-        if answer_format == "json_schema":
+        if settings["answer_format"] == "json_schema":
             return f"{model} refuses a JSON schema with 400: set answer_format: json_object, or leave it out"
-        if max_tokens_parameter != "max_tokens":
+        if limit != "max_tokens":
             return f"{model} knows only `max_tokens`, else no limit holds: set max_tokens_parameter: max_tokens"
-        if temperature is not None and _deepseek_thinks(model, extra_body):
+        if settings["temperature"] is not None and _deepseek_thinks(model, extra_body):
             return (
                 f"{model} thinks, so a temperature has no effect: set temperature: null, "
                 "or extra_body: {thinking: {type: disabled}}"

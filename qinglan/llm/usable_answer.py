@@ -47,6 +47,7 @@ def usable_text(completion: dict[str, Any], structured: bool) -> str:
         refusal, text = message.get("refusal"), message.get("content") or ""
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise RowError("malformed", "The completion has no message.", raw) from error
+    # The order matters: a refusal or a cut answer may hold text, and must not count as an answer.
     if refusal or finish == "content_filter":
         raise RowError("refused", f"The model refused: {refusal or 'content filter'}", raw)
     if finish == CUT:

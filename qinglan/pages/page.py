@@ -22,10 +22,15 @@ def render_page(template: Path, headline: str, **values: Any) -> str:
     def shown(value: Any) -> Any:
         return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
+    # `finalize` sees each value before it is escaped; Markup is a template's own and passes.
     environment = Environment(
-        loader=FileSystemLoader([template.parent, Path(__file__).parent]), autoescape=True, finalize=shown,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=FileSystemLoader([template.parent, Path(__file__).parent]),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters["t"] = translated
     language = "zh-CN" if reads_chinese() else "en"
     return environment.get_template(template.name).render(headline=translated(headline), language=language, **values)

@@ -102,9 +102,15 @@ def _x(value: float, low: float, high: float) -> float:
 
 
 def text_element(
-    x: float, y: float, text: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0,
+    x: float,
+    y: float,
+    text: str,
+    anchor: str,
+    colour: str = "#333",
+    bold: bool = False,
+    size: int = 0,
     name: bool = False,
-) -> str:  # fmt: skip
+) -> str:
     """A text in a figure, in the person's language; a name stays as it is."""
     style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
     words = escape(visible(text if name else translated(text)))

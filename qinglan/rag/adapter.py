@@ -84,6 +84,7 @@ class RagAdapter:
             raise self._wrong(f"no list at {fields.recall} (rag.answer.recall)", body)
         data = {name: get(body, f"data.{name}") for name in ANSWER_EXTRAS}
         data |= {name: get(body, getattr(fields, name)) for name in ("rewritten_query", "scored_against", "snapshot")}
+        # Without `need` in the request the service cannot have scored against it, whatever its answer says.
         if not self._service.request.need:
             data["scored_against"] = "query"
         if self._service.rewrite_as_query:

@@ -4,8 +4,8 @@ A rewrite could only make the result worse, and costs a call. The RAG service an
 """
 
 AS_ASKED = 0.5
-"""Least score of the question's own first passage for this. Scores are calibrated: from here on it is likelier right
-than wrong. How it was chosen: docs/science.md."""
+"""Lowest score of the question's own first passage for a search without a rewrite. Scores are calibrated: above it
+the passage is likelier right than wrong. How it was chosen: docs/science.md."""
 
 
 def searched_as_asked(first_score: float | None, threshold: float) -> bool:

@@ -14,10 +14,10 @@ from qinglan.config import Config
 
 ScoreScale = Literal["probability", "logit"]
 PROBABILITY_MARGIN = 1e-6
-"""Scores are kept this far from 0 and 1, which sigmoids in float32 reach: their log-odds would be infinite."""
+"""Distance of clipped scores from 0 and 1, which sigmoids in float32 reach: their log-odds would be infinite."""
 
 LARGEST_LOG_ODDS = 60.0
-"""Log-odds beyond it are cut off: math.exp fails above 709."""
+"""Limit of log-odds: math.exp fails above 709."""
 
 NO_CUT: dict[ScoreScale, float] = {"probability": 0.0, "logit": -1e6}
 """Thresholds below every score. Rerankers' logits are within a few dozens of 0."""

@@ -202,6 +202,7 @@ def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -
     fields = {"scored_against": "query", "rewriter": "request", "snapshot": "", **data, "rewritten_query": searched}
     for passage in data["recall"]:
         refuse_improbable(passage, request.tenant_id, where)
+    # reranker_score is then the score against the query, which thresholds cut by.
     if fields["scored_against"] == "query":
         fields["recall"] = [{**item, "query_score": item["reranker_score"]} for item in data["recall"]]
     return _read(RagAnswer, {"data": fields}, where)

@@ -49,8 +49,8 @@ class RagRequest(Config):
     kb_name: Name = "default"
     top_k: int = Field(default=5, ge=1, le=100)
     score_threshold: Fraction = 0.5
-    """Hits below it are cut, by the score against the query that retrieved them, never by `need`. Our service cuts
-    nothing if the request leaves it out and the tenant's scores are not calibrated."""
+    """Score below which hits are cut, by the score against the query that retrieved them, never by `need`. Our
+    service cuts nothing if the request leaves it out and the tenant's scores are not calibrated."""
 
     need: QueryText | None = None
     """Text that passages are scored against. It changes only reranker_score, never order, cut or threshold."""

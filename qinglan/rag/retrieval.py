@@ -27,9 +27,14 @@ class RetrievalConfig(Config):
     def request(self, question: str, query: str, need: str, tenant_id: str) -> RagRequest:
         """Build a request for whole ranks; each reader cuts the answer itself."""
         return RagRequest(
-            query=question, rewritten_query=query, need=need, tenant_id=tenant_id, kb_name=self.kb_name,
-            top_k=self.top_k, score_threshold=0.0,
-        )  # fmt: skip
+            query=question,
+            rewritten_query=query,
+            need=need,
+            tenant_id=tenant_id,
+            kb_name=self.kb_name,
+            top_k=self.top_k,
+            score_threshold=0.0,
+        )
 
     def shown(self, data: RagData) -> tuple[RecalledPassage, ...]:
         """Passages that production shows; those without a score against the query are not cut."""

@@ -19,9 +19,13 @@ def sample_requests(queries: Sequence[str], tenant: str, kb_name: str) -> Iterat
     """Requests whose answers make up the digest."""
     for query in queries:
         yield {
-            "query": query, "rewritten_query": query, "tenant_id": tenant, "kb_name": kb_name,
-            "top_k": SAMPLE_DEPTH, "score_threshold": 0.0,
-        }  # fmt: skip
+            "query": query,
+            "rewritten_query": query,
+            "tenant_id": tenant,
+            "kb_name": kb_name,
+            "top_k": SAMPLE_DEPTH,
+            "score_threshold": 0.0,
+        }
 
 
 def sampled_snapshot(queries: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from qinglan.rag.calibration import Calibration
 from qinglan.rag.contract import RAG_PATH, QueryText
 
 ENVIRONMENT_VARIABLE = re.compile(r"\$([A-Z][A-Z0-9_]*)")
-"""A secret in a header's value, by the name of its environment variable."""
+"""Reference to an environment variable in a header's value, e.g. `$RAG_TOKEN`."""
 
 
 SECRET_HEADER = re.compile(r"cookie|credential|session|signature|(^|-)(key|auth)$", re.IGNORECASE)
@@ -63,7 +63,7 @@ class AnswerFields(Config):
     """Path of each field in the service's answer. Those below `recall` begin at a passage."""
 
     code: str = "code"
-    """A status inside the answer; one that is not there counts as success."""
+    """Path of a status inside the answer; a missing status counts as success."""
 
     success_code: int | str = 200
     """Value of `code` in a good answer."""
@@ -110,7 +110,7 @@ class RagService(Config):
     """Names of a request's fields."""
 
     extra_body: dict[str, Any] = {}
-    """More fields of each request, as the service wants them."""
+    """Further fields of each request, as the service wants them."""
 
     answer: AnswerFields = AnswerFields()
     """Names of an answer's fields."""

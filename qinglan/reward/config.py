@@ -13,13 +13,13 @@ class Weights(Config):
     """Weights of the plan's three comparisons with the teacher."""
 
     judge: Fraction = 0.35
-    """The judge's score of the rewrite against its score of the teacher's."""
+    """Weight of the judge's score of the rewrite against its score of the teacher's rewrite."""
 
     retrieval: Fraction = 0.40
-    """Retrieval quality of the rewrite against that of the teacher's rewrite."""
+    """Weight of the rewrite's retrieval quality against that of the teacher's rewrite."""
 
     win: Fraction = 0.25
-    """Win, loss or tie against the teacher's retrieval quality, however small the difference."""
+    """Weight of a win, loss or tie against the teacher's retrieval quality, whose size does not count."""
 
 
 class Outcomes(Config):

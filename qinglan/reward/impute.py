@@ -47,6 +47,7 @@ def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list
     Two of its retrieval: the quality, and the first passage's score on a logarithmic scale. Two of its words: the
     share of the text that the conversation holds, and the share of the need that the text holds.
     """
+    # 0.001 -> 0 and 1 -> 1, linear in the logarithm: most first scores are close to 0 or to 1.
     log_score = 1 - math.log(max(top1, LOWEST_FIRST_SCORE)) / math.log(LOWEST_FIRST_SCORE)
     known_share = term_coverage(text, set(search_terms(f"{prompt.question} {prompt.history_summary}")))
     need_share = term_coverage(prompt.need, set(search_terms(text)))

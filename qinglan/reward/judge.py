@@ -37,7 +37,7 @@ class Preference(NamedTuple):
 
     better: Literal["first", "second", "tie"]
     flipped: bool
-    """The judge chose the same position in both orders, whichever rewrite stood there. Counts as a tie."""
+    """True if the judge chose the same position in both orders, so another rewrite each time. Counts as a tie."""
 
 
 async def compare_rewrites(
@@ -61,6 +61,7 @@ def read_choice(judgement: dict[str, Any]) -> str:
 
 def combine_choices(straight: str, swapped: str) -> Preference:
     """Combine the choices of both orders; a rewrite wins only if it is preferred in both."""
+    # A judge with a bias for one position names the same position in both orders.
     if straight == swapped != "相同":
         return Preference("tie", flipped=True)
     if (straight, swapped) == ("甲", "乙"):

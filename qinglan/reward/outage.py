@@ -18,6 +18,7 @@ def write_outage(folder: Path, error: QinglanError, row: str) -> None:
     if (folder / OUTAGE_FILE).exists():
         return
     outage = {"error": type(error).__name__, "exit_code": error.exit_code, "message": str(error), "row": row}
+    # Two workers that fail at once both write: each a whole file, of which the later rename stays.
     with atomic_write(folder / OUTAGE_FILE) as partial:
         partial.write_bytes(orjson.dumps(outage, option=orjson.OPT_INDENT_2))
 

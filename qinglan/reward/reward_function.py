@@ -31,10 +31,10 @@ class RewardSettings(Config):
     """The run's gateway."""
 
     config: RewardConfig = RewardConfig()
-    """How rewrites are rewarded."""
+    """Settings of the reward."""
 
     folder: Path
-    """Folder, shared by all machines, where rollouts and a possible outage are written."""
+    """Folder, shared by all machines, for rollouts and a possible outage."""
 
 
 class RewardWorker:
@@ -62,13 +62,18 @@ class RewardWorker:
         await self._scorer.aclose()
 
 
+# verl runs the reward function in event loops of its own: clients belong to one loop and cannot be shared.
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, RewardWorker]] = WeakKeyDictionary()
 
 
 async def compute_score(
-    data_source: str, solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None,
-    settings: str = "", **_: Any,
-) -> dict[str, float]:  # fmt: skip
+    data_source: str,
+    solution_str: str,
+    ground_truth: str,
+    extra_info: dict[str, Any] | None = None,
+    settings: str = "",
+    **_: Any,
+) -> dict[str, float]:
     """Compute the reward under "score" and every term of it; ground_truth is the row's need."""
     sample = {"data_source": data_source, "solution_str": solution_str, "ground_truth": ground_truth}
     [terms] = await compute_scores([{**sample, "extra_info": extra_info}], settings)

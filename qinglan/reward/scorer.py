@@ -39,7 +39,7 @@ class Judgement(NamedTuple):
     scores: tuple[float, float] | None
     failed: bool = False
     control_pair: bool = False
-    """The judge was tested on the prompt's control pair."""
+    """True if the judge was tested on the prompt's control pair."""
 
     control_pair_failed: bool = False
 

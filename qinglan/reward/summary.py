@@ -15,6 +15,7 @@ Rollout = Mapping[str, Any]
 def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
     """Read every rollout from the workers' files in the folder; a line cut short by a kill is left out."""
     for path in sorted(folder.glob("rollouts-*.jsonl")):
+        # A worker writes whole lines, so a line without its end is the last write of a killed one.
         with path.open("rb") as lines:
             yield from (orjson.loads(line) for line in lines if line.endswith(b"}\n"))
 

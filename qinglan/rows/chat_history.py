@@ -83,6 +83,7 @@ def _is_pair(item: Any) -> bool:
 
 def _parsed(text: str) -> Any:
     """A cell's list, as JSON or as Python writes it, which tables that were saved by pandas hold; else None."""
+    # literal_eval runs no code: it accepts only literals of Python.
     for parse in (json.loads, ast.literal_eval):
         with warnings.catch_warnings(), suppress(ValueError, SyntaxError, RecursionError, MemoryError):
             warnings.simplefilter("ignore", SyntaxWarning)  # a backslash in somebody's text

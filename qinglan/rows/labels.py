@@ -52,7 +52,7 @@ class Label(Config):
     """The passage."""
 
     grade: int = Field(ge=0, le=HIGHEST)
-    """0 about something else, 1 the same subject, 2 answers in part, 3 answers in full."""
+    """Grade: 0 about something else, 1 the same subject, 2 answers in part, 3 answers in full."""
 
 
 class JudgedPassage(Label):

@@ -196,9 +196,14 @@ def _question(
     except ValidationError as error:
         reason, detail = "invalid", explain_validation_error(error)
     return QuarantinedRow(
-        id=row_id, tenant_id=tenant_id, where=where, stage="read", reason=reason, detail=detail,
+        id=row_id,
+        tenant_id=tenant_id,
+        where=where,
+        stage="read",
+        reason=reason,
+        detail=detail,
         question=str(cells.get(columns.question) or "").encode("utf-8", "replace").decode(),
-    )  # fmt: skip
+    )
 
 
 def _question_text(cells: Cells, column: str) -> str:

@@ -17,11 +17,11 @@ class Question(Config):
     """One row of the spreadsheet."""
 
     id: str
-    """Unique in the run; the sheet's own id, else made from the row's number."""
+    """Id, unique in the run: the sheet's own, else made from the row's number."""
 
     tenant_id: Name
     conversation_id: str
-    """Turns of one conversation share it; a row without one is a conversation of its own."""
+    """Id that the turns of one conversation share; a row without one is a conversation of its own."""
 
     question: str = Field(min_length=1)
     user_profile: str = ""
@@ -30,10 +30,10 @@ class Question(Config):
     """The user's need, standalone. Passages are scored against it; it is never a rewrite."""
 
     gold: tuple[str, ...] = ()
-    """Ids of the passages that answer the question, where people labelled them."""
+    """Ids of the passages that answer the question, if people labelled them."""
 
     split: Split | None = None
-    """Given by the sheet, else chosen by the convert stage."""
+    """Split that the sheet gives; else the convert stage chooses one."""
 
 
 class QuestionWithNeed(Question):
@@ -41,7 +41,7 @@ class QuestionWithNeed(Question):
 
     need: str = Field(min_length=1)
     snapshot: str = ""
-    """Digest of the knowledge base that it is to be answered from; empty takes any."""
+    """Digest of the knowledge base that must answer the question; empty takes any."""
 
 
 class Rewrite(Question):
@@ -66,7 +66,7 @@ class QuarantinedRow(Config):
 
     stage: str
     reason: str
-    """A short word to count by: empty, formula, refused, truncated ..."""
+    """Short word to count by: empty, formula, refused, truncated ..."""
 
     detail: str
     question: str = ""
@@ -76,9 +76,15 @@ class QuarantinedRow(Config):
 def quarantine_row(row: Question, stage: str, error: RowError) -> QuarantinedRow:
     """The row, set aside for the reason that its call failed."""
     return QuarantinedRow(
-        id=row.id, tenant_id=row.tenant_id, where=f"row {row.id}", stage=stage, reason=error.reason,
-        detail=str(error), question=row.question, raw=error.raw,
-    )  # fmt: skip
+        id=row.id,
+        tenant_id=row.tenant_id,
+        where=f"row {row.id}",
+        stage=stage,
+        reason=error.reason,
+        detail=str(error),
+        question=row.question,
+        raw=error.raw,
+    )
 
 
 class Hit(Config):
@@ -92,14 +98,14 @@ class Retrieval(Config):
 
     query: str
     hits: tuple[Hit, ...]
-    """All that were retrieved; the figures below are over those that production shows."""
+    """All retrieved passages; the figures below are of those that production shows."""
 
     top1_score: Fraction
-    """The first passage's score, 0 when none is shown: the plan's top1_score."""
+    """The first passage's score, 0 if none is shown: the plan's top1_score."""
 
     count: int
     gold_rank: int | None = None
-    """1 for the first; None when the gold passage is not shown, or unknown."""
+    """Rank of the gold passage, 1 for the first; None if it is not shown, or unknown."""
 
     @property
     def own_score(self) -> float | None:
@@ -110,6 +116,7 @@ class Retrieval(Config):
 def to_retrieval(query: str, data: RagData, gold: tuple[str, ...], config: RetrievalConfig) -> Retrieval:
     """The stored part of an answer: every hit with its scores, and the rank of the first gold passage shown."""
     shown = config.shown(data)
+    # Ranks are counted among the shown passages only, as a user sees them.
     ranks = [rank for rank, hit in enumerate(shown, 1) if hit.id in gold]
     return Retrieval(
         query=query,
@@ -137,7 +144,7 @@ class ValidatedRewrite(Rewrite):
     """Digest of the reranker that scored the passages; empty if the service does not name it."""
 
     retrieved_with: RetrievalConfig
-    """The settings of both retrievals; the reward uses them again under the same settings only."""
+    """Settings of both retrievals; the reward uses the retrievals only under the same settings."""
 
     plain: Retrieval
     rewritten: Retrieval

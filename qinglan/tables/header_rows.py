@@ -6,7 +6,7 @@ header_index([["Customer questions Q3"], ["Question", "History", "Date"]], [], {
 from collections.abc import Callable, Sequence
 
 FIRST_ROWS = 10
-"""Rows that are not blank among which the names of columns are looked for."""
+"""Number of first rows, without blank ones, among which the names of columns are looked for."""
 
 IsName = Callable[[str], bool]
 
@@ -25,6 +25,7 @@ def header_index(rows: Sequence[Sequence[str]], required: Sequence[str], is_name
     def fits(cells: Sequence[str]) -> bool:
         return set(required) <= {*cells} if required else any(map(is_name, cells))
 
+    # A title has one cell, and names of columns have one each: the row must be wider than all above it.
     if rows and not fits(rows[0]):
         for at, cells in enumerate(rows):
             if fits(cells) and len(cells) > max(map(len, rows[:at]), default=0):

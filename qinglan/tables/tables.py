@@ -34,7 +34,7 @@ NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 openpyxl's own list lacks U+FFFE, U+FFFF and lone surrogates."""
 
 WIDTH_ROWS = 100
-"""The first rows decide how wide the columns are shown."""
+"""Number of first rows that decide how wide the columns are shown."""
 
 WIDEST = 60
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)

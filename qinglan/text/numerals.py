@@ -53,7 +53,7 @@ FORMAL_NUMERALS = dict(
     zip("壹贰貳叁參肆伍陆陸柒捌玖拾佰仟萬億兩", "一二二三三四五六六七八九十百千万亿两", strict=True)
 ) | {"廿": "二十", "卅": "三十", "俩": "两个", "仨": "三个"}
 FORMAL = re.compile(f"(?<![收队退入大登着])[{''.join(FORMAL_NUMERALS)}]")
-"""Without 收拾, 队伍, 大陆 and the like."""
+"""Numerals in formal writing, without those in 收拾, 队伍, 大陆 and the like."""
 
 KILO = re.compile(rf"(?<=[\d{SPELLED_DIGITS}两十百半几])千(克(?!拉)|米|卡(?!路)|焦|瓦|帕)")
 KILO_UNITS = {"克": "公斤", "米": "公里", "卡": "大卡", "焦": "kJ", "瓦": "kW", "帕": "kPa"}
@@ -188,6 +188,7 @@ def normalise_numerals(text: str) -> str:
 
     Roman, formal and colloquial numerals, 1,000, 2 million, 三点五毫克, 1米75 and 200千卡 are changed.
     """
+    # NFKC turns Ⅳ into the letters IV, so Roman numerals are replaced first.
     roman = "".join(str(int(unicodedata.numeric(char))) if "Ⅰ" <= char <= "ⅿ" else char for char in text)
     plain = FULL_HOUR.sub("点", SEPARATOR.sub("", unicodedata.normalize("NFKC", roman)))
     plain = TOO_MANY_DIGITS.sub(r"\1", plain)

@@ -171,6 +171,7 @@ def _amounts(plain: str) -> Iterator[Quantity]:
             size = 0.01
         yield _quantity(numbers, dimension, float(count) * size)
         if dimension == "months":
+            # 30 days a month: 三个月 and 90天 are the same amount, and so are 半年 and 180天.
             yield _quantity(numbers, "time", float(count) * size * DAYS_OF_A_MONTH * 86400)
     for match in DOLLARS.finditer(plain):
         yield _quantity((canonical_number(match[1]),), "dollars", float(match[1]))
@@ -208,6 +209,7 @@ def _times(plain: str) -> Iterator[Quantity]:
 def _clock(numbers: tuple[str, ...], hour: int, minute: int, day: str = "") -> Iterator[Quantity]:
     """A time of the day; without a word for the half of the day it may be in either."""
     is_late = day in ("下午", "傍晚", "晚", "晚上", "p")
+    # Without a word for the half of the day, 7:30 may be 07:30 or 19:30.
     hours = {hour % 12 + 12 * is_late} if day and hour <= 12 else {hour, hour + 12} if hour <= 12 else {hour}
     for each in hours:
         yield _quantity(numbers, "clock", 60 * (each % 24) + minute)

@@ -11,7 +11,7 @@ LETTER = "0-9A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u052f"
 """Digits, and letters of scripts with spaces between words: Latin, Greek, Cyrillic."""
 
 WORD = re.compile(f"[{LETTER}]{{2,64}}")
-"""Longer ones are cut: no search engine has to keep a file as one word."""
+"""A word in letters; longer ones are cut, so that a search engine never keeps a file as one word."""
 
 LONE = re.compile(r"(?<!\w)\w(?!\w)")
 SHORTEST_STEMMED = 4
@@ -175,6 +175,7 @@ def _long_runs(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Start and end of the shortest run from each token on that is as long as a copy."""
     lengths = [token_length(token) for token in tokens]
     end = length = 0
+    # Two pointers: each token enters and leaves the window once.
     for start in range(len(tokens)):
         while end < len(tokens) and length < COPIED_RUN:
             length, end = length + lengths[end], end + 1

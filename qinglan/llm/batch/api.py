@@ -71,7 +71,7 @@ class BatchStatus(NamedTuple):
     total: int
     problems: tuple[BatchProblem, ...]
     files_pending: bool = False
-    """The service counts answered rows whose file it does not name yet: the file may appear a moment later."""
+    """True if the service counts answered rows whose file it does not name yet: it may appear a moment later."""
 
 
 class UnknownBatchError(FatalUpstreamError):
@@ -124,6 +124,8 @@ class BatchService:
 
     async def find(self, name: str, file: str) -> BatchStatus | None:
         """Find the batch with our name or file, if its creation reached the service; lists come in any order."""
+        # https://platform.openai.com/docs/api-reference/batch/list: `after` is the last id of the page before. A list
+        # of a service that ignores it would have no end, so the same page twice is an error.
         after, pages = "", set[str]()
         while True:
             with self._explain_unknown(f"batch {name}"):

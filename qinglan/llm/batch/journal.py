@@ -62,7 +62,7 @@ class BatchCall(NamedTuple):
     call: Call
     entry: Entry
     reserved: float
-    """The most that it can cost at the batch price."""
+    """Largest possible cost at the batch price."""
 
 
 class BatchRow(NamedTuple):

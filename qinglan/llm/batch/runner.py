@@ -43,7 +43,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Shortest and longest pause between two requests, in seconds."""
 
 LOOKUPS = 5
-"""How often something that should exist is looked up before it counts as missing: lists and files may be late."""
+"""Look-ups of something that should exist before it counts as missing: lists and files may be late."""
 
 DEADLINE_SECONDS = 25 * 3600.0
 """Age at which a batch counts as stuck; services end a batch within 24 hours."""
@@ -91,9 +91,11 @@ class BatchRunner:
         self._model, self._service = upstream.model, BatchService(upstream)
         self._batches = BatchJournal(journal)
         self._retries = Retries(
-            f"Batch service {self._model.base_url}", _wait_before_retry, seconds=PATIENCE_SECONDS,
+            f"Batch service {self._model.base_url}",
+            _wait_before_retry,
+            seconds=PATIENCE_SECONDS,
             pauses=(FIRST_PAUSE, LONGEST_PAUSE),
-        )  # fmt: skip
+        )
         self._file = journal.path.with_name(f"{journal.path.name}.{batch.name}.jsonl")
         self._unpaid: list[UnpaidRow] = []
         self._line_keys: set[str] = set()

@@ -129,6 +129,7 @@ class Entry(NamedTuple):
 
 def make_call(request: dict[str, Any], sample: int) -> Call:
     """The call of a request as it goes to the model: model, messages, parameters and response format."""
+    # Sorted keys: the same request gives the same key, however its fields were put together.
     body = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
     return Call(call_key(body, sample), str(request["model"]), sample, body)
 
@@ -301,6 +302,7 @@ def end_attempt_statement(attempt: int, outcome: str, detail: str, cost: float) 
 
 def _lock(path: Path) -> IO[bytes]:
     """Lock the journal until closed or killed, by a file beside it: SQLite has its own locks on the journal."""
+    # flock and not SQLite: SQLite locks a file only while it writes, and a killed process leaves no flock behind.
     lock = open_lock(path.with_name(f"{path.name}.lock"))
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -319,6 +321,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
     )
     if application == APPLICATION_ID and version == SCHEMA_VERSION:
+        # The lock is held, so no living process has these attempts under way.
         database.execute(RECOVER)
         database.execute(PROMPTS)
         database.create_function("prompt_key", 2, prompt_key, deterministic=True)

@@ -43,6 +43,9 @@ FROM calls WHERE state = 'answered' GROUP BY model ORDER BY model
 POSSIBLY_BILLED = """
 SELECT DISTINCT step, row FROM attempts WHERE outcome = 'lost' ORDER BY step, row
 """
+EXPORTS = """
+SELECT step, artifact, count(*) answers FROM entries WHERE artifact != '' GROUP BY step, artifact
+"""
 OPEN_BATCHES = """
 SELECT role, name, batch, status, rows, made_at FROM batches WHERE NOT ended ORDER BY id
 """
@@ -75,13 +78,13 @@ class JournalAnswer(NamedTuple):
 
     model: str
     cost: float | None
-    """None if it was sent more than once: a batch that ends later may still change the cost."""
+    """Cost of the call; None if it was sent more than once: a batch that ends later may still change it."""
 
     sent: bool
-    """A request for it was sent, and answered."""
+    """True if a request for the call was sent and answered."""
 
     fault: str
-    """Why it cannot be what the gateway wrote; "" if it can be."""
+    """Reason why the row cannot be what the gateway wrote; "" if it can be."""
 
 
 class Attempt(NamedTuple):
@@ -112,9 +115,7 @@ def read_report(path: Path) -> dict[str, Any]:
         by_step = [dict(row) for row in database.execute(BY_STEP)]
         hits = sum(row["hits"] for row in by_step)
         lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
-        exports = [dict(row) for row in database.execute(
-            "SELECT step, artifact, count(*) answers FROM entries WHERE artifact != '' GROUP BY step, artifact"
-        )]  # fmt: skip
+        exports = [dict(row) for row in database.execute(EXPORTS)]
         batches = [dict(row) for row in database.execute(OPEN_BATCHES)]
     total = hits + report["answered"]
     return {
@@ -154,14 +155,13 @@ def journal_digest(path: Path) -> str:
 
 def paid_answers_jsonl(path: Path, step: str) -> bytes:
     """The answers that a step got, one JSON line each: digests of request and answer, and the cost."""
+    lines = []
     with _reading(path) as database:
-        return b"".join(
-            orjson.dumps({
-                "call": row["key"], "role": row["role"], "model": row["model"],
-                "answer": sha256(row["response"]).hexdigest(), "cost": row["cost"],
-            }) + b"\n"
-            for row in database.execute(PAID, (step,))
-        )  # fmt: skip
+        for row in database.execute(PAID, (step,)):
+            answer = {"answer": sha256(row["response"]).hexdigest(), "cost": row["cost"]}
+            line = {"call": row["key"], "role": row["role"], "model": row["model"]} | answer
+            lines.append(orjson.dumps(line) + b"\n")
+    return b"".join(lines)
 
 
 def read_answers(path: Path) -> Iterator[JournalAnswer]:
@@ -204,5 +204,6 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise DataError(
                 f"{path}: no journal of version {SCHEMA_VERSION}. Read it with the release that wrote it."
             )
+        # A read transaction in WAL mode sees the state at its first read until it ends.
         database.execute("BEGIN")
         yield database

@@ -35,6 +35,7 @@ def cost(price: Price, input: int, output: int, cached: int = 0) -> float:
 
 def worst_cost(price: Price, request: bytes, max_output: int) -> float:
     """Most that a call can cost: no tokenizer makes more tokens of a text than it has UTF-8 bytes."""
+    # A service decides which tokens it has cached, so the dearer of both prices is the bound.
     dearest = max(price.input, price.cached_input)
     return (len(request) * dearest + max_output * price.output) / MILLION
 

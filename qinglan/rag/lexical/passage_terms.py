@@ -35,7 +35,7 @@ SPACE = ord(" ")
 
 PASSAGES_AT_ONCE = 4096
 LETTERS_AT_ONCE = 1 << 19
-"""A batch ends at whichever limit comes first, so that long passages need no more memory than short ones."""
+"""Limits of a batch, which ends at the first: so long passages need no more memory than short ones."""
 
 MERGED_AT = 1 << 20
 
@@ -73,6 +73,7 @@ def passage_batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
 def extract_terms(batch: Sequence[Passage]) -> BatchTerms:
     """Extract each passage's terms as `search_terms` does from its searched text: title, line break, content."""
     texts = [text.lower() for passage in batch for text in (passage.title, passage.content)]
+    # UTF-32 gives each character four bytes, so positions in the array are positions in the text.
     points = np.frombuffer("\n".join([*texts, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
     lengths = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
     at, paired = _starts(points)

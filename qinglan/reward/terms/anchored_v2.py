@@ -13,7 +13,7 @@ DEPTH = 10
 """Passages below this rank earn nothing."""
 
 SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
-"""Rank rewards of ranks 2 and 10. Rank 1 earns 1; the ranks between 2 and 10 are on a straight line."""
+"""Rewards of ranks 2 and 10. Rank 1 earns 1; the ranks between 2 and 10 are on a straight line."""
 
 
 def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels: Sequence[Label] = ()) -> float:

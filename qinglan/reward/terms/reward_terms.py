@@ -17,7 +17,7 @@ class RewriteMeasures(NamedTuple):
     malformed: bool
     copied: bool
     kept: bool
-    """The question was left unchanged."""
+    """True if the question was left unchanged."""
 
     length: float
     length_ratio: float

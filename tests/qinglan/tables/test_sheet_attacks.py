@@ -132,7 +132,7 @@ MISREAD: list[tuple[str, str, Change, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("part, change, said", [row[1:] for row in MISREAD], ids=[row[0] for row in MISREAD])
+@pytest.mark.parametrize("part, change, message", [row[1:] for row in MISREAD], ids=[row[0] for row in MISREAD])
 def test_a_sheet_with_two_meanings_is_refused(tmp_path: Path, part: str, change: Change, message: str) -> None:
     path = edited(book(tmp_path / "q.xlsx"), part, change)
 
@@ -198,7 +198,7 @@ LONG: list[tuple[str, str, Change, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("part, change, said", [row[1:] for row in LONG], ids=[row[0] for row in LONG])
+@pytest.mark.parametrize("part, change, message", [row[1:] for row in LONG], ids=[row[0] for row in LONG])
 def test_a_small_file_that_asks_for_endless_work_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, change: Change, message: str
 ) -> None:
