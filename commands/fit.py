@@ -1,4 +1,4 @@
-"""`qinglan fit`: memory, disk, steps and hours of a profile, and what to change where it does not fit."""
+"""`qinglan fit`: memory, disk, steps, hours and price of a profile."""
 
 from typing import Annotated, Any
 
@@ -28,9 +28,9 @@ def fit(
     A profile without GPUs is compared with this machine. Exit code 2 if it does not fit, or if a model's shape is not
     known.
     """
-    from pipelines.checks.sizing.check import cpu_machine, fit_report, on_gpus, uncounted_models
+    from pipelines.checks.sizing.check import cpu_machine, on_gpus, uncounted_models
     from pipelines.checks.sizing.profiles import is_shipped, load_profile
-    from pipelines.checks.sizing.report import PLANNED, Workload
+    from pipelines.checks.sizing.report import PLANNED, Workload, fit_report
     from pipelines.checks.sizing.table import print_fit, uncounted_in_words
     from pipelines.checks.sizing.tenant_rows import profile_workload
     from pipelines.execute.rundir import RUNS, run_folder

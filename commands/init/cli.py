@@ -107,8 +107,6 @@ def init(
 
 def lines_of_data(data: "TenantData") -> list[str]:
     """Lines about the data that was read, and about each guess."""
-    from commands.init.setup import passages_language
-
     columns = ", ".join(f"{field} = {column}" for field, column in data.guess.columns.items() if column)
     lines = [f"{data.sheet}: {len(data.questions):,} questions of {len(data.rows):,} rows; {columns}"]
     lines += [f"! {note}" for note in data.guess.notes]
@@ -120,9 +118,6 @@ def lines_of_data(data: "TenantData") -> list[str]:
     lines += [f"  {file.line}" for file in whole[:SHOWN_FILES]]
     if more := whole[SHOWN_FILES:]:
         lines.append(f"  and {len(more):,} more files: {sum(file.passages for file in more):,} passages")
-    if data.documents:
-        language = passages_language(data.documents.passages)
-        lines.append(f"The documents are in {language}. Search knows them all, so no setting names it.")
     return lines
 
 

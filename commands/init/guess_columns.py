@@ -1,4 +1,4 @@
-"""Guesses which column is which, by its name and then by what it holds. Pure functions over records."""
+"""Guess which column is which by its name; a few names need a look at the cells. Pure functions over records."""
 
 import re
 from collections import Counter
@@ -28,8 +28,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     ),
     "id": ("id", "编号", "问题编号", "序号", "rowid", "questionid", "qid", "no"),
     "conversation_id": (
-        "conversation_id", "对话编号", "会话编号", "会话id", "对话id", "sessionid", "session", "dialogid",
-        "dialogueid", "chatid", "threadid",
+        "conversation_id", "对话编号", "会话编号", "会话id", "对话id", "会话号", "对话号", "会话标识", "对话标识",
+        "会话流水号", "工单号", "工单编号", "工单流水", "sessionid", "sessionno", "session", "dialogid", "dialogueid",
+        "chatid", "chatcode", "threadid", "ticketid", "ticketno", "ticketnumber",
     ),
     "need": ("need", "检索需求", "独立问题", "完整问题", "standalonequestion", "standalonequery", "standalone"),
     "gold": (
@@ -40,15 +41,6 @@ NAMES: dict[str, tuple[str, ...]] = {
     "tenant_id": ("tenant_id", "租户", "tenant"),
 }  # fmt: skip
 """Usual names by field, the pipeline's own first; case, spaces, underscores and hyphens do not count."""
-
-QUESTION_WORDS = re.compile(
-    r"[?？]|吗|呢|什么|怎么|如何|多少|几|哪|\b(how|what|which|when|where|can|does|do|is|why)\b", re.I
-)
-SENTENCE = re.compile(r"[?？]|[。！!]$|[^\W\d_a-z]{20}|^.{60}|^(?:\S+\s+){7}\S", re.I)
-"""The signs that a text is a user's words and no name of a column."""
-
-LONG_NAME = re.compile(r"[^\W\d_a-z]{5}|^(?:\S+\s+){3}\S", re.I)
-"""Five Chinese characters or four words: with a word that asks, they are a question, too."""
 
 CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
 """Names of a conversation's texts in some sheets and of its ids in others: what they hold decides."""
@@ -61,15 +53,7 @@ HISTORY_OR_OTHER_NAMES = (
     "chattranscript",
     "chatlog",
 )
-"""Names of what was said before, or of something else about it."""
-
-HISTORY_PARTS = re.compile("历史|上文|前文|之前|聊天|对话|history|previous|context|chat|conversation", re.I)
-"""Parts of other names for what was said before; columns of ids and dates have them, too, so its texts count."""
-
-CONVERSATION_PARTS = re.compile(
-    "(会话|对话|通话|工单|session|conversation|dialog|chat|ticket|thread).*(号|编码|标识|流水|id|no|number|code|key)$"
-)
-"""Other names of a conversation's ids, in their plain form; what they hold counts, too."""
+"""Names of what was said before, or of something else about it: what they hold decides."""
 
 SHORTEST_HISTORY = 10
 """Characters of a text that is no id and no label, on average."""
@@ -96,10 +80,10 @@ OPTIONS = {**TEXT_OPTIONS, "conversation_id": "--conversation-column"}
 """Options that name a column, by field."""
 
 LEAST_VALUES, NEARLY_ALL = 5, 0.95
-"""Values from which on a column's kind shows, and the share of them that is as good as all."""
+"""Values from which on a column's kind shows, and the share of them that counts as all."""
 
 SAMPLE = 500
-LONGEST_QUESTION = 300
+"""Rows whose cells are looked at."""
 
 
 class ColumnGuess(NamedTuple):
@@ -133,16 +117,13 @@ def guess_columns(
             f"{column} was taken for the conversation's id: it holds ids. --conversation-column names another."
         )
     if "question" not in columns:
-        if not columns:
-            _refuse_question_as_name(names)
-        free = [name for name in names if name not in (*columns.values(), *unsure)]
-        columns["question"] = _by_content(rows[:SAMPLE], free)
-        notes.append(f"No column has a usual name for questions: {columns['question']} was taken for what it holds.")
-    named_so = [name for name in names if name not in columns.values() and HISTORY_PARTS.search(name)]
-    if "history_summary" not in columns and (history := _history(rows[:SAMPLE], named_so)):
-        columns["history_summary"] = history
-        notes.append(_history_note(history))
-    notes += [*wrong_texts(rows, columns, named), *_wordless_questions(rows, columns)]
+        raise DataError(
+            f"No column has a usual name for questions; there are {', '.join(map(visible, names)) or 'none'}. "
+            "Name it: --question-column NAME. The first row is taken for the names of columns: put a name there if "
+            "it has none, such as question. In an exported chat each turn needs a role and a text, such as role and "
+            "content."
+        )
+    notes += wrong_texts(rows, columns, named)
     if named.get("conversation_id") and (fault := _one_conversation(rows, columns)):
         raise DataError(
             f"--conversation-column {named['conversation_id']}: {fault}. Name another column, or leave the option "
@@ -225,10 +206,10 @@ def _sentences(texts: Sequence[str]) -> bool:
 
 
 def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The column of conversations' ids among these, by its name and what it holds; empty for none."""
-    unsure = (name for name in names if CONVERSATION_PARTS.match(plain_name(name)))
-    ids = _conversation_ids(rows[:SAMPLE], [*with_names(CONVERSATION_NAMES, names), *unsure])
-    return _by_name("conversation_id", names) or ids
+    """The column of conversations' ids among these, by its name and for some names its cells; empty for none."""
+    return _by_name("conversation_id", names) or _conversation_ids(
+        rows[:SAMPLE], with_names(CONVERSATION_NAMES, names)
+    )
 
 
 def _conversation_ids(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
@@ -236,7 +217,7 @@ def _conversation_ids(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -
     for name in names:
         texts = [str(row[name]).strip() for row in rows if row.get(name)]
         digits = sum(any(map(str.isdigit, text)) for text in texts)
-        if texts and all(map(_is_id, texts)) and digits >= 0.5 * len(texts):
+        if texts and all(map(_is_id, texts)) and digits >= LEAST_DIFFERENT * len(texts):
             return name
     return ""
 
@@ -250,73 +231,26 @@ def plain_name(name: str) -> str:
     return re.sub(r"[\s_-]", "", name).lower()
 
 
-def _by_content(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The column of short, varied texts that ask something."""
-    scores = {name: _question_score([row.get(name) for row in rows]) for name in names}
-    best = max(scores, key=lambda name: scores[name], default="")
-    if not best or scores[best] <= 0:
-        raise DataError(
-            f"No column looks like users' questions; there are {', '.join(map(visible, names)) or 'none'}. "
-            "Name it: --question-column NAME. The first row is taken for the names of columns: delete what stands "
-            "above them. In an exported chat each turn needs a role and a text, such as role and content."
-        )
-    return best
-
-
-def _refuse_question_as_name(names: Sequence[str]) -> None:
-    """Refuse names of columns of which none is usual and one reads like a user's words: it would be lost."""
-    if text := next(filter(_is_sentence, names), ""):
-        raise DataError(
-            f"The first row is taken for the names of columns, and {visible(text[:60])!r} reads like a question. "
-            "Put a row of names above it, such as question. If it is a name: --question-column NAME."
-        )
-
-
-def _is_sentence(name: str) -> bool:
-    return bool(SENTENCE.search(name) or (LONG_NAME.search(name) and QUESTION_WORDS.search(name)))
-
-
-def _wordless_questions(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> list[str]:
-    values = _values(rows, columns, "question")
-    wordless = [text for text in values if DATE.fullmatch(text) or not any(map(str.isalpha, text))]
-    if not wordless or len(wordless) == len(values) >= LEAST_VALUES:  # wrong_texts warns of a whole column
-        return []
-    return [
-        f"{len(wordless):,} of {len(values):,} questions are a date, a number or signs, such as "
-        f"{visible(wordless[0][:40])}. Take out those that no user asked."
-    ]
-
-
-def _question_score(values: Sequence[Any]) -> float:
-    texts = [value for value in values if isinstance(value, str) and value.strip() and not read_turns(value)]
-    if len(texts) < 0.5 * len(values) or sum(map(len, texts)) > LONGEST_QUESTION * len(texts):
-        return 0.0
-    question_share = sum(bool(QUESTION_WORDS.search(text)) for text in texts) / len(texts)
-    return question_share * len(set(texts)) / len(texts)
-
-
 def wrong_texts(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], named: Mapping[str, str]) -> list[str]:
-    """Warnings of columns of texts that hold ids or one value; where a person has named such a column it is plainly
-    wrong, and refused."""
+    """Warnings of columns of texts that hold ids or one value; such a column of questions is refused if a person has
+    named it."""
     warnings = []
     for field, option in TEXT_OPTIONS.items():
         column, values = columns.get(field, ""), _values(rows, columns, field)
         if len(values) < LEAST_VALUES:
             continue
         value, count = Counter(values).most_common(1)[0]
-        alike = count >= NEARLY_ALL * len(values)
-        digits = sum(any(map(str.isdigit, value)) for value in values)
+        digits = sum(any(map(str.isdigit, text)) for text in values)
         words = all(map(ASCII_WORD.fullmatch, values)) and digits >= LEAST_DIFFERENT * len(values)
-        ids = words and (count == 1 or field == "question")  # labels, such as VIP1, describe users
-        numbers = count == 1 and not any(any(map(str.isalpha, value)) for value in values)
-        if alike:
+        if count >= NEARLY_ALL * len(values):
             fault = f"{count:,} of its {len(values):,} values are the same, {visible(value[:40])}"
-        else:
+        elif words and (count == 1 or field == "question"):  # repeated labels, such as VIP1, describe users
             fault = f"its {len(values):,} values look like ids, such as {visible(value[:40])}"
-        if named.get(field) and (numbers or (alike and field == "question")):
+        else:
+            continue
+        if named.get(field) and field == "question":
             raise DataError(f"{option} {visible(column)}: {fault}. Name the column of texts.")
-        if alike or ids or numbers:
-            warnings.append(f"{column} is used as {field}, and {fault}. {option} names another column.")
+        warnings.append(f"{column} is used as {field}, and {fault}. {option} names another column.")
     return warnings
 
 

@@ -1,8 +1,8 @@
 """The steps of `qinglan init`: read, guess, preview; then write the folder, whole or not at all."""
 
 import json
-import re
 import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from commands.init.chat_messages import Record, unknown_sides_note
+from commands.init.chat_messages import Record
 from commands.init.documents.documents import Documents, read_documents
 from commands.init.fitting import fitted_profile
 from commands.init.guess_columns import ColumnGuess, guess_columns, unused_note
-from commands.init.guess_gold import guess_gold
 from commands.init.profiles import (
     Answers,
     DataSettings,
@@ -35,7 +34,6 @@ from qinglan.files.files import atomic_folder, dump_line
 from qinglan.messages import chinese
 from qinglan.prompts import Question as PromptQuestion
 from qinglan.prompts import student_messages
-from qinglan.rag.contract import Passage
 from qinglan.rows.questions import Columns, read_questions
 from qinglan.rows.rows import QuarantinedRow, Question
 from qinglan.rows.splits import split_of
@@ -54,18 +52,11 @@ QUESTIONS_FILE, KNOWLEDGE_BASE_FILE = "questions.jsonl", "knowledge_base.jsonl"
 LEAST_TRAINING, LEAST_TESTED, SEEDS = 0.6, 0.05, 50
 """Shares of a sheet's rows that a split needs, and the seeds tried for a small sheet."""
 
-MIXED_SHARE = 0.1
-"""Share of the passages from which on a second language is named."""
-
 FOREIGN_SHARE = 0.1
-"""Share of the letters that are of a script from which on its language is named: Japanese has many Chinese ones."""
+"""Share of the letters from which on another script than Chinese and Latin is named."""
 
-SCRIPTS = {
-    "Japanese": "\u3041-\u30ff", "Korean": "\u1100-\u11ff\uac00-\ud7af", "Cyrillic": "\u0400-\u04ff",
-    "Arabic": "\u0600-\u06ff", "Thai": "\u0e00-\u0e7f", "Greek": "\u0370-\u03ff",
-    "Hebrew": "\u0590-\u05ff", "Indian": "\u0900-\u0dff",
-}  # fmt: skip
-"""Scripts by their block of Unicode."""
+KNOWN_SCRIPTS = ("CJK", "LATIN", "FULLWIDTH")
+"""First words of Unicode's names of the letters that the prompts are written in."""
 
 STUDENT_ROOM = 48
 """Tokens of a chat's own marks."""
@@ -138,24 +129,24 @@ def read_data(
     if records.note:  # the rows were put together of messages, whose other columns they have
         named = {"user_profile": named.get("user_profile", "")}
     try:
-        guess = _guess_with_gold(records.rows, tenant, named, documents)
+        guess = guess_columns(records.rows, tenant, named)
     except DataError as error:
         raise DataError(" ".join((str(error), *records.remarks))) from error
-    note = records.note or ("" if records.chats else unknown_sides_note(records.rows, guess.columns))
-    guess = guess._replace(notes=(*records.remarks, *filter(None, [note]), *guess.notes))
+    notes = [*records.remarks, *filter(None, [records.note]), *guess.notes]
     elsewhere = [field for field, column in guess.columns.items() if column != field]
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
-    guess = guess._replace(notes=(*guess.notes, *filter(None, [unused_note(guess, records.direct)])))
+    notes += filter(None, [unused_note(guess, records.direct)])
     if script := foreign_script("".join(str(row.get(guess.columns["question"]) or "") for row in records.rows[:200])):
-        note = (
+        notes.append(
             f"The questions are written in {script} letters. Prompts exist in Chinese and English only: translate "
             "teacher.txt and student.txt."
         )
-        guess = guess._replace(notes=(*guess.notes, note))
     if not records.direct:
-        note = f"A run cannot read {sheet.name} as it is: its rows are in {QUESTIONS_FILE}, which is yours to change."
-        guess = guess._replace(notes=(*guess.notes, note))
+        notes.append(
+            f"A run cannot read {sheet.name} as it is: its rows are in {QUESTIONS_FILE}, which is yours to change."
+        )
+    guess = guess._replace(notes=tuple(notes))
     rows = list(_as_the_pipeline_reads(tenant, sheet, records, guess))
     if not any(isinstance(row, Question) for row in rows):
         first = next(row for row in rows if isinstance(row, QuarantinedRow))
@@ -164,22 +155,6 @@ def read_data(
             "If another column holds the questions, name it: --question-column NAME."
         )
     return TenantData(sheet, guess, records, rows, documents)
-
-
-def _guess_with_gold(
-    rows: Sequence[Record], tenant: str, named: Mapping[str, str], documents: Documents | None
-) -> ColumnGuess:
-    """The columns by name; a column of the documents' ids is gold whatever its name."""
-    guess = guess_columns(rows, tenant, named)
-    if "gold" in guess.columns or documents is None:
-        return guess
-    names = dict.fromkeys(name for row in rows for name in row if name)
-    free = [name for name in names if name not in guess.columns.values()]
-    if not (gold := guess_gold(rows, free, {passage.id for passage in documents.passages})):
-        return guess
-    guess = guess_columns(rows, tenant, {**named, "gold": gold})
-    note = f"{gold} was taken for gold passages: its cells are ids of the knowledge base."
-    return guess._replace(notes=(*guess.notes, note))
 
 
 def _as_the_pipeline_reads(
@@ -226,19 +201,12 @@ def guess_language(data: TenantData) -> Language:
 
 
 def foreign_script(text: str) -> str:
-    """The language or script of texts for which there are no prompts; empty for Chinese and Latin letters."""
-    letters = sum(map(str.isalpha, text))
-    shares = {name: len(re.findall(f"[{signs}]", text)) for name, signs in SCRIPTS.items()}
-    name = max(shares, key=lambda name: shares[name])
-    return name if letters and shares[name] >= FOREIGN_SHARE * letters else ""
-
-
-def passages_language(passages: Sequence[Passage]) -> str:
-    """Name the language of the documents; every language is searched alike, so it is shown and sets nothing."""
-    chinese = sum(is_chinese(passage.content) for passage in passages) / max(1, len(passages))
-    if MIXED_SHARE <= chinese <= 1 - MIXED_SHARE:
-        return "Chinese and other languages"
-    return "Chinese" if chinese > MIXED_SHARE else "English or another language written in letters"
+    """The script of texts for which there are no prompts, such as Hangul; empty for Chinese and Latin letters."""
+    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
+    foreign = Counter({name: count for name, count in scripts.items() if name not in KNOWN_SCRIPTS})
+    # Japanese has many Chinese letters, so a tenth of a script is enough.
+    shares = [name for name, count in foreign.most_common(1) if count >= FOREIGN_SHARE * scripts.total()]
+    return shares[0].capitalize() if shares else ""
 
 
 def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""The check before anything is paid: what does not fit is an error, with the nearest settings that do."""
+"""The check before anything is paid: a stage that needs more than its machine has is an error."""
 
 import shutil
 import stat
@@ -8,12 +8,11 @@ from pathlib import Path
 
 from components.training.base.config import BaseConfig
 from pipelines.checks.sizing.needs import WHOLE_RUN, Machine
-from pipelines.checks.sizing.report import DEFAULT_CARD, PLANNED, FitReport, Workload, rewriter_report, style_report
+from pipelines.checks.sizing.report import DEFAULT_CARD, FitReport, Workload, fit_report
 from pipelines.checks.sizing.shapes import model_shape
 from pipelines.checks.sizing.table import verdict_lines
 from pipelines.lines.line import LineConfig
 from pipelines.lines.rewriter import RunConfig
-from pipelines.lines.style import StyleRunConfig
 from qinglan.errors import ConfigError, DataError
 from qinglan.sizing.cards import Card
 from qinglan.sizing.constants import GB
@@ -24,20 +23,6 @@ TRAININGS = frozenset({"sft", "ppo", "style", "distil"})
 
 DISK_BLOCK = 512
 """Bytes of a block, as a file's status counts them."""
-
-
-def fit_report(
-    config: LineConfig,
-    name: str,
-    card: Card | None = None,
-    machine: Machine | None = None,
-    load: Workload = PLANNED,
-    stages: Collection[str] | None = None,
-) -> FitReport | None:
-    """The report of either line, of these stages or of all; None where a model's shape is not known."""
-    if isinstance(config, RunConfig):
-        return rewriter_report(config, name, card, machine, load, stages)
-    return style_report(config, name, card, machine, load, stages) if isinstance(config, StyleRunConfig) else None
 
 
 def uncounted_models(config: LineConfig) -> list[str]:

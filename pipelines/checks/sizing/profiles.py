@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from pipelines.checks.sizing.changes import Change, with_changes
+from components.training.ppo.config import PpoConfig
+from components.training.sft.config import SftConfig
 from pipelines.graph.compiler import GOLDEN_TENANT
 from pipelines.lines.config import STYLES, TRAINING, load_config, load_style_config, tenant_folders
 from pipelines.lines.overrides import NO_OVERRIDES, PAID_PROFILE
 from pipelines.lines.rewriter import RunConfig
 from pipelines.lines.style import StyleRunConfig
+from qinglan.config import merge_settings
 from qinglan.errors import ConfigError
 
 NO_FILE = "labelled answers"
@@ -44,10 +46,7 @@ def is_shipped(name: str) -> bool:
 
 def with_gpus(config: RunConfig, gpus: int) -> RunConfig:
     """The settings on machines with `gpus` cards each."""
-    parallel = min(config.ppo.hardware.tensor_parallel, gpus)
-    changes = (
-        Change("sft.gpus", gpus),
-        Change("ppo.hardware.per_node", gpus),
-        Change("ppo.hardware.tensor_parallel", parallel),
-    )
-    return with_changes(config, changes, f"--gpus {gpus}")
+    sft = SftConfig.parse({**config.sft.model_dump(), "gpus": gpus}, f"--gpus {gpus}: sft")
+    hardware = {"per_node": gpus, "tensor_parallel": min(config.ppo.hardware.tensor_parallel, gpus)}
+    ppo = PpoConfig.parse(merge_settings(config.ppo.model_dump(), {"hardware": hardware}), f"--gpus {gpus}: ppo")
+    return config.model_copy(update={"sft": sft, "ppo": ppo})

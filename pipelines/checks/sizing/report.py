@@ -1,14 +1,11 @@
-"""The report of `qinglan fit`: needs, steps, hours and price of a profile, and what to change."""
+"""The report of `qinglan fit`: needs, steps, hours and price of a profile."""
 
-import math
-from collections.abc import Collection, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
 
 from components.training.ppo import fit as ppo
 from components.training.sft import fit as sft
 from components.training.style import fit as style
-from pipelines.checks.sizing.advice import MOST_CHANGES, nearest_changes, rewriter_changes, style_changes
-from pipelines.checks.sizing.changes import Change, with_changes
 from pipelines.checks.sizing.needs import (
     SERVE,
     WHOLE_RUN,
@@ -19,7 +16,6 @@ from pipelines.checks.sizing.needs import (
     rewriter_needs,
     serving_runtime,
     style_needs,
-    training_needs,
 )
 from pipelines.checks.sizing.shapes import base_shape
 from pipelines.lines.line import LineConfig
@@ -28,19 +24,14 @@ from pipelines.lines.sheet import in_folds
 from pipelines.lines.style import StyleRunConfig
 from qinglan.config import Config
 from qinglan.sizing.cards import Card, card_of_labels, card_of_size
-from qinglan.sizing.constants import GB, GIB, GIGABIT, ROW_TOKENS, Basis
+from qinglan.sizing.constants import GB, GIGABIT, ROW_TOKENS, Basis
 from qinglan.sizing.ledger import Need
-from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.speed import Steps, steps_of_all
-from qinglan.sizing.vllm import cache_tokens
 
 PLAN_ROWS = 560
 """Largest number of training rows in the original plan, section 1.5."""
 
 HOUR = 3600
-SAFE_SHARE = 0.9
-"""Share of a card up to which a setting that saves time alone is recommended."""
-TRAININGS = ("sft", "ppo")
 NO_HOURS = "Hours on a CPU are not estimated."
 DEFAULT_CARD = card_of_size(80)
 """The card of a profile whose labels name none that is known."""
@@ -93,19 +84,16 @@ class Pace(Config):
 class FitReport(Config):
     profile: str
     base: str
-    critic: str
+    critic: str = ""
     card: str
     cards: int
     rows: int
     """Training rows that the steps are counted for."""
 
-    currency: str
+    currency: str = ""
     fits: bool
     rooms: tuple[Room, ...]
     paces: tuple[Pace, ...]
-    advice: tuple[str, ...]
-    """Changes with which everything fits; empty if it fits already."""
-
     notes: tuple[str, ...]
 
 
@@ -128,70 +116,53 @@ class Workload(NamedTuple):
 PLANNED = Workload(PLAN_ROWS)
 
 
-def rewriter_report(
-    config: RunConfig,
+def fit_report(
+    config: LineConfig,
     name: str,
     card: Card | None = None,
     machine: Machine | None = None,
     load: Workload = PLANNED,
     stages: Collection[str] | None = None,
 ) -> FitReport | None:
-    """The report of these stages, or of all; None where a model's shape is not known."""
-    models, card = rewriter_models(config), card or profile_card(config)
-    if models is None:
+    """The report of either line, of these stages or of all; None if a model's shape is not known."""
+    card = card or card_of_labels(config.cluster.gpu_nodes) or DEFAULT_CARD
+    values: dict[str, Any]
+    if isinstance(config, RunConfig):
+        if (models := rewriter_models(config)) is None:
+            return None
+        if stages is not None and "evaluate" not in stages:  # no row is tested, so no fold trains
+            config = config.model_copy(update={"convert": in_folds(config.convert, 0)})
+        needs = rewriter_needs(config, models, card, machine)
+        paces = rewriter_paces(config, models, card, load)
+        values = {
+            "critic": (config.ppo.critic_model or "the SFT model") if models.critic else "",
+            "cards": _cards(config),
+            "currency": config.gateway.teacher.price.currency,
+            "paces": tuple(pace for pace in paces if stages is None or pace.stage in stages),
+            "notes": _notes(config, card, load),
+        }
+    elif isinstance(config, StyleRunConfig):
+        if (shape := base_shape(config.base)) is None:
+            return None
+        needs = style_needs(config, shape, card, machine)
+        steps, folds = _style_steps(config, load.rows)
+        values = {
+            "cards": int("cuda" in (config.style.device, config.distil.device)),
+            "paces": (_pace("style", steps, None, 1, 0.0),),
+            "notes": (*_fold_notes(folds), "Hours of the style line are not estimated."),
+        }
+    else:
         return None
-    if stages is not None and "evaluate" not in stages:  # no row is tested, so that no fold trains
-        config = config.model_copy(update={"convert": in_folds(config.convert, 0)})
-    needs = needs_of(rewriter_needs(config, models, card, machine), stages)
+    needs = needs_of(needs, stages)
+    values["notes"] = (*_unknown_card(config, card), *values["notes"])
     return FitReport(
         profile=name,
         base=config.base.model,
-        critic=(config.ppo.critic_model or "the SFT model") if models.critic else "",
         card=card.name,
-        cards=_cards(config),
         rows=load.rows,
-        currency=config.gateway.teacher.price.currency,
         fits=all(need.fits for need in needs),
         rooms=tuple(room_of(need, machine) for need in needs),
-        paces=tuple(pace for pace in _paces(config, models, card, load) if stages is None or pace.stage in stages),
-        advice=tuple(_advice(config, needs, card, machine, stages)),
-        notes=(*_unknown_card(config, card), *_notes(config, models, card, load)),
-    )
-
-
-def rewriter_paces(config: RunConfig, load: Workload) -> tuple[Pace, ...]:
-    """Steps, hours and price of the trainings alone; none where a model's shape is not known."""
-    models = rewriter_models(config)
-    return tuple(_paces(config, models, profile_card(config), load)) if models else ()
-
-
-def style_report(
-    config: StyleRunConfig,
-    name: str,
-    card: Card | None = None,
-    machine: Machine | None = None,
-    load: Workload = PLANNED,
-    stages: Collection[str] | None = None,
-) -> FitReport | None:
-    """The report of the style line, of these stages or of all."""
-    shape, card = base_shape(config.base), card or profile_card(config)
-    if shape is None:
-        return None
-    needs = needs_of(style_needs(config, shape, card, machine), stages)
-    steps, folds = _style_steps(config, load.rows)
-    return FitReport(
-        profile=name,
-        base=config.base.model,
-        critic="",
-        card=card.name,
-        cards=int("cuda" in (config.style.device, config.distil.device)),
-        rows=load.rows,
-        currency="",
-        fits=all(need.fits for need in needs),
-        rooms=tuple(room_of(need, machine) for need in needs),
-        paces=(_pace("style", steps, None, 1, 0.0),),
-        advice=tuple(_style_advice(config, shape, needs, card, machine)),
-        notes=(*_unknown_card(config, card), *_fold_notes(folds), "Hours of the style line are not estimated."),
+        **values,
     )
 
 
@@ -214,11 +185,6 @@ def _fold_notes(folds: int) -> Iterator[str]:
             "they did not learn from (prepare.cross_fit_below). All are in its steps. They leave no test for a small "
             "model: `qinglan style run` makes none, and in a submitted run `distil` refuses, behind `register`."
         )
-
-
-def profile_card(config: RunConfig | StyleRunConfig) -> Card:
-    """The card of the profile's nodes; 80 GB where their labels name none."""
-    return card_of_labels(config.cluster.gpu_nodes) or DEFAULT_CARD
 
 
 def _unknown_card(config: LineConfig, card: Card) -> Iterator[str]:
@@ -250,7 +216,8 @@ def _cards(config: RunConfig) -> int:
     return max(of_sft, config.ppo.devices if config.ppo.hardware.device == "cuda" else 0)
 
 
-def _paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[Pace]:
+def rewriter_paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[Pace]:
+    """Steps, hours and price of SFT and PPO."""
     price = config.evaluate.gpu_hour_price
     cards = _cards(config)
     has_speed = cards and card.teraflops
@@ -280,99 +247,7 @@ def _pace(stage: str, steps: Steps, seconds: float | None, cards: int, price: fl
     return pace.model_copy(update={"hours": round(hours, 2), "cost": round(hours * cards * price, 2)})
 
 
-def _advice(
-    config: RunConfig, needs: Sequence[Need], card: Card, machine: Machine | None, stages: Collection[str] | None
-) -> Iterator[str]:
-    changed = config
-    for stage in TRAININGS:
-        if all(need.fits for need in needs if need.stage == stage):
-            continue
-
-        def fits(other: RunConfig, stage: str = stage) -> bool:
-            models = rewriter_models(other)
-            return models is not None and _fits(training_needs(other, models, card, machine), stage)
-
-        options = nearest_changes(changed, rewriter_changes(changed, stage), fits)
-        yield _changes_in_words(stage, options, _on_cpu(config, stage))
-        if options:
-            changed = with_changes(changed, options[0], "advice")
-    models = rewriter_models(changed)
-    rest = needs_of(rewriter_needs(changed, models, card, machine), stages) if models else needs
-    direct = _direct_advice([need for need in rest if need.stage not in TRAININGS], machine)
-    yield from direct if changed is config else (f"With the first of these changes: {line}" for line in direct)
-    yield from _direct_advice(_hosts_alone(needs), machine)
-
-
-def _style_advice(
-    config: StyleRunConfig, shape: ModelShape, needs: Sequence[Need], card: Card, machine: Machine | None
-) -> Iterator[str]:
-    for need in needs:
-        if need.room == "card" and not need.fits:
-
-            def fits(other: StyleRunConfig, stage: str = need.stage) -> bool:
-                return _fits(style_needs(other, shape, card, machine), stage)
-
-            yield _changes_in_words(need.stage, nearest_changes(config, style_changes(config, need.stage), fits))
-    yield from _direct_advice([need for need in needs if need.room != "card"], machine)
-
-
-def _fits(needs: Sequence[Need], stage: str) -> bool:
-    return all(need.fits for need in needs if need.stage == stage)
-
-
-def _on_cpu(config: RunConfig, stage: str) -> bool:
-    return (config.sft.device if stage == "sft" else config.ppo.hardware.device) == "cpu"
-
-
-def _changes_in_words(stage: str, options: Sequence[tuple[Change, ...]], on_cpu: bool = False) -> str:
-    if options:
-        return f"{stage} fits with {'; or with '.join(' and '.join(map(str, changes)) for changes in options)}."
-    if on_cpu:
-        return f"{stage}: changing up to {MOST_CHANGES} settings does not make it fit. Take a smaller base.model."
-    cards = "larger cards or more of them" if stage in TRAININGS else "a larger card"
-    return (
-        f"{stage}: changing up to {MOST_CHANGES} settings does not make it fit. "
-        f"Take {cards}, or a smaller base.model."
-    )
-
-
-def _hosts_alone(needs: Sequence[Need]) -> list[Need]:
-    """Needs of machines' memory, with more of which a stage fits: its cards have room enough."""
-    small_cards = {need.stage for need in needs if need.room != "host" and not need.fits}
-    return [need for need in needs if need.room == "host" and need.stage not in small_cards]
-
-
-def _direct_advice(needs: Sequence[Need], machine: Machine | None) -> Iterator[str]:
-    """More room, in the table's units and a manifest's, where a stage's settings do not decide over it."""
-    for need in needs:
-        if need.fits:
-            continue
-        gib = math.ceil(need.peak.bytes / GIB)
-        size = f"{need.peak.bytes / GB:,.1f} GB"
-        if need.room == "host":
-            setting = "" if machine else f": cluster.pods.{need.stage}.memory: {gib}, which counts in Gi"
-            yield f"Or {size} of memory for {need.stage} in each machine{setting}."
-        elif need.room == "card":
-            times = math.ceil(10 * need.peak.bytes / need.available) / 10
-            yield f"{need.stage} fits a card with {times:.1f} times the memory, or takes a smaller base.model."
-        elif machine:
-            yield (
-                f"Make room for {size} where {machine.folder} is or will be, or give a run --out on a larger disk. "
-                "What an earlier try of it holds there counts as free."
-            )
-        else:
-            yield f"The {need.room} needs {size}, which are {gib:,}Gi of a claim."
-
-
-def _room_without_checkpointing(config: RunConfig, models: Models, card: Card) -> bool:
-    """True if a card holds all activations of SFT with some room to spare."""
-    if config.sft.device != "cuda" or not config.sft.checkpointing:
-        return False
-    [step] = sft.card_phases(config.sft.model_copy(update={"checkpointing": False}), models.base)
-    return step.bytes <= SAFE_SHARE * card.usable
-
-
-def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[str]:
+def _notes(config: RunConfig, card: Card, load: Workload) -> Iterator[str]:
     if not ppo.steps(config.ppo, load.rows).total:
         yield (
             f"ppo takes no step over {load.rows:,} training rows: a step takes {config.ppo.prompts:,} prompts "
@@ -383,30 +258,17 @@ def _notes(config: RunConfig, models: Models, card: Card, load: Workload) -> Ite
     elif not card.teraflops:
         yield f"Hours and price are not estimated: the speed of {card.name} is not known."
     if _cards(config) and max(config.sft.nodes, config.ppo.hardware.nodes) > 1:
-        yield (
-            f"The hours assume {config.cluster.network:g} Gbit/s between two nodes (cluster.network). verl shards "
-            "the models over all nodes: each part of a batch waits until all weights have crossed the network."
-        )
-    if _room_without_checkpointing(config, models, card):
-        yield ("sft.checkpointing: false fits too: nothing is computed twice, and sft takes about a third less time.")
+        yield f"The hours assume {config.cluster.network:g} Gbit/s between two nodes (cluster.network)."
     if config.augment.asks:
         yield (
             "sft trains twice, with the teacher's further rows and without, and dev decides: both are in its steps, "
             "the further rows (augment) are not."
         )
+    # verl's adapter and SFT's are exported side by side, so their ranks add up.
     rank = config.ppo.lora.rank + (config.sft.lora_rank if config.sft.tuner == "lora" else 0)
     runtime = serving_runtime(config)
     if runtime and runtime.settings.lora_slots and rank > runtime.settings.lora_rank:
         yield (
             f"The exported adapter has rank {rank}, both trainings' side by side, and {runtime.name} takes "
             f"{runtime.settings.lora_rank}: raise its --max-lora-rank, or lower ppo.lora.rank."
-        )
-    if _cards(config):
-        settings = ppo.rollout_settings(config.ppo)
-        cached = cache_tokens(models.base, settings, card.usable)
-        copies = config.ppo.devices // settings.tensor_parallel
-        together = min(config.ppo.collection, copies * cached // settings.max_model_len)
-        yield (
-            f"Each of the rollout's {copies:,} vLLM caches {cached:,} tokens: {together:,} of a step's "
-            f"{config.ppo.collection:,} samples at once, at their longest."
         )

@@ -12,6 +12,15 @@ MARKS = {"counted": "", "measured": " m", "published": " p", "guessed": " g"}
 SMALLEST = 0.05
 """Parts below this many GB are not listed."""
 
+NEXT_STEPS = {
+    "card": "Take larger cards or more of them, a smaller batch, or a smaller base.model.",
+    "rollout": "Raise ppo.hardware.rollout_memory, or take larger cards or more of them.",
+    "host": "Take a machine with more memory (on a cluster cluster.pods), or a smaller base.model.",
+    "scratch volume": "Make room on the disk, give a run --out on a larger one, or claim a larger volume.",
+    "base weights": "Claim a larger volume for the base weights.",
+}
+"""The next step if a room is too small."""
+
 
 def print_fit(report: FitReport) -> None:
     from qinglan.terminal.console import Console
@@ -72,16 +81,15 @@ def pace_in_words(pace: Pace) -> str:
 
 
 def verdict_lines(report: FitReport) -> Iterator[str]:
-    """Lines that say whether it fits, then the changes with which it would."""
+    """Lines that say whether it fits, and the next step for each room that is too small."""
     if report.fits:
         all_rooms_known = all(room.available for room in report.rooms)
         what = "It fits" if all(pace.steps for pace in report.paces) else "Its memory and disk fit"
         yield f"{what}." if all_rooms_known else f"{what} where there is as much as it needs."
         return
-    for room in report.rooms:
-        if not room.fits:
-            yield shortfall(room)
-    yield from (f"- {line}" for line in report.advice)
+    small = [room for room in report.rooms if not room.fits]
+    yield from map(shortfall, small)
+    yield from (f"- {step}" for step in dict.fromkeys(NEXT_STEPS[room.room] for room in small))
 
 
 def shortfall(room: Room) -> str:

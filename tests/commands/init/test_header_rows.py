@@ -244,7 +244,7 @@ def test_a_sample_tenant_is_not_hidden_by_a_new_folder(
 @pytest.mark.parametrize(
     ("text", "script"),
     [
-        ("これは洗濯機で洗えますか", "Japanese"), ("세탁기로 빨 수 있나요", "Korean"),
+        ("これは洗濯機で洗えますか", "Hiragana"), ("세탁기로 빨 수 있나요", "Hangul"),
         ("можно ли стирать", "Cyrillic"), ("هل يمكن غسله", "Arabic"),
         ("ซักได้ไหม", "Thai"), ("μπορεί να πλυθεί", "Greek"),
         ("那它能机洗吗", ""), ("can it be washed", ""), ("维生素のC怎么吃，一天几次比较好", ""), ("12345", ""),

@@ -24,35 +24,18 @@ def notes(data: TenantData) -> str:
 
 
 @pytest.mark.parametrize(
-    "first",
-    [
-        "how do I wash it?", "能机洗吗？", "怎么清洗这个背包", "我想知道这款睡袋在零下五度的时候够不够暖和一点",
-        "Please tell me the price of the blue tent.  And the weight of the poles.", "where is my order", "有货吗?",
-        "I have bought a bag here and it has no strap", "请退货。",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("more", ["", ",2026-01-02"])
-def test_a_first_row_of_users_words_is_not_taken_for_names(tmp_path: Path, first: str, more: str) -> None:
-    rows = "".join(f"how much is bag {number}?{more}\n" for number in range(9))
-
-    with pytest.raises(
-        DataError, match=r"reads like a question\. Put a row of names above it.*--question-column NAME"
-    ):
-        read_data("acme", write(tmp_path / "q.csv", f"{first}{more}\n{rows}"), [])
-
-
-@pytest.mark.parametrize(
-    "name", ["What is your question?", "What the user said first", "用户问了什么", "User Words", "说的话", "txt"]
+    "first", ["how do I wash it?", "怎么清洗这个背包", "where is my order", "说的话", "Nachricht"]
 )
-def test_a_name_that_reads_like_a_question_can_be_named(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / "q.csv", f"{name}\n" + "".join(f"how much is bag {number}?\n" for number in range(9)))
+@pytest.mark.parametrize("more", ["", ",2026-01-02"])
+def test_a_first_row_without_a_usual_name_is_an_error_until_a_person_names_the_column(
+    tmp_path: Path, first: str, more: str
+) -> None:
+    rows = "".join(f"how much is bag {number}?{more}\n" for number in range(9))
+    path = write(tmp_path / "q.csv", f"{first}{more}\n{rows}")
 
-    assert len(read_data("acme", path, [], {"question": name}).questions) == 9
-
-
-@pytest.mark.parametrize("name", ["质问", "User Words", "说的话", "what_user_said", "How asked", "原话", "Nachricht"])
-def test_a_short_name_is_a_name(name: str) -> None:
-    assert guess_columns([{name: f"how much is bag {at}?"} for at in range(5)], "acme").columns == {"question": name}
+    with pytest.raises(DataError, match=r"No column has a usual name .*--question-column NAME"):
+        read_data("acme", path, [])
+    assert len(read_data("acme", path, [], {"question": first}).questions) == 9
 
 
 @pytest.mark.parametrize(
@@ -82,7 +65,7 @@ def test_shift_jis_is_read(tmp_path: Path) -> None:
     data = read_data("acme", path, [])
 
     assert data.questions[0].question == "寝袋は洗濯機で洗えますか、0番です"
-    assert "Japanese letters" in notes(data)
+    assert "Hiragana letters" in notes(data)
 
 
 @pytest.mark.parametrize("text", ["怎么退货，多久到账", "睡袋の温度は？这是什么意思", "①ー々", "ﾃﾝﾄ，帐篷"])
@@ -115,25 +98,6 @@ def test_a_line_in_a_passage_of_a_sheet_ends_with_a_line_feed(tmp_path: Path) ->
     [passage] = read_documents([write(tmp_path / "kb.csv", 'id,content\nk1,"a\r\nb"\n')]).passages
 
     assert passage.content == "a\nb"
-
-
-@pytest.mark.parametrize(
-    ("texts", "note"),
-    [
-        (["2026-01-02 00:00:00"], "1 of 10 questions"),
-        (["12345", "3.5"], "2 of 11 questions"),
-        (["???", "。。。"], "2 of 11 questions"),
-        (["2026年1月2日"], "such as 2026年1月2日"),
-        (["能洗吗"], ""),
-        (["A1"], ""),
-    ],
-)
-def test_dates_and_numbers_among_questions_are_told(texts: list[str], note: str) -> None:
-    rows = [{"问题": text} for text in [*(f"{at}号包多少钱" for at in range(9)), *texts]]
-
-    told = " ".join(guess_columns(rows, "acme").notes)
-
-    assert note in told and bool(note) == ("Take out those that no user asked" in told)
 
 
 INSTRUCTION = {"instruction": "Answer the customer.", "output": "yes"}
@@ -178,7 +142,7 @@ def test_a_name_of_unused_columns_may_be_there_twice(tmp_path: Path, kind: str) 
     ("header", "named"),
     [
         ("问题,问题", {}), ("问题,历史摘要,历史摘要", {}), ("问题,编号,编号", {}),
-        ("问题,备注,备注", {"user_profile": "备注"}), ("话,话", {}), ("问题,User_Profile,User_Profile", {}),
+        ("问题,备注,备注", {"user_profile": "备注"}), ("问题,User_Profile,User_Profile", {}),
     ],
 )  # fmt: skip
 def test_a_name_of_used_columns_may_not(tmp_path: Path, header: str, named: dict[str, str]) -> None:

@@ -1,13 +1,12 @@
 """Any sheet becomes records; an exported conversation becomes a question for each thing that its user said."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from commands.init.chat_messages import unknown_sides_note
 from commands.init.setup import read_data
 from commands.init.sheet_formats import read_records
 from qinglan.errors import DataError
@@ -201,42 +200,6 @@ def test_the_usual_pairs_of_speakers_are_known(tmp_path: Path, user: str, agent:
     records = read_records(write(tmp_path, "\n".join(["会话ID,发送人,内容", *lines]), "a.csv"))
 
     assert [row["question"] for row in records.rows] == ["能机洗吗"] * 2
-
-
-def message_rows(sides: Sequence[str], name: str = "发送人") -> list[dict[str, Any]]:
-    return [{"会话ID": f"c{at // 4}", name: side, "内容": f"第{at}句"} for at, side in enumerate(sides)]
-
-
-@pytest.mark.parametrize(
-    ("rows", "sides"),
-    [
-        (message_rows(["0", "1"] * 8), "0, 1"),
-        (message_rows(["进", "出"] * 8), "出, 进"),
-        (message_rows(["小王", "客服小李", "客服小李", "小王"] * 4), "客服小李, 小王"),
-        (message_rows(["A", "B", "A", "S"] * 4), "A, B, S"),
-        (message_rows([side for at in range(8) for side in ("客户", f"小{at}") * 2]), "客户, 小0, 小1, ..."),
-        (message_rows([side for at in range(8) for side in (f"昵称{at}", "客服") * 2]), "客服, 昵称0, 昵称1, ..."),
-        (message_rows([side for at in range(8) for side in (f"客{at}", f"工{at % 2}") * 2]), "工0, 工1, 客0, ..."),
-        (message_rows([f"10:{at}" for at in range(32)]), ""),
-        (message_rows([f"10:{at // 2}" for at in range(32)]), ""),
-        (message_rows(["售前", "发票", "发票", "物流", "其他", "售前", "物流", "物流"] * 4), ""),
-        (message_rows(["是", "否", "否", "是", "否", "是", "是", "否"] * 4), ""),
-        (message_rows(["是", "否", "否", "否"] * 4), ""),
-        (message_rows(["0", "1", "2", "0"] * 4, "轮次"), ""),
-        (message_rows(["微信"] * 8 + ["网页"] * 8), ""),
-        (message_rows(["0", ""] * 8), ""),
-        (message_rows(["0", "1", "2", "3"] * 4), ""),
-        ([row | {"说过": "有"} for row in message_rows(["0", "1"] * 8)], ""),
-    ],
-)
-def test_a_message_a_row_with_unknown_speakers_is_warned_of(rows: list[dict[str, Any]], sides: str) -> None:
-    """Labels of questions, turns by number, channels and sheets with a history are none."""
-    columns = {"question": "内容", "conversation_id": "会话ID"}
-    note = unknown_sides_note(rows, columns | ({"history_summary": "说过"} if "说过" in rows[0] else {}))
-
-    assert (
-        f"发送人 takes turns between speakers ({sides})," in note and "Write user and assistant into 发送人" in note
-    ) or (not sides and not note)
 
 
 def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp_path: Path) -> None:

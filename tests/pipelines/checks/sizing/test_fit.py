@@ -1,27 +1,24 @@
-"""Every shipped profile fits its machines, and a hopeless one is refused with the settings that fit."""
+"""Every shipped profile fits its machines, and a hopeless one is refused."""
 
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from commands.cli import app
-from pipelines.checks.sizing.changes import Change, with_changes
-from pipelines.checks.sizing.check import check_fit, check_room, fit_report
+from pipelines.checks.sizing.check import check_fit, check_room
 from pipelines.checks.sizing.needs import Machine
 from pipelines.checks.sizing.profiles import load_profile
-from pipelines.checks.sizing.report import Workload
-from pipelines.checks.sizing.table import verdict_lines
+from pipelines.checks.sizing.report import Workload, fit_report
+from pipelines.checks.sizing.table import NEXT_STEPS, verdict_lines
 from pipelines.lines.config import STYLES, TRAINING, load_config
 from pipelines.lines.rewriter import RunConfig
-from pipelines.lines.style import StyleRunConfig
 from qinglan.errors import ConfigError
 from qinglan.sizing.cards import card_of_size
 from qinglan.sizing.constants import GB
-from tests.pipelines.checks.sizing.fit_reports import peaks, report_of, rewriter
+from tests.pipelines.checks.sizing.fit_reports import Change, peaks, report_of, rewriter, with_changes
 
 PROFILES = [path.stem for path in TRAINING.glob("*.yaml")] + [f"style/{path.stem}" for path in STYLES.glob("*.yaml")]
 
@@ -34,67 +31,14 @@ def test_a_shipped_profile_fits_its_machines(name: str) -> None:
     assert report or name in ("laptop", "style/laptop")
 
 
-def test_a_critic_of_32b_on_four_cards_is_refused_with_smaller_ones() -> None:
+def test_a_critic_of_32b_on_four_cards_is_refused_with_a_next_step() -> None:
     config = rewriter(Change("ppo.critic_model", ""))
 
     with pytest.raises(ConfigError) as caught:
         check_fit(config)
 
-    message = str(caught.value)
-    assert "ppo needs 164.6" in message and "Nothing was paid for" in message
-    assert "ppo.critic_model: Qwen/Qwen3-4B" in message
-    check_fit(with_changes(config, [Change("ppo.critic_model", "Qwen/Qwen3-4B")], "test"))
-
-
-def test_every_advice_is_a_setting_that_fits() -> None:
-    report = report_of(rewriter(Change("ppo.critic_model", ""), Change("ppo.hardware.dtype", "float32")))
-
-    [advice] = [line for line in report.advice if line.startswith("ppo fits with ")]
-    for option in advice.removeprefix("ppo fits with ").rstrip(".").split("; or with "):
-        changes = [Change(*change.split(": ")) for change in option.split(" and ")]
-        changed = rewriter(Change("ppo.critic_model", ""), Change("ppo.hardware.dtype", "float32"), *changes)
-        assert all(room.fits for room in report_of(changed).rooms if room.stage == "ppo"), option
-
-
-def test_the_fewest_cards_that_fit_are_advised() -> None:
-    two = load_profile("a100x4", gpus=2)
-    assert isinstance(two, RunConfig)
-
-    [advice] = report_of(two).advice
-
-    assert "ppo.hardware.per_node: 4" in advice and "per_node: 8" not in advice
-
-
-def test_more_memory_of_a_machine_is_advised_only_where_the_cards_have_room() -> None:
-    critic = Change("ppo.critic_model", "Qwen/Qwen3-4B")
-    waiting = rewriter(critic, Change("ppo.hardware.offload", True), name="one-gpu-24")
-    pods = {"ppo": waiting.cluster.pods["ppo"].model_copy(update={"memory": 20})}
-    small = rewriter(name="one-gpu-24")
-    small = small.model_copy(update={"cluster": small.cluster.model_copy(update={"pods": pods})})
-
-    without, only = (report_of(config, memory=24).advice for config in (waiting, small))
-
-    assert not any("of memory for ppo" in line for line in without)
-    [line] = [line for line in only if "of memory for ppo" in line]
-    pods = {"ppo": pods["ppo"].model_copy(update={"memory": int(line.split("memory: ")[1].split(",")[0])})}
-    assert report_of(
-        small.model_copy(update={"cluster": small.cluster.model_copy(update={"pods": pods})}), memory=24
-    ).fits
-
-
-@pytest.mark.parametrize(("memory", "settings"), [(9, ["checkpointing: true", "batch: 2"]), (3, ["lora_rank: 16"])])
-def test_settings_with_which_the_style_line_fits_are_advised(memory: float, settings: list[str]) -> None:
-    config = load_profile("style/a100")
-    assert isinstance(config, StyleRunConfig)
-    report = fit_report(config, "test", card_of_size(memory))
-    assert report and not report.fits and all(setting in " ".join(report.advice) for setting in settings)
-
-    for line in report.advice:
-        stage, _, options = line.partition(" fits with ")
-        for option in options.rstrip(".").split("; or with ") if options else ():
-            changes = [Change(*change.split(": ")) for change in option.split(" and ")]
-            changed = fit_report(with_changes(config, changes, "test"), "test", card_of_size(memory))
-            assert changed and all(room.fits for room in changed.rooms if room.stage == stage), option
+    assert "ppo needs 164.6" in str(caught.value) and NEXT_STEPS["card"] in str(caught.value)
+    check_fit(with_changes(config, [Change("ppo.critic_model", "Qwen/Qwen3-4B")]))
 
 
 def test_an_option_that_a_profile_has_no_use_for_is_refused() -> None:
@@ -103,12 +47,6 @@ def test_an_option_that_a_profile_has_no_use_for_is_refused() -> None:
     for name in ("a100x4", "style/a100"):
         with pytest.raises(ConfigError, match=rf"--profile demo: {name} is a profile itself"):
             load_profile(name, "demo")
-
-
-def test_a_hopeless_profile_says_that_no_setting_helps() -> None:
-    report = report_of(rewriter(), memory=8)
-
-    assert any("Take larger cards" in line for line in report.advice)
 
 
 def test_a_frozen_base_in_fp32_takes_twice_its_bytes_on_the_cards() -> None:
@@ -183,38 +121,6 @@ def test_hours_on_two_nodes_are_those_of_the_network_between_them() -> None:
         assert any(f"assume {network:g} Gbit/s" in note for note in report.notes) == (profile == "a100-multinode")
 
     assert hours["a100-multinode", 100.0] > hours["a100x4", 100.0] > hours["a100-multinode", 3200.0]
-
-
-@pytest.mark.parametrize(
-    ("profile", "changes", "memory", "recommended"),
-    [
-        ("one-gpu-80", {}, 80, True),
-        ("one-gpu-80", {"sft.checkpointing": False}, 80, False),  # it has it already
-        ("one-gpu-80", {"sft.batch": 4}, 80, True),
-        ("one-gpu-80", {"sft.batch": 6}, 80, False),
-        ("one-gpu-80", {"sft.max_length": 4096}, 80, False),
-        ("one-gpu-80", {}, 40, False),
-        ("one-gpu-24", {}, 24, False),
-        ("one-gpu-24", {}, 80, True),
-        ("a100x4", {}, 80, False),
-        ("a100x8-full", {}, 80, False),
-        ("cpu", {}, 0, False),
-    ],
-)
-def test_fit_says_where_a_card_has_room_for_all_activations(
-    profile: str, changes: dict[str, Any], memory: float, recommended: bool
-) -> None:
-    config = rewriter(*(Change(name, value) for name, value in changes.items()), name=profile)
-
-    notes = report_of(config, memory=memory or 80).notes
-
-    assert any("sft.checkpointing: false fits too" in note for note in notes) == recommended
-
-
-def test_where_activations_do_not_fit_they_are_advised_to_be_computed_again() -> None:
-    [advice] = report_of(rewriter(Change("sft.checkpointing", False))).advice
-
-    assert advice.startswith("sft fits with sft.checkpointing: true")
 
 
 def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:

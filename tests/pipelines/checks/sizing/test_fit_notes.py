@@ -8,16 +8,15 @@ from typer.testing import CliRunner
 
 from commands.cli import app
 from components.training.style.fit import steps
-from pipelines.checks.sizing.changes import Change
-from pipelines.checks.sizing.check import check_fit, fit_report
+from pipelines.checks.sizing.check import check_fit
 from pipelines.checks.sizing.profiles import load_profile
-from pipelines.checks.sizing.report import FitReport, Workload
+from pipelines.checks.sizing.report import FitReport, Workload, fit_report
 from pipelines.checks.sizing.table import summary_lines
 from pipelines.lines.style import StyleRunConfig
 from qinglan.errors import ConfigError
 from qinglan.sizing.constants import GB
 from tests.commands.conftest import Here
-from tests.pipelines.checks.sizing.fit_reports import peaks, report_of, rewriter
+from tests.pipelines.checks.sizing.fit_reports import Change, peaks, report_of, rewriter
 
 
 def test_the_models_of_cross_fitted_folds_are_counted() -> None:
