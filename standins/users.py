@@ -1,4 +1,4 @@
-"""Users of the RAG service, played: freshly sampled questions, asked at a steady rate whatever the answers take."""
+"""Simulated users of the RAG service: fresh questions at a steady rate, however long the answers take."""
 
 import asyncio
 import itertools
@@ -17,9 +17,9 @@ class UserOutcome(NamedTuple):
     """How one question ended for its user."""
 
     status: int
-    """0: no answer at all."""
+    """HTTP status; 0 without an answer."""
     version: str
-    """Version of the model that rewrote it; `plain` where it was searched as it was asked."""
+    """Version of the model that rewrote it; `plain` without a rewrite."""
 
 
 class Traffic:
@@ -45,7 +45,7 @@ class Traffic:
 
 @contextmanager
 def simulated_users(url: str, bodies: Iterable[RequestBody], a_second: float) -> Iterator[Traffic]:
-    """They ask as long as the block lasts; who has asked is answered before it ends."""
+    """Send questions until the block ends, and await the last answers."""
     traffic, over = Traffic(), threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(_send_all(url, bodies, a_second, traffic, over)))
     thread.start()

@@ -1,15 +1,76 @@
 """python -m benchmarks.rollout.power: how many requests the sequential test needs, and how often it is wrong."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from serving.rollout.sequential import ALPHA, BETA
-from standins.rollout_local.power_analysis import Scenario, TrialOutcome, median, outcome_share, run_trials
+from serving.rollout.sequential import ALPHA, BETA, Block, Count, Score, fold, harm_needed, safe_needed
 
 CHECKS = 6
 PER_LOOK = 600
 """Requests of both models in a look of 30 s: 20 a second."""
+
+BLOCKS_PER_TRIAL = 80
+
+
+class Scenario(NamedTuple):
+    """One check's true failure rates. `swing` multiplies both rates, up and down by that factor over the blocks."""
+
+    stable: float
+    canary: float
+    share: float
+    margin: float
+    swing: float = 1.0
+    pairs: bool = False
+
+
+class TrialOutcome(NamedTuple):
+    """The canary's requests until each bet was won; None where it never was."""
+
+    harm: float | None
+    safe: float | None
+
+
+def run_trial(scenario: Scenario, random: np.random.Generator, per_block: int, checks: int) -> TrialOutcome:
+    """One step of a rollout, evaluated after every block."""
+    score = Score(check="quality" if scenario.pairs else "errors", margin=scenario.margin)
+    harm = safe = None
+    for number in range(BLOCKS_PER_TRIAL):
+        block = sample_block(scenario, number, random, per_block)
+        if not block.canary.total or not (block.stable.total or scenario.pairs):
+            continue  # nothing to compare: canary_analysis.py leaves such a window out, too
+        score = fold(score, block, float(number), harm_needed(checks))
+        if harm is None and score.harm_value >= harm_needed(checks):
+            harm = score.canary.total
+        if safe is None and score.safe_value >= safe_needed():
+            safe = score.canary.total
+    return TrialOutcome(harm, safe)
+
+
+def sample_block(scenario: Scenario, number: int, random: np.random.Generator, per_block: int) -> Block:
+    """Draw one block: Poisson requests, binomial failures."""
+    factor = scenario.swing ** np.sin(number / 5)
+    canary = random.poisson(per_block * scenario.share)
+    if scenario.pairs:
+        return Block(Count(canary, random.binomial(canary, scenario.canary)), Count(0, 0), scenario.stable)
+    stable = random.poisson(per_block * (1 - scenario.share))
+    canary_failed = random.binomial(canary, scenario.canary * factor)
+    stable_failed = random.binomial(stable, scenario.stable * factor)
+    return Block(Count(canary, canary_failed), Count(stable, stable_failed))
+
+
+def run_trials(scenario: Scenario, runs: int, seed: int, per_block: int, checks: int) -> list[TrialOutcome]:
+    return [run_trial(scenario, np.random.default_rng([seed, run]), per_block, checks) for run in range(runs)]
+
+
+def outcome_share(outcomes: Sequence[TrialOutcome], predicate: Callable[[TrialOutcome], bool]) -> float:
+    return sum(map(predicate, outcomes)) / len(outcomes)
+
+
+def median(values: Sequence[float | None]) -> float:
+    """The median, where None is infinite: the bet was not won in this trial."""
+    return float(np.median([np.inf if value is None else value for value in values]))
 
 
 def wrong(world: Scenario, runs: int, seed: int, question: Callable[[TrialOutcome], bool]) -> float:

@@ -34,22 +34,19 @@ from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
 from qinglan.processes.services import READY_SECONDS, end_with_parent, run_service
 from qinglan.rag.contract import RAG_PATH
 from qinglan.store import Store, open_store
-from qinglan.terminal import Verbatim, in_language, say
-from serving.rollout.spec import RolloutSpec
+from qinglan.terminal import Verbatim, say
 from serving.rollout.state import State
 from standins.rollout_local.ledger import FileRollouts, parse_state
-from standins.rollout_local.power_analysis import describe_power, estimate_power
 from standins.rollout_local.service import FileTarget, create_service
 from standins.users import PLAIN, RequestBody, Traffic, simulated_users
 
-ROLLOUT_LOG, POWER_FILE = "rollout.log", "power.txt"
-"""Files of the rollout's folder: the controller's decisions with their figures, and what its policy can tell."""
+ROLLOUT_LOG = "rollout.log"
+"""File of the rollout's folder with the controller's decisions and their figures."""
 
 FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
 BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
 SAMPLE_SEED, FRESH_SEED = 0, 1_000_003
 """Seeds of the sample's knowledge base, and of the new conversations that the simulated users have."""
-POWER_RUNS, LOOKS_A_STEP = 100, 10
 
 
 def roll_out(config: RunConfig, root: Path) -> State:
@@ -109,17 +106,6 @@ def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Pa
     say(f"✓ deploy: {done.message}")
 
 
-def _write_power(chosen: LoopbackConfig, folder: Path) -> None:
-    """Write how well the rollout policy can detect a worse model at this rate of requests."""
-    [rollout] = FileRollouts(folder).all()
-    spec = RolloutSpec.parse(rollout["spec"], "loopback.rollout")
-    per_look = round(chosen.requests_a_second * spec.step_seconds / LOOKS_A_STEP)
-    estimates = list(estimate_power(spec, chosen.supposed, per_look, POWER_RUNS))
-    lines = [f"What this policy can tell, at {chosen.requests_a_second:g} requests a second:"]
-    lines += [f"  {line}" for line in describe_power(estimates, POWER_RUNS)]
-    (folder / POWER_FILE).write_text("".join(f"{in_language(line)}\n" for line in lines), encoding="utf-8")
-
-
 def _start_servers(
     config: RunConfig, chosen: LoopbackConfig, run: RunDir, folder: Path, stack: ExitStack
 ) -> tuple[Traffic, str]:
@@ -130,7 +116,6 @@ def _start_servers(
         arguments += ["--kb", f"{tenant}={path}"]
         if (reranker := run.index / f"{tenant}-reranker.json").is_file():
             arguments += ["--reranker", f"{tenant}={reranker}"]
-    _write_power(chosen, folder)  # while the first model starts
     _wait_for_stable(folder)
     rag = stack.enter_context(run_service("serving.rag", arguments, folder / "logs" / "rag.log"))
     traffic = stack.enter_context(

@@ -38,7 +38,7 @@ from pipelines.lines.line import (
     base_from_hub,
     with_release_name,
 )
-from qinglan.config import Config, Fraction, Name, merge_settings
+from qinglan.config import Config, Name, merge_settings
 from qinglan.llm.config import GatewayConfig
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows.splits import SplitConfig
@@ -59,16 +59,13 @@ class StandIns(Config):
 
 
 class LoopbackConfig(Config):
-    """How a promoted model earns its users on this machine, where they are played."""
+    """Settings of the simulated rollout on this machine; users are simulated."""
 
     requests_a_second: float = Field(gt=0)
-    """Requests that its cores bear, two servers and the RAG service together."""
-
-    supposed: Fraction
-    """The share of the stable model's requests that fail a check, as far as the policy's power is told beforehand."""
+    """Users' requests in a second; this machine's cores also run two model servers and the RAG service."""
 
     rollout: dict[str, Any]
-    """The policy, in a ModelRollout's own words."""
+    """Rollout policy, with the fields of a ModelRollout's spec."""
 
 
 def sft_gpus(config: "RunConfig") -> int:

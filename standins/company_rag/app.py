@@ -1,6 +1,6 @@
-"""A company's RAG service as the plan knows it: one endpoint, a token, raw logits of a reranker.
+"""A company's RAG service as the plan describes it: one endpoint, a token, raw logits of a reranker.
 
-It says nothing of `snapshot`, lists no knowledge bases and, unless it is told to, ignores `need`.
+Its answers have no `snapshot`, it lists no knowledge bases, and by default it ignores `need`.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ SHARPNESS, MIDDLE = 14.0, 0.45
 """Log-odds from no shared pair of characters to all of them, and the share at which they are 0."""
 
 OWN_REWRITE = "{query} 产品说明"
-"""Its own rewriting of a question that brings no rewrite."""
+"""Its own rewrite of a question without one."""
 
 
 class CompanyRag:

@@ -1,4 +1,4 @@
-"""A reranker's two HTTP dialects over a score of shared character pairs, mishaps included.
+"""A reranker's two HTTP dialects over a score of shared character pairs, faults included.
 
 POST /v1/rerank (and /rerank with `documents`)    vLLM's, which is Jina's and Cohere's
 POST /rerank with `texts`, GET /info              Text Embeddings Inference's
@@ -35,7 +35,7 @@ class FakeReranker:
         self.under_way = self.most_under_way = 0
 
     async def fault(self, query: str, documents: list[str]) -> str:
-        """Wait as long as the model would, then the fault of this request; empty when it has none."""
+        """Wait for the latency, then return the fault of this request; empty for none."""
         self.documents.append(len(documents))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -59,7 +59,7 @@ def log_odds(query: str, document: str, sharpness: float) -> float:
 
 
 def apply_fault(rows: list[dict[str, Any]], fault: str, score: str) -> list[dict[str, Any]]:
-    """The rows of an answer as a broken server sends them."""
+    """The rows of an answer as a server with this fault sends them."""
     last = rows[-1]
     if fault == "missing":
         return rows[:-1]
@@ -157,7 +157,7 @@ def _status_of(fault: str) -> int:
 def _answer(body: Any, fault: str) -> Response:
     if fault == "html":
         return Response(b"<html><body><h1>Bad gateway</h1></body></html>", media_type="text/html")
-    content = orjson.dumps(body)  # which writes null for NaN; other servers write it as it is
+    content = orjson.dumps(body)  # orjson writes null for NaN; other servers write NaN
     return Response(content.replace(b":null", b":NaN") if fault == "nan" else content, media_type=JSON)
 
 

@@ -1,4 +1,4 @@
-"""How the stand-in behaves: as slow, as sure of itself and as broken as it is told to be."""
+"""Settings of the stand-in: its delay, its scores and its faults."""
 
 from typing import Literal, get_args
 
@@ -8,22 +8,24 @@ from qinglan.config import Config, Fraction, Positive
 
 Fault = Literal["", "limited", "broken", "html", "nan", "missing", "twice", "stranger", "text"]
 FAULTS = tuple(fault for fault in get_args(Fault) if fault)
-"""429; 500; a page of HTML; a score of NaN; a document left out, named twice, or never asked about; words."""
+"""429; 500; a page of HTML; a score of NaN; a document left out, twice, or unknown; a word as a score."""
 
 
 class Behaviour(Config):
     model: str = "overlap"
-    """In vLLM's dialect any other is a 404; in TEI's it is what /info names."""
+    """Name of the model. In vLLM's dialect another name is a 404; in TEI's it is in /info."""
 
     latency: float = Field(default=0.0, ge=0)
-    """Seconds that a request takes."""
+    """Seconds until an answer."""
 
     fault: Fault = ""
+    """Fault of its answers: limited, broken, html, nan, missing, twice, stranger or text; empty for none."""
+
     error_rate: Fraction = 1.0
-    """Share of requests that have the fault, where there is one; the same requests each time."""
+    """Share of requests with the fault; the same requests each time."""
 
     sharpness: float = Field(default=12.0, gt=0)
-    """Log-odds from no shared word to all of them: high is a model that is surer of itself than it is right."""
+    """Log-odds between no shared word and all of them; high means overconfident scores."""
 
     max_batch: Positive = 32
-    """In TEI's dialect, documents in a request; more are a 413."""
+    """Most documents in a request of TEI's dialect; more are a 413."""

@@ -1,6 +1,6 @@
 """python -m standins.rollout_local FOLDER: carry out the rollouts in a folder, one after the other.
 
-It may be killed at any moment and started again. A second controller of the same folder waits until the first ends.
+It may be killed at any moment and started again. A second controller of the same folder waits for the first to end.
 """
 
 import argparse
@@ -58,7 +58,7 @@ def run(folder: Path, metrics: Sequence[str] = ()) -> None:
 
 
 def _sign_histories(folder: Path) -> None:
-    """Sign every history, also of a rollout whose controller was killed before it could; again changes nothing."""
+    """Sign every history, also of a rollout whose controller was killed before; repeating it changes nothing."""
     signer = HistorySigner()
     for rollout in FileRollouts(folder).all():
         name = rollout["metadata"]["name"]
@@ -66,7 +66,7 @@ def _sign_histories(folder: Path) -> None:
 
 
 def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
-    """Carry out one rollout to its end, and print each decision as it is made."""
+    """Carry out one rollout to its end, and print each decision."""
     ledger = FileLedger(folder, name)
     spec, state, _ = ledger.read()
     ports = Ports(

@@ -1,11 +1,11 @@
 """Counts of two model versions between two reconciles, from the /metrics of the router and of the servers.
 
-    requests and their outcomes    from the router: it is the caller, so that a server that dies, hangs or refuses
-                                   connections is counted, too, and no request twice
+    requests and their outcomes    from the router, which is the caller: so a server that dies, hangs or refuses
+                                   connections is counted too, and no request twice
     everything else                from each server, the RAG service and the shadow
 
 A file holds two snapshots of the counters: that of the cursor in the ledger, and the one that may become the next
-cursor. So a controller that is started again goes on, with nothing counted twice or left out.
+cursor. A restarted controller continues from them: nothing is counted twice or left out.
 """
 
 import math
@@ -44,21 +44,21 @@ CounterSnapshot = Mapping[str, Counters]
 
 
 class LocalEvidence:
-    """The evidence of one rollout. `extra_urls`: other servers whose /metrics are read, such as the RAG service."""
+    """The evidence of one rollout; `extra_urls`: other servers with /metrics, such as the RAG service."""
 
     def __init__(self, folder: Path, checks: Sequence[Check], extra_urls: Sequence[str] = ()) -> None:
         self._objects, self._checks, self._extra_urls = ObjectFiles(folder), checks, extra_urls
         self._path = folder / SNAPSHOTS
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """The window since the cursor. Where the cursor's snapshot is lost, counting begins anew with this one."""
+        """The window since the cursor; if the cursor's snapshot is lost, counting restarts with this one."""
         snapshots = self._load()
         now, until = self._take_snapshot(snapshots), time.time()
         before = None if after is None else snapshots.get(after)
         if after is not None and before is None:
             self._save({after: now})
             return None
-        if after is None or before is None or until < after:  # the clock was set back: counting begins anew
+        if after is None or before is None or until < after:  # a clock that was set back: counting restarts
             self._save({until: now})
             return Window(until, {}, {})
         self._save({after: before, until: now})
@@ -69,7 +69,7 @@ class LocalEvidence:
         return Window(until, *both)
 
     def _take_snapshot(self, snapshots: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
-        """Scrape all servers. The router must answer; for another that does not, its last counters stand."""
+        """Scrape all servers. The router must answer; a server that does not keeps its last counters."""
         status = parse_status(self._objects.read(SERVICE_NAME))
         last = [*snapshots.values()][-1] if snapshots else {}  # not the latest by its time: the clock may be set back
         router = filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER)
@@ -93,7 +93,7 @@ class LocalEvidence:
 
 
 def scrape_counters(url: str) -> Counters:
-    """The counters that the checks read at a server's /metrics; an OutageError where it gives none."""
+    """The checks' counters at a server's /metrics; an OutageError without an answer."""
     try:
         answer = _http().get(f"{url}/metrics").raise_for_status()
         return dict(_parse_metrics(answer.text))
@@ -103,7 +103,7 @@ def scrape_counters(url: str) -> Counters:
 
 @cache
 def _http() -> Client:
-    """A client that keeps no connection: servers come and go."""
+    """A client without keep-alive, since servers are replaced."""
     limits = httpx2.Limits(max_keepalive_connections=0)
     return sync_client(timeout=ANSWER_SECONDS, limits=limits)
 

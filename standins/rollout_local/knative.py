@@ -16,7 +16,7 @@ from standins.rollout_local.service import LocalRevision, ServerStatus, ServiceS
 def reconcile_status(
     status: ServiceStatus, desired: DesiredModel, generation: int, servers: Mapping[str, ServerStatus]
 ) -> ServiceStatus:
-    """The status for the servers as they are now; the same input again changes nothing."""
+    """The status for the present servers; repeating it with its own result changes nothing."""
     status = _add_revision(status, desired).model_copy(update={"observed": generation, "servers": dict(servers)})
     newest = status.revisions[-1]
     if status.server(newest.uri).url:
@@ -26,7 +26,7 @@ def reconcile_status(
 
 
 def needed_releases(status: ServiceStatus, desired: DesiredModel) -> set[str]:
-    """The releases whose servers must run."""
+    """URIs of the releases whose servers must run."""
     names = {status.latest_ready, status.rolled_out, *(name for name, share in status.shares.items() if share)}
     return {desired.uri, *(revision.uri for revision in status.revisions if revision.name in names)}
 
@@ -65,7 +65,7 @@ def _split_traffic(status: ServiceStatus, percent: int | None) -> Mapping[str, i
 
 
 def _drop_old_revisions(status: ServiceStatus) -> ServiceStatus:
-    """Drop the revisions that no rule can go back to."""
+    """Drop the revisions that no rule can select again."""
     names = {status.rolled_out, status.before, status.latest_ready, status.revisions[-1].name, *status.shares}
     return status.model_copy(
         update={"revisions": tuple(revision for revision in status.revisions if revision.name in names)}

@@ -1,4 +1,4 @@
-"""ModelRollouts in files: the deploy stage creates them, and one controller at a time carries them out."""
+"""ModelRollouts in files: the deploy stage creates them, one controller at a time carries them out."""
 
 import fcntl
 from pathlib import Path
@@ -31,7 +31,7 @@ class FileRollouts:
         return self.objects.create(rollout["metadata"]["name"], rollout)
 
     def next(self) -> str:
-        """The name of the first rollout that has not ended; "" where there is none."""
+        """The name of the oldest rollout that has not ended; empty for none."""
         unfinished = [rollout for rollout in self.all() if not rollout_outcome(rollout)]
         return str(min(unfinished, key=rollout_number)["metadata"]["name"]) if unfinished else ""
 
@@ -54,7 +54,7 @@ class FileLedger:
 
 
 class FileLease:
-    """A lock on a file. It is held as long as this process lives; the kernel releases it when the process dies."""
+    """A lock on a file, held until the process ends: the kernel releases it even after SIGKILL."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEADER

@@ -1,7 +1,7 @@
-"""Objects in JSON files, versioned as in the API server: replaced at the version that was read, or not at all.
+"""Objects in JSON files with versions as in the API server: an object is replaced only at the version that was read.
 
 service = ObjectFiles(folder).read("service")
-ObjectFiles(folder).replace("service", {**service, "spec": ...})     # ConflictError where somebody was faster
+ObjectFiles(folder).replace("service", {**service, "spec": ...})     # ConflictError after another writer
 """
 
 import fcntl
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class ObjectFiles:
-    """The objects of one folder, by name. `required`: fields that each must have, such as "spec.uri"."""
+    """The objects of one folder, by name; `required` are fields that each must have, such as "spec.uri"."""
 
     def __init__(self, folder: Path, *required: str) -> None:
         self.folder, self._required = folder, ("metadata.resourceVersion", *required)
@@ -44,7 +44,7 @@ class ObjectFiles:
         return content
 
     def create(self, name: str, content: Mapping[str, Any]) -> bool:
-        """Create the object; False where the name is taken."""
+        """Create the object; False if the name is taken."""
         with self._locked(name):
             if self._path(name).exists():
                 return False
@@ -52,7 +52,7 @@ class ObjectFiles:
         return True
 
     def replace(self, name: str, content: Mapping[str, Any]) -> None:
-        """Replace the object; a ConflictError where it is no longer at the version of `content`."""
+        """Replace the object; a ConflictError if it is no longer at the version of `content`."""
         expected = str(content["metadata"]["resourceVersion"])
         with self._locked(name):
             now = str(self.read(name)["metadata"]["resourceVersion"])
@@ -69,7 +69,7 @@ class ObjectFiles:
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        """Lock the name. The kernel releases the lock whatever becomes of this process."""
+        """Lock the name; the kernel releases the lock if this process dies."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with open_lock(self.folder / f".{name}.lock") as lock:

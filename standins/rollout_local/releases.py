@@ -1,4 +1,4 @@
-"""Releases on disk, fetched from their store as a pod's initialiser does it."""
+"""Releases on disk, fetched from their store as a pod's initialiser fetches them."""
 
 import fcntl
 from pathlib import Path

@@ -1,12 +1,12 @@
 """Splits users' requests between two models, and shields users from a canary's failures.
 
     - The same request id always goes to the same model.
-    - A request that the canary fails is sent to the stable model, within the deadline. Rewriting changes nothing, so
-      that a request may be sent twice, and no user gets an error that the stable model would not have given.
+    - A request that the canary fails is sent to the stable model, within the deadline. Rewriting has no side effects,
+      so a request may be sent twice, and no user gets an error that the stable model would not have given.
 
-Requests are counted here, on the caller's side, since a process that dies or hangs counts nothing. A repeated request
-is not counted for the stable model: it was not drawn for it, and a question that no model can answer would count
-against the stable model twice and excuse the canary.
+Requests are counted here, at the caller, since a process that dies or hangs counts nothing. A repeated request is not
+counted for the stable model: it was not drawn for it, and a question that no model can answer would count against the
+stable model twice and excuse the canary.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ DROPPED_HEADERS = frozenset({
     "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length",
     "content-encoding", "accept-encoding", "date", "server",
 })  # fmt: skip
-"""Headers of one connection, or that each side sets anew."""
+"""Headers of one connection, or that each side sets itself."""
 
 ANSWERED, FAILED, REFUSED, LATE, BUSY = "answered", "failed", "refused", "late", "busy"
 OUTCOMES = (ANSWERED, FAILED, REFUSED, LATE, BUSY)
@@ -68,7 +68,7 @@ class Attempt(NamedTuple):
 
 
 class Router:
-    """The router. Its backends are replaced all at once while requests run."""
+    """The router. All backends are replaced together while requests run."""
 
     def __init__(self, deadline_seconds: float = 10.0) -> None:
         self.backends: Backends | None = None
@@ -95,7 +95,7 @@ class Router:
         )  # fmt: skip
 
     def set_backends(self, backends: Backends | None) -> None:
-        """Use these backends from now on; all of their series exist from the start."""
+        """Use these backends from now on; all of their series start at 0."""
         for backend in () if backends is None else filter(None, backends):
             self._repeats.labels(backend.version)
             for outcome in OUTCOMES:

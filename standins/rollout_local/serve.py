@@ -1,4 +1,4 @@
-"""python -m standins.rollout_local.serve FOLDER --port 8600: serve what FOLDER/service.json asks for."""
+"""python -m standins.rollout_local.serve FOLDER --port 8600: serve the releases of FOLDER/service.json."""
 
 import argparse
 import asyncio
@@ -38,7 +38,7 @@ def main() -> None:
 async def serve(
     folder: Path, port: int, command: ServerCommand = rewriter_command, deadline_seconds: float = 10.0
 ) -> None:
-    """Serve until SIGTERM; then answer the last request before the servers end."""
+    """Serve until SIGTERM; the last requests are answered before the servers end."""
     from serving.http_server import listen, log_to_stderr, serve_app
 
     log_to_stderr()
@@ -63,13 +63,13 @@ async def serve(
 
 
 async def _reconcile_loop(folder: Path, router: Router, servers: ServerSupervisor, url: str) -> None:
-    """Reconcile the servers and the router with the spec, again and again.
+    """Reconcile the servers and the router with the spec in a loop.
 
-    The router changes before the status says so: what the status says is then always true.
+    The router changes before the status, so that the status is always true.
     """
     objects = service_files(folder)
     while True:
-        with suppress(ConflictError, OutageError):  # somebody changed the spec meanwhile: read it again
+        with suppress(ConflictError, OutageError):  # the spec changed meanwhile: read it again
             service = objects.read(SERVICE_NAME)
             desired, before = desired_model(service), parse_status(service)
             status = reconcile_status(before, desired, service["metadata"]["generation"], servers.statuses())
@@ -82,7 +82,7 @@ async def _reconcile_loop(folder: Path, router: Router, servers: ServerSuperviso
 
 
 def choose_backends(status: ServiceStatus) -> Backends | None:
-    """The backends of these shares; the rolled-out revision also answers what the canary fails."""
+    """The backends of these shares; the rolled-out revision also answers requests that the canary fails."""
     shares = {status.find_revision(name): share for name, share in status.shares.items()}
     rolled_out = status.find_revision(status.rolled_out)
     if not shares or rolled_out is None:
@@ -100,7 +100,7 @@ def _backend(status: ServiceStatus, revision: LocalRevision, share: int) -> Back
 
 
 def _end_with_error(task: "asyncio.Task[None]") -> None:
-    """End the server when its file cannot be read any more: it would serve what nobody asks for."""
+    """End the server if its file cannot be read any more: its spec is unknown then."""
     import os
     import signal
 

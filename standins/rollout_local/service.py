@@ -13,7 +13,7 @@ KIND = "LocalInferenceService"
 
 
 class LocalRevision(Config):
-    """A revision: one for each time that a release was asked for."""
+    """A revision; each change of the release makes a new one."""
 
     name: str
     uri: str
@@ -24,23 +24,23 @@ class ServerStatus(Config):
 
     version: str = ""
     url: str = ""
-    """Its URL; empty while it does not answer."""
+    """URL; empty while it does not answer."""
     failed: str = ""
-    """The reason why it ended by itself."""
+    """Reason why it ended by itself; empty if it did not."""
 
 
 class ServiceStatus(Config):
-    """The status; also the memory of the program that serves it."""
+    """The status, which is also the serving program's memory."""
 
     observed: int = 0
-    """The generation that this status is of."""
+    """Generation of the spec that this status reflects."""
     url: str = ""
     """The router's URL, for users."""
     revisions: tuple[LocalRevision, ...] = ()
     """The revisions that still matter, oldest first."""
     count: int = 0
     latest_ready: str = ""
-    """The newest revision that ever became ready. As in Knative, a later failure does not change it."""
+    """Name of the newest revision that ever became ready. As in Knative, a later failure does not change it."""
     rolled_out: str = ""
     before: str = ""
     shares: Mapping[str, int] = {}
@@ -66,7 +66,7 @@ def service_files(folder: Path) -> ObjectFiles:
 
 
 def create_service(folder: Path, uri: str, by: str) -> bool:
-    """Create the service with its first release, which gets all of the traffic; False where it exists."""
+    """Create the service with its first release, which gets all of the traffic; False if it exists."""
     return service_files(folder).create(
         SERVICE_NAME,
         {

@@ -1,4 +1,4 @@
-"""Supervises the servers of the releases: each is a process, and is started again when it dies."""
+"""Supervise the servers of the releases: each is a process, and is restarted if it dies."""
 
 import asyncio
 import os
@@ -21,15 +21,16 @@ from standins.rollout_local.releases import fetch_release
 from standins.rollout_local.service import ServerStatus
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
-"""Seconds before a dead server is started again; doubled each time, as kubelet does."""
+"""Seconds before a dead server is restarted, first and at most; doubled each time, as kubelet does.
+https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy"""
 LAST_BYTES = 400
 
 ServerCommand = Callable[[Path], list[str]]
-"""Gives the command that serves a release's folder, and prints its address on its first line."""
+"""Returns the command of a server of a release's folder, which prints its address on its first line."""
 
 
 def rewriter_command(release: Path) -> list[str]:
-    """The command of serving.rewriter, which checks the release again; its signature where a trust policy exists."""
+    """The command of serving.rewriter, which checks the release again, and its signature if a trust policy exists."""
     trust = keys_folder() / TRUST_FILE
     trusted = ["--trust", str(trust)] if trust.is_file() else []
     return [sys.executable, "-m", "serving.rewriter", "--model", str(release / MODEL), "--port", "0", *trusted]
@@ -56,7 +57,7 @@ class ServerSupervisor:
         return {uri: server.statuses[0] for uri, server in self._running.items()}
 
     def reconcile(self, uris: Iterable[str], drained: Callable[[str], Awaitable[None]]) -> None:
-        """Start the missing servers; end those that are not named, once no request to them is under way."""
+        """Start the missing servers; end the others once no request to them is under way."""
         required = set(uris)
         for uri in required - self._running.keys():
             status = [ServerStatus()]
@@ -113,7 +114,7 @@ class ServerSupervisor:
             await _stop_process(process)
 
     def _last_log_line(self, uri: str) -> str:
-        """The last line of its log, which says why it died."""
+        """The last line of its log, as the reason of its end."""
         content = self._log(uri).read_bytes()[-LAST_BYTES:]
         return content.decode(errors="replace").strip().rpartition("\n")[2] or "it ended without a word"
 
@@ -130,7 +131,7 @@ def _version(release: Path) -> str:
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """Send SIGTERM, so that it answers what it has; kill its group when it does not end in time."""
+    """Send SIGTERM, so that it answers its requests; kill its group if it does not end in time."""
     if process.returncode is not None:
         return
     process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Seeded sample tenants: a knowledge base in the house's words, and conversations in the users'.
+"""Seeded sample tenants: a knowledge base in the house's words, and conversations in users' words.
 
 write_sample("fivedoctors", Path("data/fivedoctors"), conversations=1600, seed=0)
 """

@@ -1,6 +1,6 @@
 """Conversations of a sample tenant: elliptic, colloquial turns about one item, with what an assistant remembers.
 
-Each conversation has its own random numbers, so asking for more of them changes none that were there before.
+Each conversation has its own random numbers, so a larger sample begins with the smaller one.
 """
 
 import random
@@ -11,14 +11,14 @@ from qinglan.rows.rows import Split
 from standins.samples.tenant_content import ItemAspect, TenantDraw
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")
-"""Half train, a quarter dev, a quarter test, in turns: any beginning of the file holds all of them."""
+"""Splits in turns: half train, a quarter dev, a quarter test, in any beginning of the file."""
 
 TURNS = (2, 3, 4)
 JOINER = "，还有"
 
 
 class Turn(NamedTuple):
-    """One question, and what evaluation knows of it."""
+    """A question, with facts that only evaluation reads."""
 
     id: str
     conversation: str
@@ -33,10 +33,10 @@ class Turn(NamedTuple):
     new_ask: bool
     self_contained: bool
     second_term: str = ""
-    """Another aspect that the same question asks for."""
+    """Another aspect in the same question; empty for none."""
 
     wrong: ItemAspect | None = None
-    """The pair whose passage the sheet names by mistake."""
+    """The pair whose passage is wrongly the gold one; None in most rows."""
 
     @property
     def gold(self) -> list[ItemAspect]:
@@ -53,7 +53,7 @@ class ConversationTraits(NamedTuple):
     split: Split
     item: str
     other: str
-    """Another item: one that the user turns away from, or compares."""
+    """Another item, which the user left or compares."""
 
     compares: bool
     """The history names the other item too."""
@@ -62,7 +62,7 @@ class ConversationTraits(NamedTuple):
 
 
 def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) -> Iterator[Turn]:
-    """The turns of so many conversations, one at a time."""
+    """The turns of `count` conversations."""
     by_item = {split: _by_item(drawn, split) for split in ("train", "dev", "test")}
     for number in range(count):
         rng = random.Random(f"{tenant}-{seed}-{number}")
@@ -70,7 +70,7 @@ def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) ->
         talk = _talk(f"{tenant}-c{number:06d}", split, list(by_item[split]), drawn, rng)
         terms = by_item[split][talk.item]
         chosen = rng.sample(terms, min(len(terms), rng.choice(TURNS)))
-        # Hardships have random numbers of their own, so that the plain sample stays as it is.
+        # Hardships have random numbers of their own, so that they do not change the plain sample.
         hardships = random.Random(f"{tenant}-{seed}-{number}-hardships")
         yield from _talk_turns(talk, chosen, by_item[split], drawn, rng, hardships)
 
@@ -127,27 +127,27 @@ def _talk_turns(
 
 
 def _ask(split: Split, term: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """A user's phrasing: the unseen one never in training, elsewhere now and then."""
+    """A user's phrasing; the unseen one occurs in a share of dev and test, never in training."""
     if split != "train" and rng.random() < drawn.settings.unseen:
         return drawn.unseen[term]
     return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.unseen[term]])
 
 
 def _second_term(terms: list[str], term: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """Another of the item's terms; mostly empty where questions ask for one thing."""
+    """Another of the item's terms, or an empty text, by the share `two_things`."""
     choices = [other for other in terms if other != term]
     return rng.choice(choices) if choices and rng.random() < drawn.settings.two_things else ""
 
 
 def _wrong_pair(talk: ConversationTraits, by_item: Sized, drawn: TenantDraw, rng: random.Random) -> ItemAspect | None:
-    """A pair of the same split about another item, where the sheet is mistaken."""
+    """A pair of the same split about another item, for a share of the rows; else None."""
     if len(by_item) == 1 or rng.random() >= drawn.settings.wrong:
         return None
     return rng.choice([pair for pair in drawn.pairs[talk.split] if pair[0] != talk.item])
 
 
 def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """The history amid talk of other items: most of it before, some after."""
+    """The history with talk about other items: three quarters of it before, a quarter after."""
     detours = [
         rng.choice(drawn.world.detours).format(
             other=rng.choice(drawn.items), term=rng.choice(list(drawn.world.aspects))
@@ -167,7 +167,7 @@ def _complete(item: str, term: str, drawn: TenantDraw, rng: random.Random) -> st
 
 
 def _opening_history(talk: ConversationTraits, old: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """A complete first question often comes out of nothing, or out of talk about something else."""
+    """A complete first question has no history, or one about another item."""
     if rng.random() < 0.5:
         return ""
     return _history(talk._replace(item=talk.other, compares=False), old, drawn, rng)

@@ -1,4 +1,4 @@
-"""Questions that nobody has been trained or tested on: the same tenant's world, other conversations."""
+"""Questions of no training and no test: the same tenant's world, other conversations."""
 
 from collections.abc import Iterator
 

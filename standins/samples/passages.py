@@ -1,4 +1,4 @@
-"""The knowledge base of a sample tenant: one passage for each item and aspect, and what else such a base holds."""
+"""The knowledge base of a sample tenant: a passage for each item and aspect, and fillers."""
 
 import random
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from qinglan.rag.contract import Passage
 from standins.samples.tenant_content import ItemAspect, TenantDraw
 
 PLAIN_TITLE = "常见问题"
-"""The title of every answer about an item, where titles are no queries."""
+"""The title of every answer about an item in worlds with `plain_titles`."""
 
 GoldPassages = dict[ItemAspect, str]
 """The passage that answers each pair."""
 
 
 def make_passages(tenant: str, seed: int, drawn: TenantDraw) -> tuple[list[Passage], GoldPassages]:
-    """Every passage in the order of the file, and which of them answers what."""
+    """Every passage in the order of the file, and the passage that answers each pair."""
     rng = random.Random(f"{tenant}-{seed}-passages")
     passages: list[Passage] = []
     gold: GoldPassages = {}
@@ -38,7 +38,7 @@ def _answer(id: str, item: str, term: str, drawn: TenantDraw, rng: random.Random
 
 
 def _documented(term: str, drawn: TenantDraw, rng: random.Random) -> list[str]:
-    """The users' phrasings that this passage's author wrote down."""
+    """The users' phrasings in the passage."""
     usual = [ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]]
     asks = rng.sample(usual, len(usual)) if rng.random() < drawn.settings.documented else []
     return [*asks, drawn.gaps[term]] if rng.random() < drawn.settings.rare else asks

@@ -1,4 +1,4 @@
-"""A sample tenant on disk: what a company would bring, and beside it what only evaluation may see."""
+"""A sample tenant on disk: a company's sheet and knowledge base, and beside them slices for the evaluation."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +47,7 @@ def write_sample(tenant: str, out: Path, conversations: int, seed: int, variant:
 
 
 def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[str, int]:
-    """Sheet and slices in one pass, so that a million rows need no more memory than one."""
+    """Write sheet and slices in one pass: the memory does not grow with the rows."""
     counts = {"train": 0, "dev": 0, "test": 0}
     with (
         atomic_write(out / SLICES) as partial, partial.open("wb") as slices,
@@ -65,7 +65,7 @@ def _cells(turn: Turn, gold: str) -> tuple[str, ...]:
 
 
 def _slice(turn: Turn) -> bytes:
-    """Which table of a report the question belongs to: never an input of any stage."""
+    """The report's tables that the question belongs to; no stage reads them."""
     hardships = {"wrong": turn.wrong is not None, "two_things": bool(turn.second_term)}
     return orjson.dumps({
         "id": turn.id, "item": turn.item, "aspect": turn.term, "gap": turn.gap, "new_item": turn.new_item,

@@ -1,4 +1,4 @@
-"""A sample tenant's content: its data file, and the draws of one seed that every part shares."""
+"""A sample tenant's content: its data file, and the random draws that passages and conversations share."""
 
 import itertools
 import random
@@ -23,10 +23,10 @@ class Aspect(Config):
     """A property that every item has, in two languages."""
 
     bodies: Templates
-    """How the house writes of it."""
+    """Sentences of the house about it."""
 
     asks: Templates = Field(min_length=3)
-    """How users ask for it."""
+    """Users' phrasings of it."""
 
 
 class Filler(Config):
@@ -38,7 +38,7 @@ class Filler(Config):
 
 
 class TenantContent(Config):
-    """A tenant's data file: content without any number that steers learning."""
+    """A tenant's data file; the numbers that steer learning are in SampleSettings."""
 
     items: tuple[tuple[Templates, ...], ...]
     """Groups; each is the product of its parts, so that siblings differ in a character or two."""
@@ -72,43 +72,43 @@ class TenantContent(Config):
 
 
 class SampleSettings(Config):
-    """The numbers that make a world in which learning can show; README.md tells how they were found."""
+    """Numbers of a world in which learning shows; README.md says how they were found."""
 
     documented: Fraction = 0.93
-    """Passages whose author wrote down how users ask."""
+    """Share of passages that list users' phrasings."""
 
     rare: Fraction = 0.04
-    """Passages that write down the one phrasing of each aspect that authors hardly think of: the vocabulary gap."""
+    """Share of passages that list the rare phrasing of their aspect: the vocabulary gap."""
 
     unseen: Fraction = 0.05
-    """Dev and test questions in a phrasing that no training conversation uses."""
+    """Share of dev and test questions in a phrasing that no training conversation has."""
 
     second_item: Fraction = 0.06
-    """Conversations whose history names another item too."""
+    """Share of conversations whose history also names another item."""
 
     self_contained: Fraction = 0.10
-    """Questions that are complete and in house terms: a good rewriter leaves them alone."""
+    """Share of questions that are complete and in house terms, which a good rewriter does not change."""
 
     held_out: Fraction = 0.45
-    """Pairs of an item and an aspect that only dev and test ask for."""
+    """Share of the pairs of an item and an aspect that occur only in dev and test."""
 
     new_items: Fraction = 1 / 12
-    """Items that no training conversation is about."""
+    """Share of items without a training conversation."""
 
     plain_titles: bool = False
-    """Every passage of an item has the same title, and its text names the aspect: no title is a query."""
+    """Give every passage of an item the same title, and name the aspect in its text: no title is a query."""
 
     numbered_items: bool = False
-    """Sibling items differ in one number alone, such as 鱼油第1款 and 鱼油第2款."""
+    """Let sibling items differ in a number only, such as 鱼油第1款 and 鱼油第2款."""
 
     detours: int = Field(default=0, ge=0)
-    """Other items and aspects that a history goes through, around the item in question."""
+    """Number of other items and aspects in a history, around the item in question."""
 
     wrong: Fraction = 0.0
-    """Rows, of every split, whose gold passage is another question's."""
+    """Share of rows, of every split, with the gold passage of another question."""
 
     two_things: Fraction = 0.0
-    """Incomplete questions that ask for a second aspect of the item too; both passages are gold."""
+    """Share of incomplete questions that also ask for a second aspect of the item; both passages are gold."""
 
 
 UNDOCUMENTED: dict[str, Any] = {"documented": 0.0, "rare": 0.0}
@@ -128,7 +128,7 @@ VARIANTS: dict[str, SampleSettings] = {
     "two-things": SampleSettings(**TWO_THINGS),
     "all": SampleSettings(**UNDOCUMENTED, **PLAIN_TITLES, **ONE_NUMBER, **WANDERING, **WRONG_ROWS, **TWO_THINGS),
 }
-"""Worlds by name: the plain one, each hardship alone, and all of them at once."""
+"""Worlds by name: the plain one, each hardship by itself, and all hardships together."""
 
 
 class TenantDraw(NamedTuple):
@@ -137,10 +137,10 @@ class TenantDraw(NamedTuple):
     world: TenantContent
     items: list[str]
     gaps: dict[str, str]
-    """Aspect to the phrasing that passages hardly ever hold."""
+    """The rare phrasing of each aspect."""
 
     unseen: dict[str, str]
-    """Aspect to the phrasing that training never uses."""
+    """The phrasing of each aspect that training never has."""
 
     new_items: frozenset[str]
     pairs: dict[str, list[ItemAspect]]
@@ -163,14 +163,14 @@ def content_file(tenant: str) -> Path:
 
 
 def variant_settings(variant: str) -> SampleSettings:
-    """The numbers of a variant; an unknown one is an error that lists those there are."""
+    """The numbers of a variant; a ConfigError that lists the variants if it is unknown."""
     if variant not in VARIANTS:
         raise ConfigError(f"No variant {variant!r} of a sample. There are: {', '.join(VARIANTS)}.")
     return VARIANTS[variant]
 
 
 def draw_tenant(tenant: str, seed: int, settings: SampleSettings = VARIANTS["plain"]) -> TenantDraw:
-    """Draw what a sample is about; it follows from the arguments alone, whatever the number of conversations."""
+    """Draw a sample's world; it does not depend on the number of conversations."""
     world, rng = load_tenant_content(tenant), random.Random(f"{tenant}-{seed}")
     items = world.numbered_names() if settings.numbered_items else world.names()
     picked = {term: rng.sample(aspect.asks, 2) for term, aspect in world.aspects.items()}

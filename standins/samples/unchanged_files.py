@@ -1,4 +1,4 @@
-"""Writes samples into a folder where a sample may lie already."""
+"""Write samples into a folder that may have one already."""
 
 import filecmp
 import shutil
@@ -13,7 +13,7 @@ from qinglan.files.files import atomic_write
 
 @contextmanager
 def without_overwriting(out: Path) -> Iterator[Path]:
-    """A folder to write to, whose files go to `out` at the end; a file there of another content is an error."""
+    """A folder whose files go to `out` at the end; a file of other content there is an error."""
     with TemporaryDirectory(prefix="qinglan-") as temporary:
         yield Path(temporary)
         files = sorted(Path(temporary).iterdir())

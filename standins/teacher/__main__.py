@@ -7,39 +7,34 @@ from typing import Any
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.terminal import program_name, say_error
+from standins.behaviour_options import options_parser, read_behaviour, serve
+from standins.teacher.app import create_app
+from standins.teacher.backend import BackendRouter, CompletionBackend
 from standins.teacher.config import Behaviour, TeacherConfig
-from standins.teacher.server import serve
+from standins.teacher.extractive_backend import load_extractive_backend
+from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relevance_judges
+from standins.teacher.similarity_judge import SUFFIX, load_similarity_judges
+from standins.teacher.variant_backend import VariantBackend
 
 
 def main() -> None:
+    arguments = parser().parse_args()
     try:
-        serve(read_config(parser().parse_args()))
+        config = read_config(arguments)
+        serve("teacher", create_app(load_backend(config), config.behaviour), arguments, path="/v1")
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's parser; its words for a behaviour are those of the setting."""
-    usual = Behaviour()
-    out = argparse.ArgumentParser(prog=program_name("standins.teacher"), description="The stand-in for paid models.")
+    out = options_parser(program_name("standins.teacher"), "The stand-in for paid models.", Behaviour, 8100)
     knowledge_base = "a tenant's knowledge base, that it thinks with; once for each"
     out.add_argument("--kb", action="append", required=True, metavar="TENANT=PATH", help=knowledge_base)
     vocabulary = "phrasings that mean each house term, YAML, for the judge of relevance"
     out.add_argument("--vocabulary", action="append", default=[], metavar="TENANT=PATH", help=vocabulary)
-    out.add_argument(
-        "--variant",
-        action="append",
-        default=[],
-        metavar="MODEL=JSON",
-        help='a further model: {"tenant": ..., "skill": ...}',
-    )
-    out.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
-    out.add_argument("--port", type=int, default=8100, help="0 takes a free one")
-    for name, field in Behaviour.model_fields.items():
-        default, words = getattr(usual, name), " ".join((field.description or "").split())
-        option, metavar = f"--{name.replace('_', '-')}", "LIST" if isinstance(default, str) else "N"
-        out.add_argument(option, type=type(default), default=default, metavar=metavar, help=words)
+    variant = 'a further model: {"tenant": ..., "skill": ...}'
+    out.add_argument("--variant", action="append", default=[], metavar="MODEL=JSON", help=variant)
     return out
 
 
@@ -48,9 +43,7 @@ def read_config(arguments: argparse.Namespace) -> TeacherConfig:
         "knowledge_bases": dict(_pair("--kb", text, "TENANT=PATH") for text in arguments.kb),
         "vocabularies": dict(_pair("--vocabulary", text, "TENANT=PATH") for text in arguments.vocabulary),
         "variants": dict(_variant(text) for text in arguments.variant),
-        "behaviour": {name: getattr(arguments, name) for name in Behaviour.model_fields},
-        "host": arguments.host,
-        "port": arguments.port,
+        "behaviour": read_behaviour(arguments, Behaviour, "stand-in teacher"),
     }
     return TeacherConfig.parse(values, "stand-in teacher")
 
@@ -68,6 +61,20 @@ def _variant(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError as error:
         raise ConfigError(f"--variant {text}: not JSON after the name ({error}).") from error
+
+
+def load_backend(config: TeacherConfig) -> CompletionBackend:
+    """The models of every tenant, their examiners and variants, each of which judges relevance too."""
+    tenants = load_extractive_backend(config.knowledge_bases)
+    if unknown := {variant.tenant for variant in config.variants.values()} - config.knowledge_bases.keys():
+        raise ConfigError(f"--variant: no --kb for tenant {', '.join(sorted(unknown))}. Give it one.")
+    backends = BackendRouter(
+        tenants, load_similarity_judges(config.knowledge_bases), VariantBackend(tenants, config.variants)
+    )
+    rates = ErrorRates(config.behaviour.label_misses, config.behaviour.label_false_hits)
+    judging = {model: tenant for tenant in tenants.readers for model in (tenant, f"{tenant}{SUFFIX}")}
+    judging |= {model: variant.tenant for model, variant in config.variants.items()}
+    return RelevanceBackend(backends, relevance_judges(tenants.readers, config.vocabularies, judging, rates))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""OpenAI's chat completions as a paid service gives them, mishaps included, over any Brain.
+"""OpenAI's chat completions as a paid service has them, faults included, over any backend.
 
-GET /stats says what was asked and billed, by prompt, so that a test can prove that nothing was paid twice.
+GET /stats has the calls and bills by prompt, so that a test can prove that nothing was paid twice.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ def prompt_digest(model: str, messages: list[dict[str, Any]]) -> str:
 
 
 class Teacher:
-    """Answers, fails and counts as its behaviour says; the same prompt and seed always fare the same."""
+    """Answers, fails and counts by its behaviour; the same prompt and seed have the same outcome."""
 
-    def __init__(self, brain: CompletionBackend, behaviour: Behaviour) -> None:
-        self._brain, self._behaviour = brain, behaviour
+    def __init__(self, backend: CompletionBackend, behaviour: Behaviour) -> None:
+        self._backend, self._behaviour = backend, behaviour
         per_minute = behaviour.requests_per_minute
         self._limiter = rate_limiter(per_minute, BURST_SECONDS) if per_minute else None
         self.times_sent: Counter[str] = Counter()
@@ -64,9 +64,9 @@ class Teacher:
             self.under_way -= 1
 
     def answer_row(self, body: Any) -> tuple[int, dict[str, Any]]:
-        """A batch's row: the status and the body that its line gets."""
+        """Answer a batch's row: the status and the body of its line."""
         wrong = invalid_reason(body) or (
-            "" if body["model"] in self._brain.models else f"No model {body['model']!r}."
+            "" if body["model"] in self._backend.models else f"No model {body['model']!r}."
         )
         if wrong:
             return 400, {"error": {"message": wrong, "type": "invalid_request_error", "param": None, "code": None}}
@@ -77,7 +77,7 @@ class Teacher:
 
     def _completion(self, body: dict[str, Any], prompt: str) -> dict[str, Any]:
         structured = body.get("response_format") or body.get("tools")
-        answer = self._brain.answer(body["model"], body["messages"], structured)
+        answer = self._backend.answer(body["model"], body["messages"], structured)
         refused = (answer.text or None) if isinstance(answer, Refusal) else None
         text, finish = (
             (None, answer.finish) if isinstance(answer, Refusal) else truncate_text(answer, read_max_tokens(body))
@@ -110,10 +110,9 @@ class Teacher:
         }
 
 
-def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
-    """The server over a brain."""
+def create_app(backend: CompletionBackend, behaviour: Behaviour) -> FastAPI:
     app = FastAPI(title="Qinglan stand-in teacher")
-    teacher = Teacher(brain, behaviour)
+    teacher = Teacher(backend, behaviour)
 
     async def completions(request: Request) -> Response:
         try:
@@ -122,8 +121,8 @@ def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
             return error_response(400, f"The body is not JSON: {error}.")
         if wrong := invalid_reason(body):
             return error_response(400, wrong)
-        if body["model"] not in brain.models:
-            known = ", ".join(brain.models)
+        if body["model"] not in backend.models:
+            known = ", ".join(backend.models)
             return error_response(404, f"No model {body['model']!r}. There are: {known}.", "model_not_found")
         if wrong_parameter := check_parameters(body, behaviour.answer_formats.split(",")):
             return error_response(400, *wrong_parameter)
@@ -136,7 +135,7 @@ def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "qinglan"} for name in brain.models]
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "qinglan"} for name in backend.models]
         return {"object": "list", "data": listed}
 
     @app.get("/stats")
@@ -152,7 +151,7 @@ def create_app(brain: CompletionBackend, behaviour: Behaviour) -> FastAPI:
 
 
 def answer_form(text: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a message: a call of the tool that was asked for, or an object in a code fence where no form was."""
+    """Fields of a message: a call of the requested tool, or without a requested form an object in a code fence."""
     if tools := body.get("tools"):
         function = {"name": tools[0]["function"]["name"], "arguments": text}
         return {"content": None, "tool_calls": [{"id": "call_0", "type": "function", "function": function}]}
@@ -160,7 +159,7 @@ def answer_form(text: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def invalid_reason(body: Any) -> str:
-    """Why a request cannot be answered, naming the field; empty when it can."""
+    """The reason why a request cannot be answered, with the field; empty if it can."""
     if not isinstance(body, dict):
         return "The body is no JSON object."
     if not isinstance(body.get("model"), str):
@@ -174,7 +173,7 @@ def invalid_reason(body: Any) -> str:
 
 
 def truncate_text(text: str, most: int) -> tuple[str, str]:
-    """The text within so many tokens, and why it ends there."""
+    """The text within so many tokens, and the reason why it ends."""
     tokens = estimate_tokens(text)
     return (text, "stop") if tokens <= most else (text[: math.floor(len(text) * most / tokens)], "length")
 

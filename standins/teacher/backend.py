@@ -1,4 +1,4 @@
-"""The interface of whoever writes the stand-in's answers."""
+"""The interface between the stand-in's server and the backends that write its answers."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -10,15 +10,15 @@ class Refusal:
 
     text: str
     finish: str = "stop"
-    """`content_filter` where a filter declined, not the model: then nothing is said at all."""
+    """`content_filter` if a filter declined in place of the model; the message is then empty."""
 
 
 class CompletionBackend(Protocol):
-    """Answers without waiting: about a millisecond of work, called on the server's own loop."""
+    """Answers in about a millisecond; called on the server's event loop, so it must not wait."""
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names a request may carry; any other is a 404 that lists these."""
+        """Known model names; a request for another is a 404 that lists these."""
         ...
 
     def answer(
@@ -29,10 +29,10 @@ class CompletionBackend(Protocol):
 
 
 class BackendRouter:
-    """Several brains under one roof; a model's name says who answers."""
+    """Several backends; the model's name selects one."""
 
-    def __init__(self, *brains: CompletionBackend) -> None:
-        self._by_model = {model: brain for brain in brains for model in brain.models}
+    def __init__(self, *backends: CompletionBackend) -> None:
+        self._by_model = {model: backend for backend in backends for model in backend.models}
 
     @property
     def models(self) -> tuple[str, ...]:

@@ -1,15 +1,15 @@
-"""The ways in which batches go wrong, for the whole of one or for some of its lines.
+"""Faults of batches: of a whole batch or of one of its lines.
 
-none        all is well
-validation  one line is refused, and with it the batch is failed: none of its rows is run
-quota       more tokens are waiting than the account may have: the batch is failed
-expired     half of the rows in time, the others with a line that says so
-cancelled   half of the rows in time, of the others not a word
-missing     one row is answered nowhere
-twice       one row is answered twice
-stranger    one line answers a row that nobody asked
-broken      one row ends in a 500
-refused     one row ends in a 400
+none        no fault
+validation  one line is refused, so the batch has failed and no row is run
+quota       the account's limit of waiting tokens is exceeded: the batch has failed
+expired     half of the rows are answered, each other row has an error line
+cancelled   half of the rows are answered, the other rows have no line
+missing     one row has no line
+twice       one row has two lines
+stranger    one line answers an unknown row
+broken      one row has a 500
+refused     one row has a 400
 garbled     one line is not JSON
 """
 
@@ -34,7 +34,7 @@ HALF_DONE = {"expired", "cancelled"}
 
 
 def read_faults(words: str) -> list[Fault]:
-    """One for each batch to come."""
+    """Parse a list of faults, one for each batch in turn."""
     faults: list[Fault] = []
     for word in filter(None, (part.strip() for part in words.split(","))):
         if word not in get_args(Fault):
@@ -44,7 +44,7 @@ def read_faults(words: str) -> list[Fault]:
 
 
 def batch_error(fault: Fault) -> dict[str, Any] | None:
-    """Why the batch is not run at all."""
+    """The error of a batch that is not run; None if it is run."""
     if fault == "validation":
         return {"code": "invalid_request", "message": "The line is no request.", "param": "body", "line": 1}
     if fault == "quota":
@@ -58,7 +58,7 @@ def batch_error(fault: Fault) -> dict[str, Any] | None:
 
 
 def apply_fault(fault: Fault, line: dict[str, Any]) -> list[dict[str, Any] | bytes]:
-    """The result line as the fault changes it, drops it or repeats it."""
+    """The result line, changed, dropped or repeated by the fault."""
     if fault == "missing":
         return []
     if fault == "twice":

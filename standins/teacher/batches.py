@@ -1,6 +1,7 @@
-"""OpenAI's files and batches as a paid service gives them: a file of requests in, files of answers out, out of order.
+"""OpenAI's files and batches as a paid service has them: requests in a file, answers in files, in random order.
 
-Files lie in a folder of the process; a batch is answered in the background, row by row, by the same teacher.
+A batch is answered in the background, row by row, by the same teacher.
+https://platform.openai.com/docs/guides/batch
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from standins.teacher.config import Behaviour
 MOST_ROWS = 50_000
 CHUNK = 1 << 20
 YIELD_EVERY_ROWS = 50
-"""Rows between which the server looks up."""
+"""Rows after which a batch lets the server's other requests run."""
 
 EXPIRED = {"code": "batch_expired", "message": "This request could not be executed before the window expired."}
 AnswerRow = Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]
@@ -73,7 +74,6 @@ class FakeBatchService:
         return batch
 
     async def _work(self, batch: JsonObject, fault: Fault) -> None:
-        """What happens to a batch in a day."""
         await asyncio.sleep(self._behaviour.batch_seconds)
         places = list(self._places(batch["input_file_id"]))
         problem = batch_error(fault) or ("too many" if len(places) > MOST_ROWS else None)

@@ -20,7 +20,7 @@ DECLINED = "这里只改写查询、还原问题、评价改写；收到的不�
 
 
 class ExtractiveBackend:
-    """One reader a knowledge base; a model's name is the tenant's."""
+    """A parser for each knowledge base; the model's name is the tenant's."""
 
     def __init__(self, readers: Mapping[str, QuestionParser]) -> None:
         self.readers = readers
@@ -51,14 +51,14 @@ def load_extractive_backend(knowledge_bases: Mapping[str, Path]) -> ExtractiveBa
 
 
 def rewrite_question(reader: QuestionParser, task: PromptTask) -> str:
-    """The house's own heading where a passage surely answers; else the user's words with their subject."""
+    """The heading of a passage that surely answers; without such a passage the user's words with their subject."""
     reading = reader.read(task.question, task.history)
     number = reader.answer(reading)
     if number is None:
         return task.question.strip() if reading.complete else reading.query
     heading = reader.heading(number)
     if term_coverage(heading, set(search_terms(task.question))) == 1.0:
-        return task.question.strip()  # it already says it in the house's words
+        return task.question.strip()  # the question has the house's words already
     return heading if len(heading) <= LONGEST_HEADING else reading.query
 
 

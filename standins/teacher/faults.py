@@ -1,4 +1,4 @@
-"""The ways in which paid services have been seen to fail."""
+"""Failures that paid services have shown."""
 
 import asyncio
 
@@ -9,7 +9,6 @@ JSON = "application/json"
 
 
 async def fault_response(fault: str, silence: float) -> Response:
-    """The answer, if one can call it that."""
     if fault == "limited":
         error = (
             b'{"error":{"message":"Rate limit reached.","type":"requests","param":null,"code":"rate_limit_exceeded"}}'

@@ -1,7 +1,7 @@
-"""The stand-in's judge: four scores of 1 to 5 from words alone, and which of them is the trouble.
+"""The stand-in's judge: four scores of 1 to 5 from words only, and the name of the lowest.
 
-It ranks as a person would: a good rewrite, then the question as it was, then one about the wrong thing, then a
-copied history, then nothing. Where nobody wrote down what the user's words mean, it says so and stays in the middle.
+Its order is that of a person: a good rewrite, the unchanged question, a rewrite about the wrong thing, a copied
+history, an empty text. If no passage has the user's words, the scores are in the middle.
 """
 
 import re
@@ -19,13 +19,13 @@ CRITERION_FAULTS = {
     "简洁": "有多余的词",
 }
 COPY_LENGTH = 14
-"""Characters in a row from the history: more than a name, a copy."""
+"""Consecutive characters of the history from which on a text counts as copied; a name is shorter."""
 
 NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:\.\d+)?")
 
 
 class JudgeCase(NamedTuple):
-    """A rewrite beside what it should say."""
+    """A rewrite with its task and the parsed question."""
 
     rewrite: str
     task: PromptTask
@@ -37,7 +37,7 @@ class JudgeCase(NamedTuple):
 
 
 def judge_rewrite(reader: QuestionParser, task: PromptTask) -> dict[str, float | str]:
-    """The shape of JUDGE_FORMAT."""
+    """Judge a rewrite; the answer has the shape of JUDGE_FORMAT."""
     text = task.rewrite.strip()
     reading = reader.read(task.question, task.history)
     if not search_terms(text):
@@ -54,7 +54,7 @@ def judge_rewrite(reader: QuestionParser, task: PromptTask) -> dict[str, float |
 
 
 def _overall(scores: dict[str, float]) -> float:
-    """Half the mean, half the worst: one real fault spoils a rewrite."""
+    """Half the weighted mean, half the lowest score: one real fault spoils a rewrite."""
     mean = sum(WEIGHTS[name] * score for name, score in scores.items())
     return round((mean + min(scores.values())) / 2, 1)
 
@@ -83,7 +83,7 @@ def _question_part(reading: ParsedQuestion) -> str:
 
 
 def _says(case: JudgeCase, heading: str) -> bool:
-    """The rewrite is a heading about the subject; whether the right one, nobody wrote down."""
+    """True if the rewrite is a heading about the subject, right or wrong."""
     return case.reading.subject in heading and term_coverage(heading, set(search_terms(case.rewrite))) == 1.0
 
 
@@ -91,7 +91,7 @@ def _self_contained(case: JudgeCase) -> float:
     if case.copied:
         return 3.0
     if not case.reading.subject:
-        return 3.0  # nothing says what it could be about
+        return 3.0  # neither question nor history names a subject
     share = term_coverage(case.reading.subject, set(search_terms(case.rewrite)))
     return 5.0 if share == 1.0 or case.strange else 1 + 4 * share * (share >= 0.5)
 
@@ -115,7 +115,7 @@ def _concise(case: JudgeCase) -> float:
 
 
 def _strange(reader: QuestionParser, reading: ParsedQuestion, task: PromptTask) -> list[str]:
-    """Names in the rewrite, as telling as the subject, that the context does not know."""
+    """Names in the rewrite that are as specific as the subject and do not occur in the context."""
     level = (
         STANDALONE_RATIO * reader.phrases.weight(reading.subject)
         if reading.subject

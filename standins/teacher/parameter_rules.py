@@ -1,4 +1,4 @@
-"""Providers' errors about parameters that a model does not take; the model's name says whose it is."""
+"""Providers' errors about parameters that a model does not take; the model's name implies the provider."""
 
 import re
 from collections.abc import Collection
@@ -9,14 +9,14 @@ DEEPSEEK = re.compile(r"deepseek-(?!ai/)")
 
 
 class ParameterRejection(NamedTuple):
-    """As OpenAI's 400 has it."""
+    """The message and the code of OpenAI's 400."""
 
     message: str
     code: str
 
 
 def check_parameters(parameters: dict[str, Any], formats: Collection[str]) -> ParameterRejection | None:
-    """Why the named provider would refuse these parameters; `formats` are the structured answers of this server."""
+    """The provider's error for these parameters; `formats` are the structured answers of this server."""
     shape = parameters.get("response_format") or {}
     kind = shape.get("type", "tool" if parameters.get("tools") else "text")
     if kind not in (*formats, "text") or (kind == "json_schema" and DEEPSEEK.match(parameters["model"])):

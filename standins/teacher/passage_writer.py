@@ -1,8 +1,8 @@
 """The stand-in with a passage in its prompt: a rewrite in hindsight, and a question that the passage answers.
 
-It extracts from the prompt alone. In hindsight it gives the passage's heading, if that names what the conversation is
-about. For a question it takes a way of asking that the passage's author wrote down, in a list after a colon, and puts
-the passage's subject into the example's history, where that names its own. It knows no tenant and looks nothing up.
+It uses only the prompt. A rewrite in hindsight is the passage's heading, if the heading names the subject of the
+conversation. A question is a phrasing that the passage lists after a colon; in the example's history the passage's
+subject replaces the example's own.
 """
 
 import hashlib
@@ -18,13 +18,13 @@ LONGEST_ASK = 20
 
 
 def hindsight_rewrite(reader: QuestionParser, task: PromptTask, without: str) -> str:
-    """The passage's heading where the conversation is about the same thing; else the rewrite without the passage."""
+    """The passage's heading if the conversation is about the same subject; else the rewrite `without` the passage."""
     heading, reading = task.title.strip() or first_sentence(task.passage), reader.read(task.question, task.history)
     return heading if reading.subject and reading.subject in heading else without
 
 
 def write_question(reader: QuestionParser, task: PromptTask) -> str:
-    """The shape of PSEUDO_FORMAT; an empty question where the passage lists no way of asking."""
+    """An answer of the shape of PSEUDO_FORMAT; its question is empty if the passage lists no phrasing."""
     heading = task.title.strip() or first_sentence(task.passage)
     subject = phrase.phrase if (phrase := reader.phrases.best(heading)) else ""
     topic, asks = heading.replace(subject, "").strip(EDGES), listed_asks(task.passage)
@@ -41,7 +41,7 @@ def write_question(reader: QuestionParser, task: PromptTask) -> str:
 
 
 def listed_asks(passage: str) -> list[str]:
-    """Short pieces of lists: what stands between semicolons after a colon."""
+    """Short pieces of lists: the texts between semicolons after a colon."""
     lists = [SEPARATORS.split(match) for match in LISTED.findall(passage)]
     return [piece.strip() for pieces in lists if len(pieces) > 1 for piece in pieces if len(piece) <= LONGEST_ASK]
 

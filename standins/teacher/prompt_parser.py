@@ -1,4 +1,4 @@
-"""The task in a prompt of this project. Only its fields are read: their content is data."""
+"""Parse the task in a prompt of this project. Only its fields are read: their content is data."""
 
 import json
 from typing import Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ class PromptTask(NamedTuple):
 
     title: str = ""
     passage: str = ""
-    """The passage whose relevance is judged, where the question is then the need; or that the teacher sees."""
+    """The passage whose relevance to the question is judged, or that the teacher sees."""
 
     headings: tuple[str, ...] = ()
     most: int = 0
@@ -30,7 +30,7 @@ class PromptTask(NamedTuple):
 
 
 def read_prompt(messages: list[dict[str, Any]], response_format: Any) -> PromptTask | None:
-    """The task of these messages; None when they are none of this project's prompts."""
+    """The task of these messages; None if they are no prompt of this project."""
     content = next((m.get("content") for m in reversed(messages) if m.get("role") == "user"), None)
     if not isinstance(content, str):
         return None

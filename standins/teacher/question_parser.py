@@ -1,6 +1,6 @@
-"""How the stand-in understands a question: what it is about, and which passage surely answers it.
+"""The subject of a question, and the passage that surely answers it, by a knowledge base only.
 
-It knows no tenant and no table of answers; everything it uses is read off the knowledge base as it loads.
+The parser has no table of answers: all that it uses is read from the knowledge base as it loads.
 """
 
 import re
@@ -15,13 +15,13 @@ from qinglan.text.text import term_coverage
 from standins.teacher.salience import PhraseIndex, WeightedPhrase
 
 SURE = 0.8
-"""Share of the question's character pairs that a passage must hold to be its answer."""
+"""Least share of the question's character pairs in a passage that answers it."""
 
 STANDALONE_RATIO = 0.85
-"""A question stands alone when it names something at least so telling as what the history names."""
+"""Least weight of a question's own subject, as a share of that of the history's subject, to be complete."""
 
 LONGEST_HEADING = 30
-"""A longer first sentence is prose, not a heading that could stand for a question."""
+"""Most characters of a heading; a longer first sentence is prose."""
 
 EDGES = " 　？?，,。.！!；;：:"
 OPENINGS = re.compile(
@@ -36,13 +36,13 @@ class ParsedQuestion(NamedTuple):
     """The question without the punctuation around it."""
 
     core: str
-    """The question without what only opens and closes talk."""
+    """The question without opening and closing phrases."""
 
     subject: str
     """The subject, from the question or else the history; empty if neither names it."""
 
     complete: bool
-    """The question says itself what it is about, or nothing does."""
+    """True if the question names its subject, or neither question nor history does."""
 
     @property
     def query(self) -> str:
@@ -50,7 +50,7 @@ class ParsedQuestion(NamedTuple):
 
 
 class QuestionParser:
-    """One knowledge base, read once; a reading takes less than a millisecond."""
+    """One knowledge base; to parse a question takes less than a millisecond."""
 
     def __init__(self, index: Index, headings: list[str]) -> None:
         self.index = index
@@ -61,7 +61,7 @@ class QuestionParser:
     def load(cls, knowledge_base: Path) -> Self:
         headings = [passage_heading(passage) for passage in read_knowledge_base(knowledge_base)]
         with tempfile.TemporaryDirectory(prefix="qinglan-teacher-") as folder:
-            # Once open, the index lives on in memory maps; the folder need not stay.
+            # An open index is memory-mapped, so the folder may be removed.
             index = Index.open(build_index(knowledge_base, Path(folder), "teacher"))
         return cls(index, headings)
 
@@ -77,11 +77,11 @@ class QuestionParser:
         return self._headings[number]
 
     def first(self, query: str) -> int | None:
-        """The passage that this query finds first."""
+        """The number of the first passage for this query."""
         return next((hit.number for hit in self.index.search(query, 1)), None)
 
     def answer(self, reading: ParsedQuestion) -> int | None:
-        """The passage that surely answers: it is about the subject, and somebody wrote the question down in it."""
+        """The passage about the subject that has the question's words; None without such a passage."""
         number = self.first(reading.query)
         if number is None or not reading.subject or reading.subject not in self.heading(number):
             return None

@@ -1,12 +1,11 @@
-"""The stand-in's judge of relevance: tells whether a passage answers a need, and is wrong now and then.
+"""The stand-in's judge of relevance: does a passage answer a need? A share of its answers is wrong.
 
-It recognises what it could not have written: shown a need and a heading side by side, it knows that 一天吃几次 and
-每日服用频次 are one thing, as a language model does. That knowledge is a vocabulary: a file that says which phrasings
-mean which house term, such as a sample tenant's own content. It sees no sheet, no row and no gold label. Without a
-vocabulary it goes by the words that need and passage share.
+As a language model does, it knows that 一天吃几次 and 每日服用频次 mean the same. That knowledge is a vocabulary:
+a file with the phrasings of each house term, such as a sample tenant's own content. The judge sees no sheet, no row
+and no gold label. Without a vocabulary it compares the words of need and passage.
 
-Its errors are its own: by a hash of model, need and passage it misses a share of what answers and calls a share of
-the rest relevant. Two models err in different places; the same question always gets the same answer.
+A hash of model, need and passage selects the wrong answers: two models err at different passages, and the same
+question always gets the same answer.
 """
 
 import hashlib
@@ -22,7 +21,7 @@ from standins.teacher.prompt_parser import PromptTask, read_prompt
 from standins.teacher.question_parser import QuestionParser
 
 ANSWERED, PARTLY = 0.8, 0.5
-"""Share of the question's character pairs in the passage, where no vocabulary says what they mean."""
+"""Shares of the question's character pairs in a passage that answers it, wholly or partly, without a vocabulary."""
 
 REASONS = {
     3: "段落讲的正是这个对象的这件事。",
@@ -36,13 +35,13 @@ Vocabulary = Mapping[str, str]
 
 
 class ErrorRates(NamedTuple):
-    """Shares of judgements that go wrong."""
+    """Shares of wrong judgements."""
 
     misses: float
-    """Share of passages that answer and are called irrelevant."""
+    """Share of relevant passages that are judged irrelevant."""
 
     false_hits: float
-    """Share of all other passages that are called relevant."""
+    """Share of the other passages that are judged relevant."""
 
 
 class RelevanceJudge:
@@ -52,7 +51,7 @@ class RelevanceJudge:
         self._model, self._reader, self._vocabulary, self._rates = model, reader, vocabulary, rates
 
     def answer(self, task: PromptTask) -> str:
-        """The shape of LABEL_FORMAT or CHOICE_FORMAT."""
+        """Answer in the shape of LABEL_FORMAT or CHOICE_FORMAT."""
         if task.kind == "choice":
             return json.dumps({"段落": self._choose(task)}, ensure_ascii=False)
         grade = self._grade(task.question, task.title or task.passage, task.passage)
@@ -84,7 +83,7 @@ class RelevanceJudge:
         return 3 if share >= ANSWERED else 2 if share >= PARTLY else 1
 
     def _term(self, text: str) -> str:
-        """The house's term for what a text asks; empty where the vocabulary does not have it."""
+        """The house's term for what a text asks; empty if the vocabulary lacks it."""
         phrase = max((phrase for phrase in self._vocabulary if phrase in text), key=len, default="")
         return self._vocabulary.get(phrase, "")
 
@@ -101,14 +100,14 @@ def read_vocabulary(path: Path) -> Vocabulary:
 
 
 class RelevanceBackend:
-    """Models that judge relevance too; everything else they are asked goes to the brain behind them."""
+    """Models that also judge relevance; other tasks go to the backend behind them."""
 
-    def __init__(self, brain: CompletionBackend, judges: Mapping[str, RelevanceJudge]) -> None:
-        self._brain, self._judges = brain, judges
+    def __init__(self, backend: CompletionBackend, judges: Mapping[str, RelevanceJudge]) -> None:
+        self._backend, self._judges = backend, judges
 
     @property
     def models(self) -> tuple[str, ...]:
-        return self._brain.models
+        return self._backend.models
 
     def answer(
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
@@ -116,7 +115,7 @@ class RelevanceBackend:
         task = read_prompt(messages, response_format)
         if task is not None and task.kind in ("label", "choice") and model in self._judges:
             return self._judges[model].answer(task)
-        return self._brain.answer(model, messages, response_format)
+        return self._backend.answer(model, messages, response_format)
 
 
 def relevance_judges(

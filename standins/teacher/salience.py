@@ -1,4 +1,4 @@
-"""The subject of a text, by a knowledge base's statistics: which of its headings' phrases the text holds.
+"""The subject of a text: the most specific phrase of a knowledge base's headings that the text has.
 
 phrases = PhraseIndex(["虾青素软胶囊 每日服用频次", "虾青素软胶囊 退换货政策", ...])
 phrases.best("用户正在了解虾青素软胶囊，已解答退换货政策")     # WeightedPhrase("虾青素软胶囊", ...)
@@ -15,19 +15,19 @@ from qinglan.text.text import RUN
 
 SHORTEST, LONGEST = 2, 12
 RECENCY = 0.2
-"""How much more the end of a history weighs than its beginning: what was said last is what is meant."""
+"""Extra weight of a history's end over its beginning: the last subject is usually meant."""
 
 HISTORY_CHARACTERS = 2_000
-"""Characters of a history that are read, its last ones."""
+"""Last characters of a history that are read."""
 
 SAMPLED = 200
-"""Headings that are enough to tell what is typical."""
+"""Headings from which the typical weight is estimated."""
 
 
 class WeightedPhrase(NamedTuple):
     phrase: str
     weight: float
-    """How telling the phrase is by itself."""
+    """Specificity of the phrase."""
 
 
 class PhraseIndex:
@@ -41,12 +41,12 @@ class PhraseIndex:
 
     @cached_property
     def typical(self) -> float:
-        """The weight of what a heading of this knowledge base is usually about."""
+        """Median weight of the subjects of this knowledge base's headings."""
         sample = self._headings[:: max(1, len(self._headings) // SAMPLED)]
         return median([phrase.weight for heading in sample if (phrase := self.best(heading))] or [0.0])
 
     def weight(self, phrase: str) -> float:
-        """High when few headings hold it; two characters may meet by chance, many hardly."""
+        # Inverse document frequency, less for short phrases: two characters meet by chance more often than many.
         count = self._counts.get(phrase.lower(), 0)
         return math.log(len(self._headings) / count) * (1 - 1 / len(phrase)) if count else 0.0
 
@@ -65,7 +65,7 @@ class PhraseIndex:
         return phrases
 
     def names(self, text: str) -> list[WeightedPhrase]:
-        """Phrases that the text names, most telling first: weight x mentions x recency."""
+        """Phrases in the text, the most specific first, by the sum of weight x recency over their mentions."""
         text = text[-HISTORY_CHARACTERS:]
         phrases = self.find(text) or [(at, p) for at, p in self.find(text, headings=1) if len(p) > SHORTEST]
         score: dict[str, float] = defaultdict(float)

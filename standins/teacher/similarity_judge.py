@@ -1,8 +1,8 @@
-"""The stand-in's second judge, of another family than the first: it measures nearness and reads no phrases.
+"""The stand-in's second judge, of another family than the first: it compares vectors and reads no phrases.
 
-Every passage and every heading is a vector of character n-grams. What the user may mean is how near each passage is
-to the conversation; what the rewrite means is which passages it is near to. The first judge's parser, phrases and
-search are not used here, so that the two can be wrong in different places.
+Every passage and every heading is a vector of character n-grams. A passage may be meant as far as it is near the
+conversation; a rewrite means the passages that it is near to. The first judge's parser, phrases and search are not
+used here, so that the two judges err at different rewrites.
 
 examiner = Examiner.load(Path("knowledge_base.jsonl"))
 examiner.judge(asked)      # the shape of JUDGE_FORMAT
@@ -26,23 +26,23 @@ from standins.teacher.backend import Refusal
 from standins.teacher.prompt_parser import PromptTask, read_prompt
 
 SUFFIX = "-examiner"
-"""After a tenant's name: the model's name."""
+"""Suffix of a tenant's name in the model's name."""
 
 CRITERION_WEIGHTS = {"意图保留": 0.4, "自足": 0.2, "无编造": 0.15, "简洁": 0.25}
-"""The whole is a geometric mean: no criterion can pay for another that failed."""
+"""Powers of the geometric mean, in which no criterion makes up for another that failed."""
 
 REFUSED = "这里只评价改写；收到的不是评价的请求。"
 NEAREST = 3
-"""Passages that say what a rewrite means."""
+"""Number of passages that a rewrite is taken to mean."""
 
 SIMILARITY_SMOOTHING = 0.1
-"""Added to a nearness: a phrasing that nobody wrote down is not proof that the passage is the wrong one."""
+"""Added to a similarity: an unknown phrasing does not prove that the passage is wrong."""
 
 CLEAR_SIMILARITY = 0.55
-"""So near to a heading, a text says itself what it is about."""
+"""Similarity to a heading from which on a text names its subject."""
 
 LENGTH_ALLOWANCE = 6
-"""Characters by which a rewrite may be longer than both question and heading."""
+"""Characters by which a rewrite may exceed the longer of question and heading."""
 
 DIGITS = re.compile(r"[0-9]+")
 Vector = NDArray[np.float64]
@@ -91,14 +91,14 @@ class SimilarityJudge:
         )
 
     def _intent(self, task: PromptTask, near: Vector, means: NDArray[np.int64]) -> float:
-        """How much of what the conversation can mean lies in what the rewrite means."""
+        """Mean possibility of the passages that the rewrite means, weighted by similarity."""
         possible, weights = self._possible(task.question, task.history), near[means] ** 4
         if weights.sum() <= 0:
             return 0.0
         return float(possible[means] @ weights / weights.sum())
 
     def _weigh(self, question: str, history: str) -> Vector:
-        """How possible it is that each passage is meant; the likeliest has 1."""
+        """The possibility that each passage is meant; the likeliest has 1."""
         about = self._near(self._headings, f"{question} {history}")
         wants = self._near(self._whole, question)
         possible = ((SIMILARITY_SMOOTHING + about) * (SIMILARITY_SMOOTHING + wants)) ** 2
@@ -113,7 +113,7 @@ class SimilarityJudge:
 
     @cached_property
     def _vectors(self) -> Any:
-        """Made when first asked for, in about a second: a run without an evaluation never waits for it."""
+        """The vectorizer, fitted in about a second at its first use: a run without an evaluation does not wait."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         return TfidfVectorizer(analyzer="char", ngram_range=(1, 3), sublinear_tf=True).fit(
@@ -129,7 +129,7 @@ class SimilarityJudge:
         return self._columns(passage.title or passage.content[:30] for passage in self._passages)
 
     def _columns(self, texts: Iterable[str]) -> Any:
-        """The vectors of the texts, stored by n-gram, so that a short text reads few of them."""
+        """The texts' vectors, stored by n-gram, so that a short text reads few rows."""
         return self._vectors.transform(texts).T.tocsr()
 
 
@@ -142,7 +142,7 @@ def overall_score(marks: JudgeScores) -> float:
 
 
 def grounding_score(task: PromptTask, known: str) -> float:
-    """The share of characters that conversation or passage know; a number that neither knows is a lie."""
+    """Share of characters that occur in conversation or passage; 0 with a number that occurs in neither."""
     if set(DIGITS.findall(task.rewrite)) - set(DIGITS.findall(known)):
         return 0.0
     letters = [letter for letter in task.rewrite if letter.isalnum()]
@@ -150,14 +150,14 @@ def grounding_score(task: PromptTask, known: str) -> float:
 
 
 def brevity_score(task: PromptTask, title: str) -> float:
-    """Full marks up to a little over question or heading; what repeats itself compresses too well."""
+    """1 up to the allowed length, then less; repeated words cost too, since they compress well."""
     length, room = len(task.rewrite), max(len(task.question), len(title)) + LENGTH_ALLOWANCE
     squeezed = len(zlib.compress(task.rewrite.encode())) / (len(task.rewrite.encode()) + 8)
     return min(1.0, room / max(length, 1)) ** 3 * min(1.0, squeezed / 0.7)
 
 
 class SimilarityJudgeBackend:
-    """One examiner a knowledge base; a model's name is the tenant's with `-examiner`."""
+    """An examiner for each knowledge base; the model's name is the tenant's with `-examiner`."""
 
     def __init__(self, examiners: Mapping[str, SimilarityJudge]) -> None:
         self._examiners = {f"{tenant}{SUFFIX}": examiner for tenant, examiner in examiners.items()}

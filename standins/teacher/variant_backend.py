@@ -1,6 +1,6 @@
-"""Further models of the stand-in that are worse, decline more or think aloud: teachers that differ by a known amount.
+"""Further models of the stand-in that rewrite worse, decline or think aloud: teachers with known differences.
 
-What befalls a question depends on the question and the model's seed alone, so that every run is the same.
+Only the question and the model's seed decide what happens to a question, so that every run is the same.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ THINKING_TEMPLATE = "<think>\n用户问的是：{question}\n</think>\n\n"
 
 
 class VariantBackend:
-    """Models by name, each before the model of its tenant."""
+    """Models by name; each changes the answers of its tenant's model."""
 
-    def __init__(self, brain: CompletionBackend, variants: Mapping[str, Variant]) -> None:
-        self._brain, self._variants = brain, variants
+    def __init__(self, backend: CompletionBackend, variants: Mapping[str, Variant]) -> None:
+        self._backend, self._variants = backend, variants
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ class VariantBackend:
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
         variant, task = self._variants[model], read_prompt(messages, response_format)
-        best = self._brain.answer(variant.tenant, messages, response_format)
+        best = self._backend.answer(variant.tenant, messages, response_format)
         if task is None or task.kind != "rewrite":
             return best
         rewrite = vary_rewrite(variant, task, best)
@@ -43,13 +43,13 @@ class VariantBackend:
 
 
 def vary_rewrite(variant: Variant, task: PromptTask, best: str | Refusal) -> str | Refusal:
-    """The best rewrite, the question as it was, or a refusal: as the question's luck is with this model."""
+    """The best rewrite, the unchanged question or a refusal, by the hash of the question."""
     if seeded_fraction(variant.seed, "refuses", task) < variant.refuses:
         return REFUSAL_ANSWERS[variant.refusal]
     return best if seeded_fraction(variant.seed, "skill", task) < variant.skill else task.question.strip()
 
 
 def seeded_fraction(seed: int, what: str, task: PromptTask) -> float:
-    """A number in [0, 1) that follows from the seed and the task alone."""
+    """A number in [0, 1) from a hash of seed and task."""
     text = "\x1f".join((str(seed), what, task.question, task.history))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

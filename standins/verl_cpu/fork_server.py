@@ -2,9 +2,9 @@
 
     python -m standins.verl_cpu.fork_server ARGUMENTS OF verl.trainer.main_ppo
 
-This process imports the libraries, forks a copy of itself, the fork server, and goes on as verl's driver. patches.py
-makes Ray set up its workers with this file instead of its own, which would import Ray only for that: a small process
-requests a fork from the fork server, and stays until the fork has ended. Ray and verl are imported in each process:
+This process imports the libraries, forks a copy of itself, the fork server, and becomes verl's driver. patches.py
+makes Ray set up its workers with this file instead of its own (ray/_private/workers/setup_worker.py): a small process
+requests a fork from the fork server, and waits until the fork has ended. Ray and verl are imported in each process:
 Ray reads its environment when it is loaded, and both load quickly compared with the rest.
 """
 
@@ -40,7 +40,7 @@ CONTEXT, LANGUAGE = "--serialized-runtime-env-context=", "--language="
 
 
 def main() -> None:
-    """Run fork server and driver; if Ray calls this file with a worker's script, request that worker."""
+    """Run fork server and driver; if Ray calls this file with a worker's script, request a fork for the worker."""
     if len(sys.argv) > 1 and sys.argv[1].endswith(".py"):
         request_worker(sys.argv[1:])
     else:
@@ -68,7 +68,9 @@ def listen_with_modules(path: str) -> socket.socket:
     listening.bind(path)
     listening.listen(64)
     gc.collect()
-    gc.freeze()  # otherwise the garbage collector writes to every page, and forks share none
+    # Else the garbage collector writes to every page, and forks share none:
+    # https://docs.python.org/3.11/library/gc.html#gc.freeze
+    gc.freeze()
     return listening
 
 
@@ -84,8 +86,7 @@ def import_libraries() -> None:
 
 @contextlib.contextmanager
 def _without_ray() -> Iterator[None]:
-    """Nothing imports Ray meanwhile, not even a library that would use it: the workers' Ray would have this process's
-    environment."""
+    """Prevent libraries from importing Ray meanwhile: the workers' Ray would have this process's environment."""
     sys.modules["ray"] = None  # type: ignore[assignment]
     yield
     del sys.modules["ray"]
@@ -101,7 +102,7 @@ def _end_with_parent() -> None:
 
 def serve_forks(listening: socket.socket, driver: int) -> None:
     """Fork a worker for each request, until the driver is gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers are reaped at once; nothing here waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended workers: no code here waits for them
     listening.settimeout(1.0)
     while os.getppid() == driver:
         with contextlib.suppress(TimeoutError, ConnectionError):
@@ -113,7 +114,7 @@ def serve_forks(listening: socket.socket, driver: int) -> None:
                 run_worker(request, streams)
             for stream in streams:
                 os.close(stream)
-            connection.close()  # the worker has its own copy; when it closes, the small process ends
+            connection.close()  # the worker has its own copy: when the worker ends, the small process ends
 
 
 def run_worker(request: dict[str, Any], streams: list[int]) -> None:

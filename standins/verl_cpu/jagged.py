@@ -1,6 +1,5 @@
-"""Select rows of a nested batch in one copy; verl makes a tensor of each row of each field and joins them again.
-
-For a tiny model that took a fifth of an update.
+"""Select rows of a nested batch in one copy; verl makes a tensor of each row of each field and joins them again
+(verl/utils/tensordict_utils.py). For a tiny model that took a fifth of an update.
 """
 
 from typing import Any
@@ -14,7 +13,7 @@ def select_rows(nested: Any, rows: Any) -> Any:
 
     starts, lengths = nested.offsets()[:-1][rows], nested.offsets().diff()[rows]
     offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
-    # A value's position in `nested` is its position in the result, shifted as far as its row was.
+    # The position of a value in `nested` is its position in the result, shifted as far as its row was.
     positions = torch.arange(int(offsets[-1])) + (starts - offsets[:-1]).repeat_interleave(lengths)
     # Without its longest row, torch would later pad each row to the length of all together.
     return torch.nested.nested_tensor_from_jagged(

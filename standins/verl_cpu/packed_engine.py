@@ -1,9 +1,9 @@
 """verl's FSDP engines without padding or repeated tokens, registered for the device "cpu".
 
-verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token in it, though only
-those of the answers are read. Here a batch is one line of tokens without padding: a prompt occurs once for all its
-samples, and the beginning that all prompts share, the system prompt, once. Only attention works by rows.
-Logits are computed for answers only.
+verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token in it, though it
+reads only those of the answers. Here a batch is one line of tokens without padding: a prompt occurs once for all its
+samples, and the system prompt, with which all prompts begin, once. Only attention works by rows. Logits are computed
+for answers only.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ def _inputs(micro_batch: Any) -> tuple[dict[str, Any], AnswerTokens]:
 
 
 def _nested(figures: Any, answers: AnswerTokens, micro_batch: Any) -> Any:
-    """Figures of the answers in verl's form: one for each token of the whole batch, 0 for prompts."""
+    """Figures of the answers in verl's form: a figure for each token of the whole batch, 0 for prompts."""
     ids = micro_batch["input_ids"]
     whole = figures.new_zeros(len(ids.values())).index_put((answers.positions,), figures)
     return torch.nested.nested_tensor_from_jagged(whole, ids.offsets())

@@ -1,4 +1,4 @@
-"""Pack a batch of rows into one line of tokens: no padding; each prompt, and the start that all share, occurs once.
+"""Pack a batch of rows into one line of tokens: no padding, and each prompt and the common start occur once.
 
 Linear layers then compute each token once; only attention works by rows.
 """
@@ -16,10 +16,10 @@ class PackedBatch(NamedTuple):
     """Position of each token in its row."""
 
     rows: Any
-    """[row, position]: the token's index in the line; behind a row's end, any index."""
+    """[row, position]: index of the token in the line; after a row's end, any index."""
 
     back: Any
-    """Index of each token of the line in the padded rows, laid one after the other."""
+    """Index of each token of the line in the concatenated padded rows."""
 
 
 class AnswerTokens(NamedTuple):
@@ -72,7 +72,7 @@ def packed_attention(
     module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: float, dropout: float = 0.0, *,
     line: PackedBatch, **_: Any,
 ) -> tuple[Any, None]:  # fmt: skip
-    """Causal attention within each row, from and back to the line; values behind a row's end are not read."""
+    """Causal attention within each row, from and back to the line; values after a row's end are not read."""
 
     def by_row(heads: Any) -> Any:  # [1, heads, line, size] to [row, heads, position, size]
         groups = query.shape[1] // heads.shape[1]

@@ -19,7 +19,7 @@ def register_parallel_critic(module: ModuleType) -> None:
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, Role
 
     class CriticBeside(module.PPOTrainerSync):  # type: ignore[misc, name-defined]
-        """Begins each call of the critic before the actor's, and waits for it afterwards."""
+        """Starts each call of the critic before the actor's, and waits for it afterwards."""
 
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
@@ -34,7 +34,7 @@ def register_parallel_critic(module: ModuleType) -> None:
                 self.mapping[Role.Critic] = POOL
 
         def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-            """The first pass over a batch; the critic's values are begun here too."""
+            """The first pass over a batch; the critic starts on its values at the same time."""
             if self.use_critic:
                 self._begin(super()._compute_values, batch)
             return super()._compute_old_log_prob(batch, metrics)

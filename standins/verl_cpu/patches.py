@@ -1,4 +1,4 @@
-"""Patches for functions in verl, torch and Ray that require a GPU or a cluster; both rollouts need them."""
+"""Patches of functions in verl, torch and Ray that require a GPU or a cluster, for both rollouts."""
 
 import functools
 import os
@@ -10,7 +10,7 @@ from standins.verl_cpu import fork_server
 
 @when_imported("verl.utils.distributed")
 def _gloo_only_backend(module: Any) -> None:
-    """Use gloo alone: verl's "cpu and accelerator" would be "cpu:gloo,cpu:gloo", which torch refuses."""
+    """Use gloo only: verl's "cpu and accelerator" would be "cpu:gloo,cpu:gloo", which torch refuses."""
     both = module.initialize_global_process_group_ray
 
     def initialize(timeout_second: float | None = None, backend: str | None = None) -> Any:

@@ -10,7 +10,7 @@ SERVER = "hf_generate_{}"
 
 
 class GenerateServer:
-    """Writes answers with the actor's weights; verl calls the methods below `write`."""
+    """Writes answers with the actor's weights; verl calls the methods after `write`."""
 
     def __init__(self, path: str, response_length: int, batch: int) -> None:
         import torch
@@ -39,7 +39,7 @@ class GenerateServer:
         return answers, self._step
 
     async def load_weights(self, weights: dict[str, Any], step: int | None) -> None:
-        """Load every weight by its name; a missing or unknown one is an error, since it would be another model."""
+        """Load every weight by its name; a missing or unknown name is an error, since it means another model."""
         missing, unknown = self._model.load_state_dict(weights, strict=False)
         tied = {"lm_head.weight"} if self._model.config.tie_word_embeddings else set()
         if unknown or set(missing) - tied:

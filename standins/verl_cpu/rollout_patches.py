@@ -1,4 +1,4 @@
-"""Registers the laptop's rollout and engines with verl, and waits where verl would poll."""
+"""Register the laptop's rollout and engines with verl, and replace polling by waiting."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How the ppo stage starts verl on a CPU: the device that `hardware.plugin: standins.verl_cpu` names."""
+"""Settings with which the ppo stage starts verl on a CPU, if `hardware.plugin` is standins.verl_cpu."""
 
 import json
 
@@ -19,7 +19,7 @@ PACKED_ATTENTION = "rows_of_a_line"
 """The name under which packed_engine.py registers its attention."""
 
 RAY_CPUS = 12
-"""CPUs that Ray is told of on a laptop, one for each of verl's actors, which take turns."""
+"""Number of CPUs that Ray assumes: one for each of verl's actors, which take turns."""
 
 OBJECT_STORE = 300_000_000
 """Bytes of Ray's object store."""
@@ -53,7 +53,7 @@ def environment(config: PpoConfig) -> dict[str, str]:
 
 
 def ray_overrides(config: PpoConfig, slots: int) -> dict[str, Value]:
-    """Ray's size on one machine; on several, RAY_OVERRIDE_RESOURCES says it to each `ray start`."""
+    """Ray's size on one machine; on several, each `ray start` reads it from RAY_OVERRIDE_RESOURCES."""
     values: dict[str, Value] = {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1}
     if config.hardware.nodes == 1:
         values |= {
@@ -82,7 +82,7 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
         # The rollout computes as the actor does, so its log-probabilities are the old policy's: one pass less.
         f"{ROLLOUT}.calculate_log_probs": True,
         "algorithm.rollout_correction.bypass_mode": True,
-        # The rewards of a step are asked for where its rollouts are put together.
+        # StepRollouts computes the rewards of a step, so verl needs no reward workers.
         "reward.num_workers": 0,
         f"{ROLLOUT}.free_cache_engine": False,
     }

@@ -1,12 +1,12 @@
 """A step's rollouts as one batch: an agent loop manager for verl's setting `agent_loop_manager_class`.
 
-verl's own manager sends and stores every sample alone: some ten messages between five processes for each sample,
+verl's own manager sends and stores every sample by itself: some ten messages between five processes for each sample,
 which for a tiny model take many times as long as its computing. Here the servers write all answers of a step, the
-reward function gets all of them at once, and verl's queue gets them in one message, in the order of the rows. So
-nothing depends on which process is ready first, and the same seed gives the same training.
+reward function gets all of them at once, and verl's queue gets them in one message, in the order of the rows. So the
+result does not depend on which process is ready first, and the same seed gives the same training.
 
-While the rewards are computed, verl already computes what needs none: reference and values. The two functions in
-which it waits are in patches.py.
+While the rewards are computed, verl already computes the reference's probabilities and the values. The two functions
+in which verl waits are in rollout_patches.py.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ class StepRollouts:
 
     current: "StepRollouts"
     figures: tuple[list[Figures], Figures]
-    """Terms of the last step's rewards; the seconds they took, and the seconds that verl waited for them."""
+    """Terms of the last step's rewards; the seconds of their computation, and those that verl waited for them."""
 
     def __init__(self, config: Any) -> None:
         self._rollout, model = config.actor_rollout_ref.rollout, Path(config.actor_rollout_ref.model.path)
@@ -78,7 +78,7 @@ class StepRollouts:
         return cls(config)
 
     def generate_sequences(self, batch: Any) -> None:
-        """Begin the rollouts; verl waits when it takes the samples from its queue, and again for rewards."""
+        """Start the rollouts; verl waits for samples when it reads its queue, and later for rewards."""
         validate = bool(batch["validate"]) if "validate" in batch else False
         step = int(batch["global_steps"])
         rollouts = self._rollouts(batch, step, validate)
@@ -86,7 +86,7 @@ class StepRollouts:
         self._scored = self._thread.submit(self._run, self._score, self._written)
 
     def wait_for_samples(self) -> None:
-        """Wait until the samples are in verl's queue; for a test on dev, until their rewards are there too."""
+        """Wait until the samples are in verl's queue; for a test on dev, also their rewards."""
         if self._written.result().partition == "val":
             self.wait_for_rewards()
 

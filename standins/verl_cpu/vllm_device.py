@@ -19,13 +19,13 @@ __all__ = ["cpu_differences", "driver", "environment", "modules", "overrides"]
 MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "patches", "vllm_patches"))
 
 VLLM_MODULES = ("vllm.entrypoints.cli.serve", "vllm.entrypoints.openai.api_server", "vllm.v1.engine.async_llm")
-"""Modules of vLLM that four of verl's processes import: three seconds of a core in each, if not here."""
+"""Modules of vLLM that four of verl's processes import: three CPU seconds in each without the fork server."""
 
 CACHE_BYTES = 1 << 28
 """vLLM's cache of keys and values; without this it would take half of the machine's memory."""
 
 BUCKET_MEGABYTES = 256
-"""Size of a message of weights, at least that of the largest one. A CPU sends them through /dev/shm."""
+"""Size of a message of weights in MB, at least that of the largest weight. A CPU sends them through /dev/shm."""
 
 SEQUENCES = 64
 """Sequences that vLLM writes at once. When it starts it sorts the whole vocabulary for as many: for verl's 1,024 of

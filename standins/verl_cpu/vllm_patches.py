@@ -1,5 +1,5 @@
-"""vLLM on a CPU as verl uses it on a GPU: weights can be loaded again, and sleep loses what a GPU loses. What verl
-offloads computes nothing until it is loaded.
+"""vLLM on a CPU as verl uses it on a GPU: weights can be loaded again, and sleep loses the memory that a GPU loses.
+An offloaded model or optimizer cannot compute until it is loaded.
 
 verl's worker extension imports these modules into vLLM's workers too.
 """
@@ -12,7 +12,7 @@ from qinglan.terminal import say
 
 @when_imported("vllm.model_executor.layers.utils")
 def _weights_stay(module: Any) -> None:
-    """Compute with a layer's own weight. vLLM would pack it for the processor and drop it, and load no other."""
+    """Compute with a layer's own weight: vLLM would pack the weight for the processor and could load no new one."""
 
     def keep_weight(layer: Any, remove_weight: bool) -> None:
         import torch
@@ -28,8 +28,8 @@ def _allow_sleep(module: Any) -> None:
 
 
 def sleep(worker: Any, level: int = 1) -> None:
-    """Overwrite all weights and buffers with NaN, since a GPU's worker frees their memory, and copy what it copies:
-    buffers, at level 1 the weights too."""
+    """Overwrite all weights and buffers with NaN, since a GPU's worker frees their memory, after the copies that it
+    makes: of buffers, at level 1 of weights too."""
     model = worker.model_runner.model
     copied = dict(model.named_buffers()) | (dict(model.named_parameters()) if level == 1 else {})
     worker.copied = {name: tensor.detach().clone() for name, tensor in copied.items()}
@@ -61,7 +61,7 @@ def _sleep_like_a_gpu(module: Any) -> None:
 
 
 def offload(owner: Any, add_hook: Any) -> None:
-    """Let a model or an optimizer wait: it may be read, as in a machine's memory, but computes nothing."""
+    """Let a model or an optimizer wait: it may be read, as in a machine's memory, but must not compute."""
     if not hasattr(owner, "waits"):
         add_hook(refuse_waiting)
         say(f"{type(owner).__name__} is offloaded")

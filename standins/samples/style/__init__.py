@@ -2,9 +2,9 @@
 
 write_style_sample(Path("data/style"), rows=3000, seed=0)
 
-A topic is what is asked, a manner how it is answered. An answer may grant one thing on its way to another, and
-some sentences are heard according to the question. Labels differ from the manner meant in a share of the rows, so
-that nobody can be right in all of them: `meant` says in how many one could be.
+A topic is the subject of a question, a manner the way of the answer. An answer may concede something in another
+manner, and some sentences have a manner by the question only. The label differs from the intended manner in a share
+of the rows, so that no model is right in all of them: `meant` is the share in which one could be.
 """
 
 import random
@@ -27,7 +27,7 @@ COLUMNS = ("问题", "回答", "标签", "label_english", "source", "scene")
 
 
 class AmbiguousSentence(Config):
-    """A sentence whose manner is decided by the topic."""
+    """A sentence whose manner depends on the topic."""
 
     text: str
     by: dict[str, str]
@@ -36,14 +36,14 @@ class AmbiguousSentence(Config):
 class Topic(Config):
     scene: str
     manners: dict[str, Fraction]
-    """How often it is answered in each."""
+    """Shares of its answers by manner."""
 
     asks: dict[str, tuple[str, ...]]
     """The questions, by tenant."""
 
 
 class Manners(Config):
-    """The data file: content without any number that steers learning but the topics' shares."""
+    """The data file; of the numbers that steer learning it has only the topics' shares."""
 
     topics: dict[str, Topic]
     manners: dict[str, tuple[str, ...]]
@@ -56,30 +56,30 @@ class Manners(Config):
 
 
 class StyleSampleSettings(Config):
-    """The numbers that make a task with room between a bag of words and what can be known."""
+    """Numbers of a task with room between a bag of words and the best possible model."""
 
     topics: dict[str, float] = {"presale": 0.27, "aftersale": 0.18, "usage": 0.22, "facts": 0.18, "risk": 0.15}
     two_sided: Fraction = 0.45
-    """Answers that grant something in another manner on their way."""
+    """Share of answers with a concession in another manner."""
 
     either: Fraction = 0.2
-    """One-sided answers of a sentence that can be heard in two ways."""
+    """Share of the other answers that are an ambiguous sentence."""
 
     side_labelled: Fraction = 0.06
-    """Two-sided answers that are labelled by what they grant."""
+    """Share of answers with a concession that are labelled by it."""
 
     careless: Fraction = 0.03
-    """Labels that are any of the others."""
+    """Share of labels drawn from the wrong ones."""
 
     unlabelled: Positive = 2
-    """Texts without a label for each with one: a house has far more talk than labels."""
+    """Number of texts without a label for each with one."""
 
 
 STYLE_SAMPLE_SETTINGS = StyleSampleSettings()
 
 
 class StyleRow(NamedTuple):
-    """One labelled answer, and what was meant."""
+    """A labelled answer with the intended manner."""
 
     tenant: str
     topic: str
@@ -93,7 +93,7 @@ class StyleRow(NamedTuple):
 class StyleSampleCounts(NamedTuple):
     rows: int
     meant: int
-    """Rows labelled in the manner that was meant."""
+    """Rows whose label is the intended manner."""
 
     unlabelled: int
     """Further texts, without a label."""
@@ -137,7 +137,7 @@ def to_json_row(row: StyleRow) -> dict[str, object]:
 
 
 def style_rows(count: int, seed: int | str) -> Iterator[StyleRow]:
-    """Each row has its own random numbers, so asking for more of them changes none that were there before."""
+    """Each row has its own random numbers, so a larger sample begins with the smaller one."""
     for number in range(count):
         yield _row(random.Random(f"answers-{seed}-{number}"))
 
@@ -156,7 +156,7 @@ def _row(rng: random.Random) -> StyleRow:
 
 
 def _draw_statement(data: Manners, topic: str, rng: random.Random) -> tuple[str, str, str]:
-    """A statement, the manner it is meant in, and the manner of the concession it makes, if any."""
+    """A statement, its intended manner, and the manner of its concession; empty for none."""
     meant = _drawn(data.topics[topic].manners, rng)
     if rng.random() < STYLE_SAMPLE_SETTINGS.two_sided:
         side = rng.choice([name for name in data.manners if name != meant])

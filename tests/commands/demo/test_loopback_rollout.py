@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 import tests.releases.whole_release as whole
-from commands.demo.loopback_rollout import FOLDER, POWER_FILE, REASON, ROLLOUT_LOG, _questions, roll_out
+from commands.demo.loopback_rollout import FOLDER, REASON, ROLLOUT_LOG, _questions, roll_out
 from components.release.register.baseline import UNJUDGED, release_baseline
 from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs
@@ -53,7 +53,7 @@ class Ran:
         self.config = load_config(
             "fivedoctors", "demo", **given, register={"store": str(root / "store")}
         ).model_copy(
-            update={"loopback": LoopbackConfig(requests_a_second=8.0, supposed=0.05, rollout=POLICY)}
+            update={"loopback": LoopbackConfig(requests_a_second=8.0, rollout=POLICY)}
         )  # fmt: skip
         self._link()
 
@@ -99,7 +99,6 @@ def test_the_promoted_model_earns_all_users_from_one_that_serves_by_a_signed_ove
     assert state.outcome == "Promoted", state.reasons
     assert UNJUDGED in output and "by a signed override" in output
     folder = ran.run.root / FOLDER
-    assert "a canary as good passes after" in (folder / POWER_FILE).read_text(encoding="utf-8")
     assert "the canary is given 50 %" in output and "within 10 points" not in output
     assert "within 10 points" in (folder / ROLLOUT_LOG).read_text(encoding="utf-8"), "figures are in the log"
     assert len(output.splitlines()) < 20

@@ -188,7 +188,7 @@ def test_a_rollout_that_would_be_refused_is_refused_when_the_profile_is_read(
     settings: str, policy: Any, said: str
 ) -> None:
     rollout = {"rollout": policy}
-    loopback = {"requests_a_second": 28, "supposed": 0.05}
+    loopback = {"requests_a_second": 28}
     values = DEPLOYED | {"deploy": DEPLOYED["deploy"] | rollout} if settings == "deploy" else {}
     values |= {"loopback": loopback | rollout} if settings == "loopback" else {}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.rollout.power import falsely_passed, falsely_taken_back, needed
+from benchmarks.rollout.power import Scenario, falsely_passed, falsely_taken_back, needed
 from serving.rollout.sequential import (
     ALPHA,
     BETA,
@@ -21,7 +21,6 @@ from serving.rollout.sequential import (
     safe_bet,
     safe_needed,
 )
-from standins.rollout_local.power_analysis import Scenario
 
 RATE = st.floats(0.001, 0.9)
 SIZE = st.integers(1, 6)
