@@ -17,7 +17,7 @@ UV := $(BIN)/python -m uv
 
 .PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants fuzz chaos cluster cluster-binaries cluster-status cluster-down \
   kfp kfp-check kfp-run kfp-canary kfp-page kfp-status kfp-down \
-  check bench lock image-locks images try-image golden messages docs clean
+  check bench beir lock image-locks images try-image golden messages docs clean
 
 help: ## what can be made here
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## /  make \1\t/' | expand -t 24
@@ -131,6 +131,9 @@ check: $(READY) ## ruff, mypy strict, import rules, plain names, what `make docs
 BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward faulty-reward sft ppo style style-policy guard numbers serving \
   cluster store jobs rollout rollout-controller
 bench: $(addprefix bench-,$(BENCHES)) ## every benchmark but `bench-science` (up to two hours), `bench-headroom` (fourteen whole runs beside those of bench-science, ten CPU minutes each), `bench-labels` (two whole runs), `bench-augment` (four SFTs), `bench-tests` (all tests) and `bench-pairwise` (reads the run of `make demo`)
+
+beir: $(READY) ## rewriters on a public benchmark in BEIR's layout; DIR=its folder ARGS="--run RUN" (docs/beir.md)
+	@$(BIN)/python -m benchmarks.beir $(DIR) $(ARGS)
 
 bench-%: $(READY) ## one benchmark; its last line is JSON
 	@$(BIN)/python -m benchmarks.$(subst -,_,$*)

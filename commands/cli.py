@@ -13,8 +13,11 @@ import typer
 from typer.core import TyperGroup
 
 from commands.audit.cli import audit
+<<<<<<< HEAD
 from commands.beir.cli import evaluate
 from commands.blind import blind
+=======
+>>>>>>> a6400136 (BEIR is a benchmark, no command: benchmarks/beir, its figures by ir_measures (equal to the old ones to the last bit))
 from commands.check_rag.cli import check_rag
 from commands.compare_teachers.cli import compare_teachers
 from commands.compile import compile_
@@ -79,7 +82,6 @@ app.add_typer(rollout, name="rollout")
 app.command()(init)
 app.command()(audit)
 app.command("compare-teachers")(compare_teachers)
-app.command()(evaluate)
 app.command()(fit)
 app.command()(headroom)
 app.command("check-rag")(check_rag)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qinglan.evaluation.seeds import recipe_difference, recipe_mean
+from benchmarks.beir.seeds import recipe_difference, recipe_mean
 from qinglan.evaluation.statistics import Columns, Groups, bootstrap_means
 
 CONVERSATIONS: Groups = np.arange(120) // 3

@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from commands.beir.dataset import Dataset
-from commands.beir.rewriters import LONGEST_QUERY
+from benchmarks.beir.dataset import Dataset
+from benchmarks.beir.rewriters import LONGEST_QUERY
 from qinglan.concurrency import map_in_order
-from qinglan.evaluation.ranking import DEPTH
 from qinglan.processes.services import run_service
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
 from qinglan.rag.lexical.index import build_index
 from qinglan.terminal.progress import progress, transfer_progress
 
-UNDER_WAY = 20
+UNDER_WAY, DEPTH = 20, 100
+"""Searches at a time, and passages of each."""
 
 
 class Ranking(NamedTuple):
@@ -25,7 +25,12 @@ class Ranking(NamedTuple):
 
     ids: tuple[str, ...] = ()
     need_score: float = 0.0
-    """The first passage's score against people's rewrite; NaN where there is none."""
+    """The first passage's score against people's rewrite; NaN without one."""
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The ranking as trec_eval takes one: a higher score is a better rank."""
+        return {passage: 1 / rank for rank, passage in enumerate(self.ids, 1)}
 
 
 Query = tuple[int, str]
@@ -58,22 +63,18 @@ def index_with_progress(knowledge_base: Path, tenant: str, root: Path) -> None:
 
 def retrieve_all(dataset: Dataset, queries: Sequence[Query], url: str) -> Mapping[Query, Ranking]:
     """Each different query's ranking, without a threshold."""
-    return asyncio.run(_retrieve_all(dataset, queries, url))
-
-
-async def _retrieve_all(dataset: Dataset, queries: Sequence[Query], url: str) -> Mapping[Query, Ranking]:
     different = list(dict.fromkeys(queries))
-    async with RagClient(url) as rag:
 
-        async def search(query: Query) -> Ranking:
-            return await _retrieve(dataset, query, rag)
+    async def search_all() -> dict[Query, Ranking]:
+        async with RagClient(url) as rag:
+            with progress("retrieval", len(different)) as tick:
+                rankings: dict[Query, Ranking] = {}
+                async for ranking in map_in_order(different, lambda query: _retrieve(dataset, query, rag), UNDER_WAY):
+                    rankings[different[len(rankings)]] = ranking
+                    tick()
+        return rankings
 
-        with progress("retrieval", len(different)) as tick:
-            rankings: dict[Query, Ranking] = {}
-            async for ranking in map_in_order(different, search, UNDER_WAY):
-                rankings[different[len(rankings)]] = ranking
-                tick()
-    return rankings
+    return asyncio.run(search_all())
 
 
 async def _retrieve(dataset: Dataset, query: Query, rag: RagClient) -> Ranking:

@@ -1,26 +1,34 @@
-"""beir.json and its table: each system's level, its difference to no rewrite, and the inflation factor. Pure."""
+"""beir.json and its table: each system's level, its difference to no rewrite, and the inflation factor."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import ir_measures
 import numpy as np
+from ir_measures import RR, P, R, nDCG
 
-from commands.beir.dataset import Dataset
-from commands.beir.retrieve import Query, Ranking
-from commands.beir.rewriters import Rewrites
+from benchmarks.beir.dataset import Dataset
+from benchmarks.beir.retrieve import Query, Ranking
+from benchmarks.beir.rewriters import Rewrites
+from benchmarks.beir.seeds import recipe_difference, recipe_mean
 from qinglan.evaluation.inflation import describe, inflation
+from qinglan.evaluation.metrics import Metric
 from qinglan.evaluation.pages import report as kernel
-from qinglan.evaluation.ranking import RANKING_METRICS, measure_ranking
-from qinglan.evaluation.seeds import recipe_difference, recipe_mean
 from qinglan.evaluation.statistics import Columns, Groups, group_numbers, holm, paired_differences
 
 PLAIN = "plain"
 NAMES = {
-    PLAIN: "no rewrite", "history": "question + history", "people": "people's rewrite", "teacher": "teacher",
-    "sft": "SFT", "rl": "RL",
+    PLAIN: "no rewrite", "history": "question + history", "people": "people's rewrite", "sft": "SFT", "rl": "RL",
 }  # fmt: skip
-DECIDING = next(iter(RANKING_METRICS))
+MEASURES = {"ndcg10": nDCG @ 10, "recall10": R @ 10, "recall100": R @ 100, "mrr": RR @ 100, "p1": P @ 1}
+RANKING_METRICS = {
+    "ndcg10": Metric("nDCG@10"), "recall10": Metric("recall@10"), "recall100": Metric("recall@100"),
+    "mrr": Metric("MRR@100", "score"), "p1": Metric("P@1"),
+}  # fmt: skip
+"""The measures' names on the page, one number a query; systems are compared by the first."""
+
+DECIDING = "ndcg10"
 SIGNAL = "need_score"
 SIGNAL_NAME = "first passage's score against people's rewrite"
 NOT_TRAINED = "not defined: name both models, sft and rl, with --run or --model."
@@ -45,26 +53,21 @@ class Numbers(NamedTuple):
     conversations: Groups
 
 
-def all_queries(systems: Systems) -> list[Query]:
-    return [query for seeds in systems.values() for rewrites in seeds for query in enumerate(rewrites.queries)]
-
-
 def measure(dataset: Dataset, systems: Systems, rankings: Mapping[Query, Ranking]) -> Numbers:
+    """Numbers of every query; without a judgement a passage is irrelevant, as in trec_eval."""
     values = {}
-    for name, seeds in systems.items():
-        rows = [
-            [_measured(rankings[at, rewrites.queries[at]], grades) for rewrites in seeds]
-            for at, grades in enumerate(dataset.grades)
-        ]
-        values[name] = {
-            metric: np.array([[seed[metric] for seed in row] for row in rows])
-            for metric in (*RANKING_METRICS, SIGNAL)
-        }
+    judgements = {row.id: grades for row, grades in zip(dataset.rows, dataset.grades, strict=True)}
+    names = {measure: name for name, measure in MEASURES.items()}
+    for system, seeds in systems.items():
+        columns = {name: np.zeros((len(dataset.rows), len(seeds))) for name in (*MEASURES, SIGNAL)}
+        for seed, rewrites in enumerate(seeds):
+            rows = {row.id: at for at, row in enumerate(dataset.rows)}
+            run = {name: rankings[at, rewrites.queries[at]].scores for name, at in rows.items()}
+            for figure in ir_measures.iter_calc([*names], judgements, run):
+                columns[names[figure.measure]][rows[figure.query_id], seed] = figure.value
+            columns[SIGNAL][:, seed] = [rankings[query].need_score for query in enumerate(rewrites.queries)]
+        values[system] = columns
     return Numbers(values, group_numbers([row.conversation_id for row in dataset.rows]))
-
-
-def _measured(ranking: Ranking, grades: Mapping[str, int]) -> dict[str, float]:
-    return {**measure_ranking(ranking.ids, grades), SIGNAL: ranking.need_score}
 
 
 def build_results(dataset: Dataset, systems: Systems, numbers: Numbers, draws: Draws) -> Json:

@@ -1,1 +1,0 @@
-"""`qinglan evaluate --beir`: any rewriter on a public retrieval benchmark."""
