@@ -90,8 +90,7 @@ def check_rag(
 
 @contextmanager
 def advised(advice: str) -> Iterator[None]:
-    """Add this next step to a DataError, none if it is empty or the service does not know what it was asked; a
-    refused key has another."""
+    """Add this next step to a DataError, except one about an unknown tenant; a refused key has another next step."""
     from qinglan.rag.client import UnauthorizedError, UnknownToServiceError
 
     try:

@@ -58,7 +58,7 @@ def read_inputs(
     url: str, tenant: str, profile: str, questions: Path | None, knowledge_base: Path | None, path: str,
     headers: Sequence[str], options: Sequence[str],
 ) -> CheckInputs:  # fmt: skip
-    """Settings of the profile, the command line's on top; a host of a profile must be allowed."""
+    """Settings of the profile, replaced by those of the command line; a host of a profile must be allowed."""
     options_of_service = {"base_url": url, "path": path, "headers": dict(map(parse_header, headers))}
     overrides = parse_overrides(options)
 

@@ -22,7 +22,7 @@ def examine(
     tenant: str, profile: str, questions: Path | None, knowledge_base: Path | None, options: Sequence[str],
     paid: bool, cluster: bool, namespace: str,
 ) -> list[Check]:  # fmt: skip
-    """Every check that these options ask for; a profile that cannot be read is one error among them."""
+    """Every check for these options; a profile that cannot be read is an error among them."""
     folder = run_folder(tenant, profile) if tenant else RUNS
     checks = list(machine_checks(folder))
     config: RunConfig | None = None
@@ -35,7 +35,7 @@ def examine(
             checks.append(failed("profile", error))
     if config is not None:
         of_profile = [*profile_checks(config, folder, date.today(), cluster)]
-        if any(check.subject == "room" for check in of_profile):  # more is needed than the least of any run
+        if any(check.subject == "room" for check in of_profile):  # the profile needs more than the least of any run
             checks = [check for check in checks if check.subject != "room"]
         checks += [*of_profile, *provider_checks(callable_models(config), paid)]
     if cluster:
@@ -44,7 +44,7 @@ def examine(
 
 
 def callable_models(config: RunConfig) -> dict[str, PaidModel]:
-    """The paid models whose hosts may be called; the others are among the errors already."""
+    """The paid models whose hosts may be called; for the other hosts there is an error already."""
     if not config.pays:
         return {}
     models: dict[str, PaidModel] = {str(role): model for role, model in config.gateway.models().items()}

@@ -16,16 +16,16 @@ from qinglan.sizing.constants import GB
 from qinglan.sizing.host_memory import host_bytes
 
 LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
-"""Room of the laptop profile's whole run with its environment, and its memory."""
+"""GB of disk for a whole run of the laptop profile with its environment, and GB of memory."""
 
 PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"}
 
 SLOW_LOOKUP_SECONDS, LOOKUP_LIMIT_SECONDS = 1.0, 5.0
-"""Seconds of a look-up of this machine's name that are too many, and after which it is not awaited any longer."""
+"""Seconds from which on a look-up of this machine's name is slow, and after which it is given up."""
 
 
 def machine_checks(folder: Path) -> Iterator[Check]:
-    """Check what every run needs of this machine, whatever its profile."""
+    """Check what every run needs of this machine."""
     yield python_check(sys.version_info[:2])
     yield room_check(host_bytes() / GB, free_bytes(folder) / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())
@@ -60,7 +60,7 @@ def gpu_check(cuda: str) -> Check:
 
 
 def proxy_check(environment: Mapping[str, str]) -> Check:
-    """Check that nobody counts on a proxy: no call of ours takes one (qinglan/http/http_client.py)."""
+    """Warn of a proxy in the environment: no call of ours uses it (qinglan/http/http_client.py)."""
     named = sorted(name for name in environment if name.upper() in PROXIES and environment[name])
     if not named:
         return Check("ok", "proxy", "none is set; calls go straight to their addresses.")
@@ -72,7 +72,7 @@ def proxy_check(environment: Mapping[str, str]) -> Check:
 
 
 def lookup_seconds(limit: float = LOOKUP_LIMIT_SECONDS) -> float:
-    """Seconds that `socket.getfqdn` takes, or `limit` if it takes longer: a silent nameserver costs half a minute."""
+    """Seconds of `socket.getfqdn`, at most `limit`: a nameserver that does not answer costs half a minute."""
     started = time.monotonic()
     lookup = threading.Thread(target=socket.getfqdn, daemon=True)
     lookup.start()
@@ -81,7 +81,11 @@ def lookup_seconds(limit: float = LOOKUP_LIMIT_SECONDS) -> float:
 
 
 def name_check(name: str, seconds: float) -> Check:
-    """Check that this machine finds its own name: torchrun asks for it at each start and end of a process."""
+    """Check that this machine finds its own name.
+
+    torchrun looks the name up at each start and end of a process
+    (torch/distributed/elastic/agent/server/api.py, `socket.getfqdn`).
+    """
     if seconds < SLOW_LOOKUP_SECONDS:
         return Check("ok", "name", f"{name} is found at once.")
     return Check(

@@ -1,4 +1,4 @@
-"""Checks of a profile: what `qinglan run` waits for, the RAG service's limits, room, and what `qinglan plan` says."""
+"""Checks of a profile: the needs of `qinglan run`, the RAG service's limits, memory and disk, and the plan."""
 
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -25,8 +25,7 @@ READY = {
 
 
 def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) -> Iterator[Check]:
-    """Everything that a run of this profile in the folder waits for; for a cluster, faults of this machine are
-    warnings."""
+    """Check all that a run of this profile in the folder needs; faults of this machine warn if a cluster runs it."""
     stages = REWRITER.until(REWRITER.last)
     ready = "the run starts its own." if config.stand_ins.rag else READY["RAG"]
     readiness = check_readiness(config, stages)
@@ -50,7 +49,7 @@ def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) 
 
 
 def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, today: date) -> Iterator[Check]:
-    """The plan's refusals, its warnings, and what keeps the gate from promoting; with a folder, its room too."""
+    """The plan's refusals and warnings, and the obstacles to a promotion; with a folder also its disk."""
     stages = REWRITER.until(REWRITER.last)
     try:
         counted = count_tokens(config)

@@ -1,4 +1,4 @@
-"""Checks of the paid models: does the host answer with this key, and, where that may cost a little, in which form?"""
+"""Checks of the paid models: does the host accept the key, and with `--paid`, in which form does the model answer?"""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from qinglan.reward.judge import read_score
 
 AGAIN = "Run qinglan doctor again; if it stays, see docs/teachers.md."
 SHOWN_MODELS = 10
-"""Models of a host that are named after a wrong name."""
+"""Models of a host in the message about a wrong name."""
 
 CALL_SECONDS = 60.0
 LIST_SECONDS = 10.0
@@ -38,7 +38,7 @@ def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Che
 
 
 def list_check(role: str, model: PaidModel) -> Check:
-    """Ask the host for its models, which costs nothing and tells whether it takes the key."""
+    """Ask the host for its models, which is free and shows if it accepts the key."""
     import httpx2
 
     from qinglan.http.http_client import certificate_advice
@@ -96,7 +96,7 @@ def known_models(role: str, model: PaidModel, names: Sequence[str]) -> str:
 
 
 def refused_model_step(role: str, model: PaidModel) -> str:
-    """The next step after a call that this host refuses for good: its models, if it lists them without this one."""
+    """The next step after a final refusal: the host's models, if it lists them without this model."""
     import httpx2
 
     try:
@@ -145,7 +145,7 @@ async def _call(role: str, model: PaidModel) -> Check:
 
 
 def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
-    """The next step after an answer of no use: a cut one names its setting."""
+    """The next step after an unusable answer; of a truncated answer, the setting to raise."""
     if error.reason == "truncated":
         setting = f"gateway.{role}.max_output_tokens"
         return f"{setting} is {model.max_output_tokens:,}. Set {setting}: {2 * model.max_output_tokens}, or more."
@@ -153,7 +153,7 @@ def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
 
 
 def uncounted_check(role: str, what: str) -> Check:
-    """The warning after an answer without a count of its tokens, which a run books at its worst cost."""
+    """The warning of an answer without a token count: a run books such an answer at the highest possible cost."""
     return Check(
         "warning", role,
         f"{what} The answer has no `usage` with a count of tokens that can be right: a run books each such answer at "

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 PROJECT_SERVICE = "ours"
 ATTEMPTS = 3
-"""Answers that a person may give to a question before the last is an error."""
+"""Answers to a question until an invalid one is an error."""
 
 SHOWN_FILES = 10
-"""Documents that are listed one by one, beside those that could not be read."""
+"""Documents listed by name; unreadable ones are always listed."""
 
 
 class Question(NamedTuple):
@@ -142,7 +142,7 @@ def ask(data: "TenantData", options: Mapping[str, str], yes: bool) -> "Answers":
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Refuse an option that is no answer to its question, before anything is read."""
+    """Refuse an option with an invalid answer before any file is read."""
     questions = {"language": language_question("zh"), **questions_for("zh")}
     for name, option in options.items():
         if option:
@@ -154,7 +154,7 @@ def language_question(default: "Language") -> Question:
 
 
 def _answer(name: str, question: Question) -> str:
-    """Ask a person, and again after an answer that cannot be; the last of too many is an error."""
+    """Ask a person, again after an invalid answer; the last of too many invalid answers is an error."""
 
     def reply() -> str:
         text = str(typer.prompt(in_language(question.text), default=question.default))
@@ -169,7 +169,7 @@ def _answer(name: str, question: Question) -> str:
 
 
 def questions_for(language: "Language") -> dict[str, Question]:
-    """Further questions, each with a default: the words for the prompts are in their language."""
+    """Further questions with defaults; the words for the prompts are in the prompts' language."""
     import shutil
 
     from commands.init.profiles import training_names
@@ -201,7 +201,7 @@ def check_answer(name: str, answer: str, question: Question) -> str:
 
 
 def plans_of(tenant: str, answers: "Answers") -> tuple["Plan", "Plan"]:
-    """The plans of the trial and of the paid run: what would be refused later is said now."""
+    """The plans of the trial and of the paid run, which show later refusals now."""
     from pipelines.checks.plan import make_plan
     from pipelines.lines.config import load_config
 
@@ -231,7 +231,7 @@ def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool
 
 
 def next_command(tenant: str, folder: Path, trial: "Plan", documents: bool) -> list[str]:
-    """The trial's command or, where it would be refused, the reasons."""
+    """The trial's command, or the reasons why it would be refused."""
     if refusals := trial.promotion.refusals:
         return [
             f"! `qinglan run {tenant}` would be refused:",

@@ -1,4 +1,4 @@
-"""The paid profile as its own `qinglan doctor` accepts it: a training that fits, a budget that covers its plan."""
+"""A paid profile that `qinglan doctor` accepts: a training that fits, and a budget that covers the plan."""
 
 import math
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from pipelines.lines.rewriter import RunConfig
 from qinglan.errors import ConfigError
 
 SMALLEST = "laptop"
-"""The training that fits every machine: a tiny model."""
+"""Name of the training that fits every machine: a tiny model."""
 
 LENGTHS = (LONGEST_PAID, 3072, 2048, 1536, 0)
-"""Most tokens of a prompt that are tried, largest first; 0 leaves those of the training's file."""
+"""Limits of a prompt's tokens to try, largest first; 0 keeps those of the training's file."""
 
 MARGIN, STEP = 1.3, 10
 """The least budget as a multiple of the plan's cost, and what it is rounded up to, in the profile's currency."""
@@ -31,9 +31,9 @@ class Fitted(NamedTuple):
 
 
 def fitted_profile(tenant: str, answers: Answers, data: DataSettings, folder: Path, chosen: bool) -> Fitted:
-    """The text of the paid profile, tried in the folder, which holds the tenant's other files.
+    """The paid profile's text, tested in the folder with the tenant's other files.
 
-    A training that a person has `chosen` is kept: its machine may be another one.
+    A training that a person has `chosen` is kept, since it may be for another machine.
     """
     path = folder / f"{answers.teacher}.yaml"
     problem: ConfigError | None = None
@@ -52,7 +52,7 @@ def fitted_profile(tenant: str, answers: Answers, data: DataSettings, folder: Pa
 
 
 def attempts(answers: Answers, chosen: bool) -> Iterator[tuple[Answers, int]]:
-    """Trainings with a limit of tokens, the wanted one first."""
+    """Trainings with a limit of tokens, the requested training first."""
     trainings = [answers.training] if chosen else dict.fromkeys([answers.training, SMALLEST])
     for training in trainings:
         for longest in (LONGEST_PROMPT,) if training == SMALLEST and not chosen else LENGTHS:
@@ -60,7 +60,7 @@ def attempts(answers: Answers, chosen: bool) -> Iterator[tuple[Answers, int]]:
 
 
 def memory_problem(config: RunConfig, folder: Path) -> ConfigError | None:
-    """The reason why a training does not fit, by the check of `qinglan doctor`; None if it fits or nobody knows."""
+    """The reason why a training does not fit, by the check of `qinglan doctor`; None if it fits or is unknown."""
     try:
         check_fit(config, None if on_gpus(config) else cpu_machine(folder), volumes=False)
     except ConfigError as error:
@@ -69,7 +69,7 @@ def memory_problem(config: RunConfig, folder: Path) -> ConfigError | None:
 
 
 def needed_budget(cost: float, budget: float) -> int:
-    """A round budget above the plan's cost with a margin; 0 if the profile's own covers it."""
+    """A round budget above the plan's cost with a margin; 0 if the profile's own budget covers it."""
     least = MARGIN * cost
     return 0 if least <= budget else math.ceil(least / STEP) * STEP
 

@@ -24,15 +24,14 @@ def is_instruction(record: Mapping[str, Any]) -> bool:
 
 
 def shared_instruction(records: Sequence[Mapping[str, Any]]) -> str:
-    """The instruction that all records have, each with an input of its own: a prompt, which no user has typed."""
+    """The instruction that all records share, each with its own input: then it is a prompt, not a user's words."""
     instructions = {record["instruction"].strip() for record in records}
     inputs = [(record.get("input") or "").strip() for record in records]
     return instructions.pop() if len(instructions) == 1 and len(set(inputs)) > 1 and all(inputs) else ""
 
 
 def instruction_question(record: Mapping[str, Any], shared: str) -> dict[str, Any]:
-    """The question is the instruction, unless all records share it, with its input, as in training, and its history
-    is what was said before."""
+    """The question: the instruction, unless all records share it, and the input; with the record's history."""
     parts = ("" if shared else record["instruction"].strip(), (record.get("input") or "").strip())
     question = "\n".join(filter(None, parts))
     history = {"history_summary": record["history"]} if record.get("history") else {}

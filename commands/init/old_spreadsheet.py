@@ -1,7 +1,7 @@
 """Rows of an .xls file, read by calamine in a process of its own.
 
-calamine is compiled: a broken file can make it panic, or ask for more memory than there is, and either would end the
-process that it runs in. This module, run with the path, is that process, with bounds of memory and time.
+calamine is compiled: a broken file can make it panic or allocate all memory, and either ends its process. This
+module, run with the path, is that process, with limits of memory and CPU time.
 """
 
 import json
@@ -22,7 +22,7 @@ ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 MEMORY_LIMIT = 1 << 30
 SHOWN_SHEETS = 5
 SECONDS = 60
-"""Time of the processor; a sheet of 65,536 rows, the most that .xls has, takes about two."""
+"""CPU seconds; a sheet of 65,536 rows, the most of .xls, takes about two."""
 
 
 def read_old_spreadsheet(path: Path, name: str, is_name: IsName) -> tuple[list[dict[str, Any]], tuple[str, ...]]:

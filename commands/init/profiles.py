@@ -21,18 +21,18 @@ PROMPTS: dict[Language, tuple[str, ...]] = {
     "zh": ("teacher", "student"),
     "en": ("teacher", "student", "need", "judge"),
 }
-"""Prompt files of a tenant; the project's own prompts for need and judge are Chinese."""
+"""Prompt files of a tenant by language; the project's own prompts for need and judge are Chinese."""
 
 LONGEST_DOMAIN = 60
 LONGEST_PROMPT, LONGEST_ROW = 1024, 1152
-"""Tokens that the trial's tiny model takes at most: with longer rows its training would take hours."""
+"""Most tokens of a prompt and of a row of the trial's tiny model: longer rows would train for hours."""
 
 LONGEST_PAID = 4096
-"""Tokens that a paid run's model takes at most; a longer history is better shortened."""
+"""Most tokens of a paid run's prompt; a longer history is better shortened."""
 
 OWN_RAG, LOCAL_RAG = "the company's own RAG retrieves", "our RAG service on this machine retrieves"
 RAG_HOST = " and your RAG service's."
-"""Words of the pattern's comments, and what stands there if a tenant has no RAG service of its own."""
+"""Words of the pattern's comments, and their replacement for a tenant without a RAG service of its own."""
 
 ANSWER_TOKENS = 64
 LEAST_PROMPTS = 4
@@ -59,7 +59,7 @@ class DataSettings(NamedTuple):
 
     questions: str
     knowledge_base: str
-    """Paths from the tenant's folder; empty where there is no knowledge base yet."""
+    """Paths relative to the tenant's folder; empty without a knowledge base."""
 
     columns: Mapping[str, str]
     """Differences from the usual column names."""
@@ -159,7 +159,7 @@ def shared_settings(answers: Answers, data: DataSettings) -> dict[str, Any]:
 
 
 def smaller_steps(training: str, rows: int) -> dict[str, Any]:
-    """PPO's sizes where the sheet has fewer rows than one step takes; empty where it has enough, or far too few."""
+    """PPO's sizes for a sheet with fewer rows than a step takes; empty if it has enough, or far too few."""
     ppo = PpoConfig.parse(load_yaml(TRAINING / f"{training}.yaml").get("ppo", {}), training)
     usable = rows * 3 // 4  # near duplicates are left out later
     if usable >= ppo.prompts or usable < LEAST_PROMPTS:
@@ -174,8 +174,8 @@ def smaller_steps(training: str, rows: int) -> dict[str, Any]:
 
 
 def longer_prompts(training: str, longest: int, most: int = LONGEST_PAID) -> dict[str, Any]:
-    """Room for the sheet's longest prompts up to a limit, if the training's own is less; a token is at most a
-    character here."""
+    """Room for the sheet's longest prompts up to a limit, if the training's own is less; a character counts as a
+    token."""
     longest = min(longest, most)
     values = load_yaml(TRAINING / f"{training}.yaml")
     sft = SftConfig.parse(values.get("sft", {}), training)

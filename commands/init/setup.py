@@ -85,7 +85,7 @@ class TenantData(NamedTuple):
 
 
 def tenant_folder(tenant: str) -> Path:
-    """The folder to write; an error where it is there already, or where the name is none for a tenant."""
+    """The folder to write; a ConfigError if it exists, or if the name is not allowed for a tenant."""
     try:
         TypeAdapter(Name).validate_python(tenant)
     except ValidationError as error:
@@ -195,7 +195,7 @@ def _short(text: str, most: int = 70) -> str:
 
 
 def guess_language(data: TenantData) -> Language:
-    """The language of the questions; Chinese where they have no letters, such as numbers of articles."""
+    """The language of the questions; Chinese if they have no letters, such as numbers of articles."""
     text = "".join(row.question for row in data.questions[:200])
     return "zh" if is_chinese(text) or not any(map(str.isalpha, text)) else "en"
 
@@ -233,10 +233,10 @@ def choose_seed(questions: Sequence[Question]) -> int:
 def write_tenant(
     tenant: str, data: TenantData, answers: Answers, chosen: bool = False
 ) -> tuple[Path, Answers, list[str]]:
-    """Write the tenant's folder; nothing is left of it where that fails.
+    """Write the tenant's folder, whole or not at all.
 
-    A training that nobody has `chosen` may become a smaller one: the answers that the files follow are returned, and
-    a note on each such change.
+    A training that was not `chosen` may be replaced by a smaller one: the answers of the files are returned, with a
+    note on each replacement.
     """
     folder = tenant_folder(tenant)
     prompts, seed = prompt_texts(answers), choose_seed(data.questions)
@@ -315,7 +315,7 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text of a file that cannot become a link, an image or a tag of a page; the name of our setting stays code."""
+    """Escape a text of a file, so that it becomes no link, image or tag of a page; our setting's name stays code."""
 
     def escaped(part: str) -> str:
         return "".join(f"\\{letter}" if letter in "`*_[]<>#|\\" else letter for letter in part)

@@ -41,7 +41,7 @@ from qinglan.terminal import visible
 
 CHAT_ID_KEYS = ("id", "conversation_id", "session_id", "对话编号")
 INSTRUCTIONS = ("system", "tools")
-"""Keys of ShareGPT files with what the model is told beforehand, which may be long and is no part of the chat."""
+"""Keys of ShareGPT files with the model's instructions, which may be long and are no part of the chat."""
 
 OF_ALL_QUESTIONS = ("user_profile", "split", "tenant_id")
 """Fields that a conversation's record states for each of its questions."""
@@ -52,10 +52,10 @@ class Records(NamedTuple):
 
     rows: list[Record]
     direct: bool
-    """The pipeline reads the file itself; else its rows have to be written as JSONL."""
+    """True if the pipeline reads the file itself; else the rows must be written as JSONL."""
 
     typed: bool = False
-    """JSON, whose keys may be the pipeline's own names of fields, which it then takes as such."""
+    """True for JSON: the pipeline takes keys with its own field names as these fields."""
 
     chats: bool = False
     """Questions of whole conversations."""
@@ -64,11 +64,11 @@ class Records(NamedTuple):
     """A remark on rows that were put together."""
 
     remarks: tuple[str, ...] = ()
-    """Remarks on what of the file was read: the row of the names of columns, the sheet."""
+    """Remarks on the row of the names of columns and on the sheet that was read."""
 
 
 def _next_step(rows: Sequence[Record], columns: MessageColumns) -> str:
-    """The advice for messages without a conversation: a column that has its id, or a new one where all are used."""
+    """The next step for messages without a conversation: name a column of its id, or export one."""
     export = "Export the sheet with a column of the conversation's id, such as conversation_id."
     used = ("", columns.side, columns.text)
     free = list(dict.fromkeys(name for row in rows for name in row if name not in used))
@@ -87,10 +87,10 @@ def read_records(
     sheet: str = "",
     usual_names: Collection[str] = QUESTION_NAMES,
 ) -> Records:
-    """All rows of a file; how it is read is decided by its bytes, whatever its name.
+    """All rows of a file, whose format is detected from its bytes, not its name.
 
     Rows that are single messages of chats become questions; `named` are columns that a person gave, by field. `sheet`
-    names one of a workbook, the first that can be seen if empty.
+    is the name of a workbook's sheet, by default its first visible one.
     """
     usual = {plain_name(name) for name in usual_names}
     records = _file_records(path, named, sheet, lambda text: text in named.values() or plain_name(text) in usual)
@@ -181,7 +181,7 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
 
 
 def _json_values(path: Path, text: str, named: Mapping[str, str]) -> tuple[list[Any], bool]:
-    """The values of a list, of lines, or of the only list in an object; and whether each line is one."""
+    """The values of a list, of lines, or of the only list in an object; True if each line is a value."""
     if text[:1] == "[":
         values = parse_json(text, str(path), half_characters=True)
         columns = message_columns(values, named) if read_turns(values) else None

@@ -1,4 +1,4 @@
-"""Read, change and watch the ModelRollouts of a namespace; refusals of the API server are explained in words."""
+"""Read, change and watch the ModelRollouts of a namespace; errors of the API server are explained."""
 
 import queue
 import time
@@ -94,7 +94,8 @@ class RolloutClient:
 
 
 def _retry_busy(call: Callable[[], Result]) -> Result:
-    """Retry a call that the server answers with 429, as it does for a second after a CRD was applied."""
+    """Retry a call that the server answers with 429, as it does for a second after a CRD was applied
+    (k8s.io/apiextensions-apiserver, customresource_handler.go: storage is re-initializing)."""
     for pause in BUSY_PAUSES:
         try:
             return call()

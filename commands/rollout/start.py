@@ -38,7 +38,7 @@ def start_rollout(
 
 
 def find_release(store: Store, target: str, policy: TrustPolicy, rollouts: Iterable[Object]) -> str:
-    """The digest that `target` names; an error where a name's history does not prove that, or was cut."""
+    """The digest that `target` names; an AlteredError if the name's history does not prove it, or was cut."""
     if not NAME.fullmatch(target):
         return resolve_digest(store, target)
     claim = name_claim(store, target)

@@ -56,7 +56,7 @@ def read_rollout(rollout: Object, rollouts: Iterable[Object] = ()) -> RolloutVie
     state = State.parse(_known_fields(State, status), f"{where}, status")
     policy = _known_fields(RolloutSpec, rollout["spec"])
     by_default = "checks" not in policy
-    if by_default:  # until they are noted, those of a shadowed service: a step of 0 % is admitted with these alone
+    if by_default:  # until the controller writes them: a step of 0 % is admitted only with a shadow's checks
         checks = effective_checks(state, shadowed=True)
         policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
     spec = RolloutSpec.parse(policy, where)
@@ -88,7 +88,7 @@ def _aliases(model: type[BaseModel]) -> set[str]:
 
 
 def find_rollout(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
-    """Find a rollout by its name or its service's: of a service the current one, or the newest if all have ended."""
+    """Find a rollout by its name or its service's name: then the current rollout, or the newest if all have ended."""
     every = list(rollouts)
     exact = [rollout for rollout in every if rollout["metadata"]["name"] == name]
     same_service = rollouts_of_service(every, name)

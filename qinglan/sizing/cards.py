@@ -44,7 +44,7 @@ def known_cards() -> dict[str, Card]:
 
 
 def card_of_size(memory: float) -> Card:
-    """A card like the first known one of this size, or one of which no more is known."""
+    """A card like the first known card of this size; of an unknown size only the memory is known."""
     for card in known_cards().values():
         if card.memory == memory:
             return card._replace(name=f"{memory:g} GB, as {card.name}")
@@ -52,7 +52,7 @@ def card_of_size(memory: float) -> Card:
 
 
 def card_of_labels(labels: Mapping[str, str]) -> Card | None:
-    """The card that the labels of a node name; None where they name no size."""
+    """The card that the labels of a node name; None if they name no size."""
     product, memory = labels.get(PRODUCT, ""), labels.get(MEMORY, "")
     if card := known_cards().get(product):
         return card

@@ -26,7 +26,7 @@ class Phase(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A stage's need of one kind of room, by phase, and the room that there is."""
+    """A stage's need of one kind of room by phase, and the available room."""
 
     stage: str
     room: str
@@ -46,7 +46,7 @@ class Need(NamedTuple):
 
 
 def phase(name: str, *amounts: Amount) -> Phase:
-    """A phase without the things that take nothing."""
+    """A phase without the amounts of 0 bytes."""
     return Phase(name, tuple(amount for amount in amounts if amount.bytes))
 
 

@@ -21,7 +21,7 @@ FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
 
 
 class UncountedError(ConfigError):
-    """A model of another architecture, whose memory cannot be computed here; it may fit all the same."""
+    """A model of another architecture, whose memory cannot be computed here; it may fit nevertheless."""
 
 
 class ModelShape(NamedTuple):

@@ -41,8 +41,8 @@ def compute_seconds(operations: float, card: Card, cards: int) -> float:
 def training_seconds(
     operations: float, parts: float, layers: int, card: Card, cards: int, layer: Constant = LAYER_SECONDS
 ) -> float:
-    """A card computes, or waits for the processor to start a layer's kernels in each of its `parts` of batches: small
-    models and short rows wait."""
+    """Seconds of computing, or of waiting for the processor to start each layer's kernels in each of the `parts` of
+    batches, if those are more: small models and short rows wait."""
     return max(compute_seconds(operations, card, cards), parts * layers * layer.value)
 
 

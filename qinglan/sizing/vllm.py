@@ -19,7 +19,7 @@ WIDTH = 2
 
 
 class VllmSettings(NamedTuple):
-    """The options that decide over memory, with vLLM's own defaults."""
+    """The options that decide on memory, with vLLM's own defaults."""
 
     tensor_parallel: int = 1
     memory_share: float = 0.92
@@ -29,7 +29,7 @@ class VllmSettings(NamedTuple):
 
 
 def settings_of_options(options: Sequence[str]) -> VllmSettings:
-    """The options of `vllm serve` that decide over memory; what is not among them is vLLM's default."""
+    """The options of `vllm serve` that decide on memory, with vLLM's defaults for missing ones."""
     values = dict(option.removeprefix("--").partition("=")[::2] for option in options)
     adapters = "enable-lora" in values
     plain = VllmSettings()

@@ -41,7 +41,7 @@ def use_language() -> None:
 
 
 class Verbatim(str):
-    """A text that is printed as it is in every language: a person's or a model's own words, or translated already."""
+    """A text that is not translated: a person's or a model's own words, or a translation."""
 
 
 def in_language(text: object) -> str:
@@ -55,7 +55,7 @@ def listed(texts: Iterable[object]) -> str:
 
 
 def labelled(name: str, text: object) -> str:
-    """A text of ours behind the name of what it is about, which stays as it is."""
+    """A text of ours after the untranslated name of its subject."""
     return f"{name}{_colon}{in_language(text)}"
 
 
@@ -79,7 +79,7 @@ def visible_lines(text: str) -> str:
 
 
 def quoted(text: str) -> list[str]:
-    """Lines of foreign text, such as the end of a log, each behind a mark, so that none looks like ours."""
+    """Lines of foreign text, such as the end of a log, each after a mark, so that none looks like ours."""
     return [f"  | {visible(line.expandtabs())}" for line in text.splitlines()]
 
 
@@ -103,8 +103,8 @@ def say_json(value: Any, to: TextIO | None = None) -> None:
 
 
 def _write(*lines: str, to: TextIO | None) -> None:
-    """Print lines; once the reader of a pipe has gone (`qinglan run acme | head`), they are dropped and the work goes
-    on: what is printed must not decide what is written."""
+    """Print lines; after the reader of a pipe has gone (`qinglan run acme | head`) drop them, so that the work
+    continues."""
     stream = to or sys.stdout
     try:
         print(*lines, sep="\n", file=stream, flush=True)
@@ -113,7 +113,7 @@ def _write(*lines: str, to: TextIO | None) -> None:
 
 
 def drop_output(stream: TextIO) -> None:
-    """Send to /dev/null what is printed from now on, and what the stream still holds
+    """Send the stream's buffer and all later output to /dev/null
     (https://docs.python.org/3.11/library/signal.html#note-on-sigpipe)."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
@@ -132,7 +132,7 @@ def say_warnings() -> None:
     """Print the warnings of libraries by `say`, unless logging is set up already."""
     logging.basicConfig(handlers=[SayHandler(logging.WARNING)])
     logging.captureWarnings(True)
-    logging.getLogger("stamina").setLevel(logging.ERROR)  # it would name each try, and not what was tried
+    logging.getLogger("stamina").setLevel(logging.ERROR)  # its warnings name each try, but not the call
 
 
 def _hidden(letter: str, before: str = "") -> bool:

@@ -22,12 +22,12 @@ class ShowStep(Protocol):
 
 @contextmanager
 def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
-    """Show the progress of a program that counts its steps: gives a function to call with step and total.
+    """Show the progress of a program that counts its steps: yields a function to call with step and total.
 
-    `rest`: programs of about as many steps that follow; the time left is that of all.
+    `rest` is the number of programs with about as many steps that follow; the time left includes them.
     """
     first: tuple[int, float] | None = None
-    """Step and time of the first that came: before it a program starts, which says nothing about its pace."""
+    """The first reported step and its time: the time before it is start-up, not pace."""
     printed = -EVERY_SECONDS
 
     def show(step: int, total: int, note: str = "") -> None:
@@ -46,7 +46,7 @@ def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
 
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Tick]:
-    """Show progress by items: gives a function to call once per finished item."""
+    """Show progress by items: yields a function to call once per finished item."""
     if sys.stdout.isatty():
         with _bar(label, total) as tick:
             yield tick
@@ -102,7 +102,7 @@ def progress_line(label: str, done: int, total: int | None, seconds: float, note
 
 
 class Transfer:
-    """Counts transferred bytes from any thread; bytes that the target had already are counted apart, not as speed."""
+    """Counts transferred bytes from any thread; bytes that the target had already do not count as speed."""
 
     def __init__(self, show: Callable[[int, int], None]) -> None:
         self._show = show

@@ -82,7 +82,7 @@ def socket_path(libraries: tuple[str, ...], python: str = sys.executable) -> str
         assert path.parent.stat().st_uid == os.getuid()
     else:
         command = [python, "-m", "tests.processes.forkserver", str(path), str(owner), *libraries]
-        folder = Path(__file__).parent.parent
+        folder = Path(__file__).parents[2]
         environment = {name: value for name, value in os.environ.items() if name != SCRATCH_VARIABLE}
         server = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, cwd=folder, env=environment, start_new_session=True

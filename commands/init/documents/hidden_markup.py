@@ -1,4 +1,4 @@
-"""Markdown without what a page's readers never see: comments, scripts, statements of MDX, tags. Pure functions.
+"""Markdown without its invisible parts: comments, scripts, statements of MDX, tags. Pure functions.
 
 without_hidden("<Tabs>\\n<!-- internal -->\\nInstall it.")    "\\n\\nInstall it."
 
@@ -65,8 +65,11 @@ def without_hidden(text: str) -> str:
 
 
 def _without_comments(lines: Sequence[str]) -> Iterator[str]:
-    """Lines without comments, scripts and styles. One without its end is hidden to the end of the page where a line
-    begins with it, as in a browser (https://spec.commonmark.org/0.31.2/#html-blocks); else it is text."""
+    """Lines without comments, scripts and styles.
+
+    Without its end, such a part hides the rest of the page if a line begins with it, as in a browser
+    (https://spec.commonmark.org/0.31.2/#html-blocks); else it is text.
+    """
     last = {start: number for number, line in enumerate(lines) for start, end in ENDS.items() if end.search(line)}
     fence, start = "", ""
     for number, line in enumerate(lines):

@@ -18,10 +18,10 @@ ANCHOR = re.compile(r"\s?\{:?\s?#[^{}]{0,200}\}$")
 """The id of a heading as Docusaurus, VitePress and kramdown write it."""
 
 ADMONITION = re.compile(r"\s*:{3,}\s*(?:[\w-]+\s*)?(.*)$")
-"""A line that begins or ends a box (:::tip Title): its title is text, its name and marks are not."""
+"""The first or last line of a box (:::tip Title), of which only the title is text."""
 
 FIELD = re.compile(r"\s*[A-Za-z_][\w-]*\s*:(?:\s|$)")
-"""The first line of front matter, whole or broken; another one stands between two rules."""
+"""The first line of front matter, whole or broken; any other line is text between two rules."""
 
 MOST_FIELDS, LONGEST_FIELD = 20, 200
 """Fields of front matter that each passage takes as metadata, and characters of each."""
@@ -72,7 +72,7 @@ def _metadata(fields: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def _field(value: Any) -> str:
-    """A field's text; a list of plain values is one, and what is nested deeper is left out."""
+    """A field's text; a list of plain values becomes one text, deeper values are left out."""
     values = value if isinstance(value, list) else [value]
     if value is None or any(isinstance(item, dict | list) for item in values):
         return ""

@@ -14,7 +14,7 @@ LONGEST = 600
 """Characters of a passage: a handful of sentences, of which a prompt takes several."""
 
 LONGEST_CODE = 1500
-"""Characters of fenced code that stays in one passage; a judge reads as many of a passage."""
+"""Most characters of fenced code in one passage; a judge reads as many of a passage."""
 
 LONGEST_TITLE = 80
 SECTION = " › "
@@ -86,7 +86,7 @@ def document_passages(source: PurePath, blocks: Iterable[Page | Block]) -> Itera
 
 
 def safe_id(text: str) -> str:
-    """An id that a cell of several ids can hold as it is: no comma, no semicolon, no space, all of it to be seen."""
+    """An id that fits into a cell of several ids: visible characters without comma, semicolon or space."""
     return re.sub(r"[\s,，;；\\/]+", "_", visible(text)).strip("_") or "passage"
 
 

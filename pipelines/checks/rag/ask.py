@@ -1,4 +1,4 @@
-"""Questions to a RAG service and the answers as plain data: each twice, some with another rewrite or another need."""
+"""Ask a RAG service each question twice, and some with another rewrite or need; the answers are plain data."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows.rows import Question
 
 OTHER_TEXT = "怎么申请退换货"
-"""Stands in for another question where only one is given."""
+"""Text in place of another question if only one is given."""
 
 EFFECT_ROWS = 5
-"""Questions that are also asked with another rewrite and another need."""
+"""Number of questions that are also asked with another rewrite and another need."""
 
 
 class TimedAnswer(NamedTuple):
-    """One answer in the contract's names, its scores as the service gave them."""
+    """An answer with the contract's field names and the service's own scores."""
 
     data: Mapping[str, Any]
     seconds: float
@@ -47,8 +47,7 @@ class RowAnswers(NamedTuple):
     """The answer to a question with the next question's text as its rewrite."""
 
     other_need: TimedAnswer | None = None
-    """The answer to the same query, scored against the next question's text; None also where the service refuses
-    `need`."""
+    """The answer to the same query, scored against the next question; None also if the service refuses `need`."""
 
     need_refused: str = ""
 
@@ -58,7 +57,7 @@ class Measurements(NamedTuple):
 
     service: RagUpstream
     guessed: bool
-    """True if the fields of an answer were guessed, since those of the settings did not fit."""
+    """True if the fields of an answer were guessed, since the settings did not fit."""
 
     rows: list[RowAnswers]
 

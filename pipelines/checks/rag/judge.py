@@ -16,14 +16,14 @@ from qinglan.rag.contract import RagData
 from qinglan.rag.service_limits import lost_measurements
 
 FEWEST_LABELLED = 10
-"""Labelled questions with a gold passage among the hits that a calibration is fitted on; fewer say too little."""
+"""Least number of questions with a gold passage among their hits for a calibration."""
 
 SAMPLED_QUESTIONS = 10
 SLOW_SECONDS = 1.0
 
 
 class KnownPassages(NamedTuple):
-    """The run's knowledge base, where it was given."""
+    """The run's knowledge base."""
 
     ids: Collection[str]
     snapshot: str
@@ -89,10 +89,7 @@ def sent_fields(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
 
 
 def as_contract(rows: Sequence[RowAnswers], service: RagUpstream) -> RagData:
-    """An answer as a run would read it, to a need where there is one; its scores do not matter to the limits.
-
-    Its passages have the fields that any passage has: the limits follow from the same findings as the checks.
-    """
+    """An answer as a run would read it; its passages have each field that any passage has, and no real scores."""
     answers = [row.other_need or row.first for row in rows]
     data = dict(next((answer for answer in answers if answer.data["recall"]), answers[0]).data)
     if not service.request.need:

@@ -9,7 +9,7 @@ from qinglan.rows.rows import Question
 from qinglan.rows.splits import split_of
 
 ANY_QUESTION = "怎么使用"
-"""Questions to ask where there is no sheet."""
+"""The question to ask without a sheet."""
 
 
 def training_questions(path: Path, columns: Columns, tenant: str, convert: ConvertConfig) -> list[Question]:

@@ -26,7 +26,7 @@ DISK_BLOCK = 512
 
 
 def uncounted_models(config: LineConfig) -> list[str]:
-    """Models of the line, public or folders, whose shape is not known here, except tiny ones."""
+    """Models of the line, public or folders, whose shape is unknown here, except tiny ones."""
     base: BaseConfig | None = getattr(config, "base", None)
     names = [base.model] if base and base.source == "hub" else []
     if isinstance(config, RunConfig) and config.ppo.critic_model:
@@ -37,7 +37,7 @@ def uncounted_models(config: LineConfig) -> list[str]:
 def planned_fit_report(
     config: LineConfig, name: str, load: Workload, stages: Collection[str] | None = None
 ) -> FitReport | None:
-    """The report for a plan; None also where a model cannot be read: a run waits for that one."""
+    """The report for a plan; None also if a model cannot be read, which another check reports."""
     try:
         return fit_report(config, name, load=load, stages=stages)
     except DataError:
@@ -59,10 +59,10 @@ def on_gpus(config: LineConfig) -> bool:
 def check_fit(
     config: LineConfig, machine: Machine | None = None, stages: Collection[str] | None = None, volumes: bool = True
 ) -> None:
-    """A ConfigError where a stage of a run needs more than its machine has: any stage, or one of these.
+    """Raise a ConfigError if one of these stages, or any stage, needs more than its machine has.
 
-    Without a `machine` those of the profile's cluster are meant, which it names where it trains on GPUs. Without
-    `volumes` those of the manifests are not compared: a cluster's own claims are read.
+    Without a `machine` the machines of the profile's cluster count, if it trains on GPUs. Without `volumes` those of
+    the manifests are not compared, since the cluster's own claims are read.
     """
     if machine is None and not on_gpus(config):
         return
@@ -74,8 +74,7 @@ def check_fit(
 
 
 def check_room(config: LineConfig, folder: Path, stages: Collection[str]) -> None:
-    """A ConfigError where a run of these stages in the folder needs more than this machine has: its memory, its disk,
-    and with GPUs theirs."""
+    """Raise a ConfigError if these stages need more memory, disk or GPU memory than this machine has."""
     if any(config.machines()[stage].gpus for stage in stages):
         machine = this_machine(folder)
     else:
@@ -91,15 +90,15 @@ def cpu_machine(folder: Path) -> Machine:
 
 
 def run_disk(folder: Path) -> float:
-    """Bytes of disk for a run in that folder: what is free there, and what an earlier try of the run holds.
+    """Bytes of disk for a run in the folder: the free ones, and those of an earlier try of the run.
 
-    It is one byte at least: 0 stands for a disk that is not known, and a full one is known.
+    At least one byte, since 0 means an unknown disk.
     """
     return max(1, sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder))
 
 
 def _disk_bytes(path: Path) -> int:
-    """Bytes that a file holds on the disk; of several names of one file each its share."""
+    """Bytes of a file on the disk, divided by its number of hard links."""
     try:
         status = path.lstat()
     except FileNotFoundError:  # another run in that folder removed it just now; the folder's lock refuses this one

@@ -18,7 +18,7 @@ class Runtime(NamedTuple):
 
 @cache
 def vllm_runtime(name: str) -> Runtime | None:
-    """The runtime of this name, None where it is not vLLM's."""
+    """The runtime of this name; None if it does not run vLLM."""
     for runtime in _runtimes():
         if runtime["metadata"]["name"] == name:
             for container in runtime["spec"]["containers"]:

@@ -1,4 +1,4 @@
-"""Shapes of a profile's models: from weights that are here, else from the table of public models."""
+"""Shapes of a profile's models, from local weights or the table of public models."""
 
 from components.training.base.config import BaseConfig
 from qinglan.models.base_weights import local_model_folder
@@ -6,7 +6,7 @@ from qinglan.sizing.shape import ModelShape, UncountedError, known_shapes, read_
 
 
 def model_shape(model: str) -> ModelShape | None:
-    """The shape of a folder or a public name; None where nothing here says it, or no formula is for it."""
+    """The shape of a folder or a public name; None if it is unknown, or no formula covers it."""
     folder = local_model_folder(model)
     try:
         return read_shape(folder) if folder else known_shapes().get(model)

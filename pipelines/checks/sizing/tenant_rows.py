@@ -12,9 +12,9 @@ def sheet_workload(sheet: Sheet) -> Workload:
 
 
 def profile_workload(config: RunConfig) -> tuple[RunConfig, Workload, str]:
-    """The settings, with the folds of the profile's sheet, its rows, and where the number of rows comes from.
+    """The settings with the folds of the profile's sheet, its rows, and the origin of their number.
 
-    The original plan's rows stand in for a sheet that the profile does not name or that is not here.
+    Without a sheet the original plan's number of rows is used.
     """
     if config.questions is None or not config.questions.is_file():
         missing = f"{config.questions} is not here" if config.questions else "the profile names no sheet"

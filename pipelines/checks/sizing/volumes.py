@@ -17,7 +17,7 @@ UNITS = {"Gi": GIB, "Ti": 1024 * GIB, "G": 10**9, "T": 10**12}
 
 @cache
 def claimed_bytes(name: str) -> float:
-    """Bytes of a volume claim; 0 where no manifest has it."""
+    """Bytes of a volume claim; 0 if no manifest has it."""
     for claim in _claims():
         if claim["metadata"]["name"] == name:
             size = re.fullmatch(r"(\d+)([GT]i?)", str(claim["spec"]["resources"]["requests"]["storage"]))
