@@ -13,11 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from commands.audit.cli import audit
-<<<<<<< HEAD
-from commands.beir.cli import evaluate
 from commands.blind import blind
-=======
->>>>>>> a6400136 (BEIR is a benchmark, no command: benchmarks/beir, its figures by ir_measures (equal to the old ones to the last bit))
 from commands.check_rag.cli import check_rag
 from commands.compare_teachers.cli import compare_teachers
 from commands.compile import compile_
