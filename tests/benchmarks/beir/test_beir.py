@@ -136,6 +136,6 @@ def test_a_rewriters_key_comes_from_the_environment_and_goes_into_the_header_onl
         _, rewriter = read_rewriter(f"chat=openai={url}/v1,model=m,key=THEIR_KEY")
         assert ask_rewriter(rewriter, [row], "chat").queries == ["改写"]
 
-    [(_, body, headers)] = app.seen
+    [(_, body, headers)] = app.requests
     assert headers["authorization"] == "Bearer secret-1" and b"secret-1" not in body
     assert "secret-1" not in repr(rewriter)
