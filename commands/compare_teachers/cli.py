@@ -7,24 +7,19 @@ from typing import Annotated
 
 import typer
 
+from commands.options import KnowledgeBase, Profile, Questions, Tenant, confirm_spending
 from pipelines.lines.overrides import DEFAULT_PROFILE, SetOption, with_overrides
-from qinglan.terminal import in_language, say, say_json
+from qinglan.terminal import say, say_json
 
 
 def compare_teachers(
-    tenant: Annotated[str, typer.Argument(help="A tenant: fivedoctors, chengla, or yours.")],
+    tenant: Tenant,
     teachers: Annotated[
         Path | None, typer.Option(help="YAML of candidates; pipelines/configs/teachers.example.yaml by default.")
     ] = None,
-    profile: Annotated[
-        str, typer.Option(help="Of tenants/<tenant> or pipelines/configs/<tenant>, or a path that ends in .yaml.")
-    ] = DEFAULT_PROFILE,
-    questions: Annotated[
-        Path | None, typer.Option(help="The spreadsheet (.xlsx), CSV or JSONL of questions.")
-    ] = None,
-    knowledge_base: Annotated[
-        Path | None, typer.Option(help="The knowledge base, JSONL; or a folder of <tenant>.jsonl.")
-    ] = None,
+    profile: Profile = DEFAULT_PROFILE,
+    questions: Questions = None,
+    knowledge_base: KnowledgeBase = None,
     rows: Annotated[int, typer.Option(min=20, help="About so many rows of training, as whole conversations.")] = 200,
     out: Annotated[
         Path | None, typer.Option(help="runs/compare-<tenant> by default. Again: nothing is paid twice.")
@@ -40,7 +35,6 @@ def compare_teachers(
     from commands.compare_teachers.report import print_comparison
     from commands.compare_teachers.runs import PlannedCalls, compare
     from pipelines.lines.config import load_config
-    from qinglan.errors import ConfigError
 
     candidates = load_teachers(teachers or EXAMPLE)
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base)
@@ -55,9 +49,7 @@ def compare_teachers(
         say(
             f"Together about {total:.2f} {currency}. Equal texts are asked once; answers in the journal cost nothing."
         )
-        if not sys.stdin.isatty():
-            raise ConfigError("This comparison spends money. Look at the plan above, then add --yes.")
-        if not typer.confirm(in_language("Spend this?")):
+        if not confirm_spending("This comparison spends money. Look at the plan above, then add --yes."):
             raise typer.Exit(0)
 
     root = out or Path("runs") / f"compare-{tenant}"

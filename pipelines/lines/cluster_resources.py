@@ -18,11 +18,11 @@ class Pod(Config):
     """GiB."""
 
     hours: Positive = 24
-    """The longest that the stage may take, waits for its gateway included."""
+    """Hours that the stage may take at most, with its waits for the gateway."""
 
 
 class ClusterConfig(Config):
-    """A profile's resources on a cluster; a run on this machine looks at none of it."""
+    """A profile's resources on a cluster; ignored by local runs."""
 
     pods: dict[str, Pod] = {}
     """Pod settings by stage; an unnamed stage gets the cluster's default pod."""
@@ -33,19 +33,19 @@ class ClusterConfig(Config):
     """Labels of the nodes that have the GPUs."""
 
     network: float = Field(default=100.0, gt=0)
-    """Gbit/s between two nodes, by which `fit` estimates the hours of a training on several. NCCL's `all_gather_perf`
-    measures it; clouds give a node of A100s 100 or more."""
+    """Bandwidth between two nodes in Gbit/s, by which `fit` estimates the hours of a training on several. NCCL's
+    `all_gather_perf` measures it; clouds give a node of A100s 100 or more."""
 
     scratch: Name = "qinglan-scratch"
-    """A volume claim (ReadWriteMany) for checkpoints, and what a job's nodes share. Only GPU profiles mount it."""
+    """Volume claim (ReadWriteMany) for checkpoints and files that a job's nodes share. Only GPU profiles mount it."""
 
     base_weights: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9-]{0,62})?$")
-    """A volume claim with base models by their public names, where pods have no way to the hub. Training reads them
-    there too: the base goes through no bucket."""
+    """Volume claim with base models by their public names, for clusters whose pods cannot reach the hub. Training
+    reads them there too, so that no base goes through a bucket."""
 
     immutable_inputs: bool = False
-    """Addresses of inputs name their content, so that KFP may take an address that it has seen for the same bytes.
-    Else each run imports them anew, and KFP's cache answers nothing."""
+    """True if the address of an input always has the same bytes, so that KFP's cache may answer for it. Otherwise
+    each run imports its inputs anew, and KFP's cache answers for no step."""
 
 
 class Machine(NamedTuple):

@@ -12,7 +12,7 @@ Stages run in the order of the fields. They are wired by name: an artifact goes 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -54,16 +54,6 @@ class Output(NamedTuple):
 
     about: str
     """Its description in the graph, where a stage makes it and where one takes it."""
-
-
-def no_gpus(config: Any) -> int:
-    """The number of GPUs of a stage that runs on a CPU."""
-    return 0
-
-
-def no_base_weights(config: Any) -> bool:
-    """A stage that starts from no public model."""
-    return False
 
 
 def base_from_hub(config: Any) -> bool:
@@ -116,10 +106,10 @@ class Stage:
     None: a release without this stage is deployed too, such as those made before the stage was added.
     """
 
-    gpus: Callable[[Any], int] = no_gpus
+    gpus: Callable[[Any], int] = lambda config: 0
     """GPUs of one node, by the line's configuration."""
 
-    base_weights: Callable[[Any], bool] = no_base_weights
+    base_weights: Callable[[Any], bool] = lambda config: False
     """It reads public models from the volume of base weights, by the line's configuration."""
 
     @property
@@ -217,18 +207,15 @@ class LineConfig(Config):
 
     def machines(self) -> dict[str, Machine]:
         """The machine of each stage on a cluster."""
-        stages, cluster = stages_of(type(self)), self.cluster
-        gpus = {name: stage.gpus(self) for name, stage in stages.items()}
-        return {
-            name: Machine(
-                cluster.pods.get(name, Pod()),
-                gpus[name],
-                cluster.gpu_nodes if gpus[name] else {},
-                cluster.scratch if any(gpus.values()) and stage.resumes else "",
-                cluster.base_weights if stage.base_weights(self) else "",
-            )
-            for name, stage in stages.items()
-        }
+        stages, cluster, machines = stages_of(type(self)), self.cluster, {}
+        on_gpus = any(stage.gpus(self) for stage in stages.values())
+        for name, stage in stages.items():
+            gpus = stage.gpus(self)
+            nodes = cluster.gpu_nodes if gpus else {}
+            scratch = cluster.scratch if on_gpus and stage.resumes else ""
+            weights = cluster.base_weights if stage.base_weights(self) else ""
+            machines[name] = Machine(cluster.pods.get(name, Pod()), gpus, nodes, scratch, weights)
+        return machines
 
     def stages(self) -> dict[str, dict[str, Any]]:
         """Each stage's settings as plain data, as the graph takes them."""
@@ -237,7 +224,7 @@ class LineConfig(Config):
         for name, stage in stages_of(type(self)).items():
             field = getattr(config, stage.attribute)
             if field is not None:  # the profile does not leave the stage out
-                # KFP passes no null: in a stage's settings None is always the default.
+                # KFP passes no null to a component, so None is left out: in a stage's settings None is the default.
                 part: Config = getattr(field, stage.part) if stage.part else field
                 settings[name] = part.model_dump(mode="json", exclude_none=True)
         return settings
@@ -296,12 +283,11 @@ class Line:
     @property
     def required(self) -> Mapping[str, Mapping[str, list[str]]]:
         """The stages that a release must have come through, by its name, and the inputs that each must name."""
-        releases = self.releases or {"": tuple(self.stages)}
-        return {f"{self.name}{suffix}": self._required(stages) for suffix, stages in releases.items()}
-
-    def _required(self, names: Sequence[str]) -> Mapping[str, list[str]]:
-        stages = {name: self.stages[name] for name in names}
-        return {name: [*stage.required] for name, stage in stages.items() if stage.required is not None}
+        required: dict[str, dict[str, list[str]]] = {}
+        for suffix, names in (self.releases or {"": tuple(self.stages)}).items():
+            stages = {name: self.stages[name].required for name in names}
+            required[f"{self.name}{suffix}"] = {name: [*it] for name, it in stages.items() if it is not None}
+        return required
 
     def until(self, last: str) -> tuple[str, ...]:
         """The stages of a run on this machine as far as one: none that deploys."""
@@ -322,11 +308,7 @@ def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
                     settings = _settings_class(settings.model_fields[entry.part].annotation)
                 name = entry.name or info.alias or attribute
                 stages.append(replace(entry, name=name, attribute=attribute, folder=folder, config=settings))
-    return {stage.name: stage for stage in in_order(stages)}
-
-
-def in_order(stages: Sequence[Stage]) -> list[Stage]:
-    """The stages as declared, those that name the stage they follow right after it."""
+    # Fields are in the order of the stages, except for stages that name the stage that they follow.
     ordered = [stage for stage in stages if not stage.after]
     waiting = [stage for stage in stages if stage.after]
     while waiting:
@@ -334,7 +316,7 @@ def in_order(stages: Sequence[Stage]) -> list[Stage]:
         ready = next(stage for stage in waiting if stage.after in names)
         ordered.insert(names.index(ready.after) + 1, ready)
         waiting.remove(ready)
-    return ordered
+    return {stage.name: stage for stage in ordered}
 
 
 def _settings_class(annotation: Any) -> type[Config]:

@@ -48,8 +48,8 @@ class StandIns(Config):
     """The stand-ins that a laptop run starts on loopback for what it cannot reach."""
 
     teacher: bool = False
-    """The stand-in teacher and judge, extractive, free of charge: for trying the machinery. Its model is of no use;
-    it is released only where register.allow_stand_in says so."""
+    """Stand-in teacher and judge, extractive and free of charge, to try the machinery. Its model is of no use; it is
+    released only if `register.allow_stand_in` is set."""
 
     teacher_seconds: float = Field(default=0.0, ge=0)
     """Seconds that the stand-in takes to answer."""
@@ -76,10 +76,6 @@ def ppo_gpus(config: "RunConfig") -> int:
     return config.ppo.hardware.per_node if config.ppo.hardware.device == "cuda" else 0
 
 
-def public_critic(config: "RunConfig") -> bool:
-    return bool(config.ppo.critic_model)
-
-
 def student_gpus(config: "RunConfig") -> int:
     """Students of a size that GPUs train are evaluated on as many as serve them."""
     return config.evaluate.serving_gpus if config.sft.device == "cuda" else 0
@@ -89,7 +85,7 @@ class RunConfig(LineConfig):
     """All settings of a run of the rewriter's line."""
 
     tenant_id: Name
-    """The folder of the profile names it."""
+    """Name of the tenant, which is also the folder of the profile."""
 
     questions: Annotated[Path | None, Input(
         "questions.xlsx", "The spreadsheet (.xlsx), CSV or JSONL of questions, such as s3://bucket/questions.xlsx."
@@ -103,7 +99,7 @@ class RunConfig(LineConfig):
     """The JSONL that the RAG service serves, or a folder of <tenant>.jsonl; also `--knowledge-base`."""
 
     stand_ins: StandIns = StandIns()
-    """The services that the laptop starts itself."""
+    """Services that a run on this machine starts itself."""
 
     gateway: GatewayConfig
     """The paid models, the RAG service, limits and budget."""
@@ -119,7 +115,7 @@ class RunConfig(LineConfig):
             "generate_quarantine": Output("generate_quarantine.jsonl", "Rows without a rewrite, with the reason."),
         },
     )]  # fmt: skip
-    """The first stage."""
+    """Settings of the teacher's rewrites."""
 
     validate_: Annotated[ValidateConfig, Stage(
         inputs=("rewrites", "knowledge_base"), gateway=True,
@@ -130,7 +126,7 @@ class RunConfig(LineConfig):
             "validate_quarantine": Output("validate_quarantine.jsonl", "Rows without a verdict, with the reason."),
         },
     )] = Field(default=ValidateConfig(), alias="validate")  # fmt: skip
-    """The second stage."""
+    """Settings of the check of the rewrites by retrieval."""
 
     label: Annotated[LabelConfig, Stage(
         inputs=("validated",), gateway=True,
@@ -141,7 +137,7 @@ class RunConfig(LineConfig):
             "label_report": Output("label_report.json", "Agreement of the judges."),
         },
     )] = LabelConfig()  # fmt: skip
-    """Settings of the third stage, which calls no judge where every row has gold."""
+    """Settings of the labels by judges; no judge is called if every row has gold."""
 
     cross_fit: int = Field(default=0, ge=0, le=20)
     """Folds in which `qinglan run` cross-fits a sheet whose locked test would have fewer labelled rows than
@@ -157,7 +153,7 @@ class RunConfig(LineConfig):
             "left_out": Output("left_out.jsonl", "Rows in no split, with the reason."),
         },
     )] = ConvertConfig()  # fmt: skip
-    """The fourth stage."""
+    """Settings of the splits and the training rows."""
 
     augment: Annotated[AugmentConfig, Stage(
         inputs=("chats", "prompts", "locked_test", "knowledge_base"), gateway=True,
@@ -168,7 +164,7 @@ class RunConfig(LineConfig):
             "augment_report": Output("augment_report.json", "Counts of the further rows, by reason."),
         },
     )] = AugmentConfig()  # fmt: skip
-    """The fifth stage: further rows to learn from."""
+    """Settings of further training rows by the teacher."""
 
     training: Name = "a100x4"
     """A file of configs/training: the machine that trains, and what that changes below."""
@@ -189,11 +185,11 @@ class RunConfig(LineConfig):
             "sft_curve": Output("sft_curve.html", "The training's curves as a page."),
         },
     )] = SftConfig()  # fmt: skip
-    """The student learns the teacher's rewrites."""
+    """Settings of SFT, in which the student learns the teacher's rewrites."""
 
     ppo: Annotated[PpoConfig, Stage(
         inputs=("sft_model", "augmented_prompts"), gateway=True, resumes=True, gpus=ppo_gpus,
-        base_weights=public_critic,
+        base_weights=lambda config: bool(config.ppo.critic_model),
         required=("sft_model", "*prompts", "journal", "prompt *", "reward"),
         outputs={
             "rl_model": Output("rl_model", "The student after PPO."),
@@ -201,7 +197,7 @@ class RunConfig(LineConfig):
             "ppo_curve": Output("ppo_curve.html", "The training's curves as a page."),
         },
     )] = PpoConfig()  # fmt: skip
-    """The student competes with the teacher."""
+    """Settings of PPO, in which the student learns from rewards."""
 
     evaluate: Annotated[
         EvaluateConfig,
@@ -214,12 +210,12 @@ class RunConfig(LineConfig):
         ),
         Stage(name="gate", part="gate", inputs=("evaluation",), required=("evaluation",)),
     ] = EvaluateConfig()  # fmt: skip
-    """The locked test, and the gate."""
+    """Settings of the evaluation on the locked test, and of the gate."""
 
     register_: Annotated[RegisterConfig, Stage(
         inputs=("evaluation", "rl_model", "report"), outputs=RELEASE_OUTPUTS, cached=False, behind_gate=True
     )] = Field(default=RegisterConfig(name="tenant/rewriter"), alias="register")  # fmt: skip
-    """The release. Its name is the tenant's, <tenant>/rewriter, where a profile gives none."""
+    """Settings of the release. Its name is <tenant>/rewriter if a profile gives none."""
 
     deploy: Annotated[DeployConfig | None, DEPLOY] = None
     """The place and policy of the rollout of what the gate promotes. Without it a run ends with the release."""
@@ -228,7 +224,7 @@ class RunConfig(LineConfig):
     """Settings of the rollout of `qinglan demo` on this machine, of what the gate promotes."""
 
     cluster: ClusterConfig = ClusterConfig()
-    """Pods, GPUs and volumes of its steps on a cluster; the training's file says it."""
+    """Pods, GPUs and volumes of the steps on a cluster, which the training's file sets."""
 
     @model_validator(mode="before")
     @classmethod

@@ -59,10 +59,6 @@ def style_gpus(config: "StyleRunConfig") -> int:
     return 1 if config.style.device == "cuda" else 0
 
 
-def distil_gpus(config: "StyleRunConfig") -> int:
-    return 1 if config.distil.device == "cuda" else 0
-
-
 class StyleRunConfig(LineConfig):
     """All settings of a run of the style line."""
 
@@ -99,7 +95,7 @@ class StyleRunConfig(LineConfig):
             "style_curve": Output("style_curve.html", "The training's curves as a page."),
         },
     )] = StyleConfig()  # fmt: skip
-    """The classifier."""
+    """Settings of the classifier's training."""
 
     evaluate: Annotated[
         EvaluateStyleConfig,
@@ -141,7 +137,8 @@ class StyleRunConfig(LineConfig):
     """The place and policy of the rollout of what the gate promotes. Without it nothing is rolled out."""
 
     distil: Annotated[DistilConfig, Stage(
-        inputs=("style_model", "style_rows"), resumes=True, behind_gate=True, gpus=distil_gpus,
+        inputs=("style_model", "style_rows"), resumes=True, behind_gate=True,
+        gpus=lambda config: int(config.distil.device == "cuda"),
         required=("style_model", "style_rows"),
         outputs={
             "student_model": Output("student_model", "The smaller classifier, with int8 weights for a CPU."),
@@ -149,7 +146,7 @@ class StyleRunConfig(LineConfig):
             "distil_table": Output("distil.json", "Size, speed and accuracy of the classifier and the smaller one."),
         },
     )] = DistilConfig()  # fmt: skip
-    """The smaller one."""
+    """Settings of the smaller classifier's training."""
 
     deploy_small: Annotated[DeployConfig | None, Stage(
         inputs=("small_release",), cached=False, behind_gate=True,

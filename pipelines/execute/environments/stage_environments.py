@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -58,19 +58,14 @@ def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) 
     pythons = {image: make_environment(image) for image in sorted(set(images.values()))}
     # Side by side: three environments that import torch and more take half a minute each.
     with ThreadPoolExecutor() as pool:
-        checks = [pool.submit(check_imports, *arguments) for arguments in _import_checks(line, images, pythons)]
+        checks = []
+        for image, python in pythons.items():
+            names = [name for name in images if images[name] == image]
+            modules = {module for name in names for module in needed_modules(line, name, image)}
+            checks.append(pool.submit(check_imports, ", ".join(names), python, sorted(modules)))
     for check in checks:
         check.result()
     return {name: str(pythons[image]) for name, image in images.items()}
-
-
-def _import_checks(
-    line: Line, images: Mapping[str, str], pythons: Mapping[str, Path]
-) -> Iterator[tuple[str, Path, list[str]]]:
-    for image, python in pythons.items():
-        names = [name for name in images if images[name] == image]
-        modules = {module for name in names for module in needed_modules(line, name, image)}
-        yield ", ".join(names), python, sorted(modules)
 
 
 def stage_images(line: Line, config: LineConfig, stages: Iterable[str]) -> dict[str, str]:
