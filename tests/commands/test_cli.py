@@ -122,13 +122,6 @@ def test_a_paid_run_is_not_started_without_a_yes(tmp_path: Path) -> None:
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_missing_file_is_named_before_the_plan_is_shown(tmp_path: Path) -> None:
-    run = qinglan(*paid_run(tmp_path), cwd=tmp_path)
-
-    assert (run.returncode, run.stdout) == (2, "")
-    assert "--knowledge-base is missing" in run.stderr
-
-
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     (tmp_path / "afile").touch()
 
@@ -136,13 +129,6 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
     assert (run.returncode, "Traceback" in run.stderr) == (2, False)
     assert "afile" in run.stderr and "Choose another place" in run.stderr
-
-
-def test_a_tenants_graph_is_compiled_into_the_folder_that_is_named(tmp_path: Path) -> None:
-    ran = qinglan("compile", "--tenant", "style", "--profile", "a100", "--out", str(tmp_path / "graphs"))
-
-    assert (ran.returncode, ran.stdout.strip()) == (0, str(tmp_path / "graphs" / "style.a100.yaml")), ran.stderr
-    assert (tmp_path / "graphs" / "style.a100.yaml").read_bytes().startswith(b"# PIPELINE DEFINITION")
 
 
 @pytest.mark.parametrize(
@@ -178,8 +164,3 @@ def test_every_option_of_a_server_says_what_it_is_for(package: str) -> None:
     options = import_module(f"{package}.__main__").parser()._actions
 
     assert [option.option_strings for option in options if not option.help] == []
-
-
-@pytest.mark.parametrize("server", SERVERS)
-def test_a_servers_help_names_the_program_that_was_called(server: str, here: Here) -> None:
-    assert here("serve", server, "--help").out.startswith(f"usage: qinglan serve {server} ")

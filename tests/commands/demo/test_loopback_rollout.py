@@ -15,8 +15,8 @@ from components.release.register.config import RegisterConfig
 from components.release.register.stage import Inputs
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.config import load_config
-from pipelines.lines.rewriter import LoopbackConfig, RunConfig
-from qinglan.errors import ConfigError, DataError
+from pipelines.lines.rewriter import LoopbackConfig
+from qinglan.errors import DataError
 from qinglan.files.digests import digest
 from qinglan.files.files import dump_line
 from qinglan.lineage.auditing.audit import audit
@@ -135,14 +135,6 @@ def test_no_question_of_the_locked_test_is_asked(ran: Ran) -> None:
     assert len({one["query"] for one in requests}) > 100
 
 
-def test_fresh_questions_are_the_same_each_time_and_not_the_samples_own() -> None:
-    first, again = (list(islice(fresh_turns("fivedoctors", 0, 5), 50)) for _ in range(2))
-
-    assert first == again and {turn.split for turn in first} <= {"train", "dev"}
-    with pytest.raises(ValueError, match="seed of their own"):
-        fresh_turns("fivedoctors", 5, 5)
-
-
 def test_a_release_that_nothing_judged_is_refused_without_its_override(ran: Ran, tmp_path: Path) -> None:
     inputs = ran.released.inputs._replace(model=ran.sft)
     made = release_baseline(inputs, tmp_path / "release", RegisterConfig(name=NAME), "sft")
@@ -163,11 +155,3 @@ def test_a_baseline_of_other_bytes_than_were_measured_is_no_release(ran: Ran, tm
     with pytest.raises(DataError, match="measured no 'bert'"):
         release_baseline(inputs, tmp_path / "release", RegisterConfig(name=NAME), "bert")
     assert not (tmp_path / "release").exists()
-
-
-def test_without_a_release_there_is_nothing_to_roll_out(ran: Ran, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no release there"):
-        roll_out(ran.config, tmp_path)
-    without: RunConfig = ran.config.model_copy(update={"loopback": None})
-    with pytest.raises(ConfigError, match="how to roll out here"):
-        roll_out(without, tmp_path)

@@ -160,23 +160,6 @@ def test_every_question_comes_out_of_every_stage(first: Ran, data: Path, out: Pa
         ]
 
 
-def test_why_tells_a_rows_history(here: Here, first: Ran, out: Path) -> None:
-    row = next(row for _, row in read_jsonl(out / "files/validated.jsonl", ValidatedRewrite) if not row.accepted)
-
-    ran = here("why", row.id, out, "--json")
-
-    assert ran.code == 0, ran.errors
-    assert [note["outcome"] for note in orjson.loads(ran.out)][2] == f"not accepted: {row.reason}"
-
-
-def test_the_needs_are_the_judges_and_differ_from_the_rewrites(first: Ran, out: Path) -> None:
-    rows = [row for _, row in read_jsonl(out / "files/validated.jsonl", ValidatedRewrite)]
-
-    assert {row.need_source for row in rows} == {"judge"}
-    assert {row.scored_against for row in rows} == {"need"}
-    assert sum(row.need != row.rewritten_query for row in rows) > len(rows) / 2
-
-
 def test_records_tie_each_step_to_the_one_before(first: Ran, data: Path, out: Path) -> None:
     steps = first.record["steps"]
 
@@ -195,13 +178,6 @@ def test_artifacts_carry_digests_and_rows(first: Ran, out: Path) -> None:
     assert artifact["metadata"]["sha256"] == digest(out / "files/validated.jsonl")
     assert artifact["metadata"]["rows"] == first.record["steps"]["validate"]["facts"]["validated"]
     assert set(artifact["metadata"]) - {"display_name"} == {"sha256", "rows"}
-
-
-def test_the_resolved_configuration_lies_beside_the_run(first: Ran, out: Path) -> None:
-    text = (out / "config.yaml").read_text()
-
-    assert "quality_threshold:" in text
-    assert "requests_per_minute:" in text
 
 
 def test_running_again_pays_nothing_and_gives_the_same_bytes(first: Ran, data: Path, out: Path) -> None:
@@ -321,41 +297,6 @@ def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(
     assert not (tmp_path / "run/journal.sqlite").exists()
 
 
-def test_a_file_that_is_no_knowledge_base_is_refused_and_leaves_no_folder(
-    here: Here, data: Path, tmp_path: Path
-) -> None:
-    wrong = tmp_path / "questions.jsonl"
-    wrong.write_text('{"问题": "一天吃几次"}\n', encoding="utf-8")
-
-    ran = here(*words(data, tmp_path / "out", "--knowledge-base", str(wrong)))
-
-    assert ran.code == 3
-    assert "--knowledge-base" in ran.errors and "A line is one passage: id, title, content" in ran.errors
-    assert not (tmp_path / "out").exists()
-
-
-def test_tenants_that_nobody_serves_are_refused_before_anything_is_paid(data: Path, tmp_path: Path) -> None:
-    rows = [{"编号": "a", "问题": "怎么吃"}, {"编号": "b", "问题": "多少钱", "租户": "chengla"}]
-
-    ran = qinglan(*with_questions(words(data, tmp_path / "run"), sheet_of(tmp_path / "q.xlsx", rows)))
-
-    assert ran.code == 3
-    assert "holds nothing of chengla" in ran.errors
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_rag_that_is_away_ends_the_run_before_anything_is_paid(data: Path, tmp_path: Path) -> None:
-    away = tmp_path / "away.yaml"
-    gateway = {**demo()["gateway"], "rag": {"base_url": "http://127.0.0.1:9"}}
-    away.write_text(yaml.safe_dump(demo() | {"stand_ins": {"teacher": True}, "gateway": gateway}))
-
-    ran = qinglan(*words(data, tmp_path / "run", "--profile", str(away)))
-
-    assert ran.code == 4
-    assert "RAG service http://127.0.0.1:9" in ran.errors and "Nothing was paid for." in ran.errors
-    assert answers(tmp_path / "run") == 0
-
-
 def test_real_files_in_a_runs_folder_are_never_replaced(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     mine = run.files / "questions.xlsx"
@@ -388,19 +329,6 @@ def test_a_second_run_in_a_folder_is_refused_and_harms_nothing(here: Here, first
     assert ran.code == 2
     assert "a run is under way there" in ran.errors
     assert digest(out / "records") == before
-
-
-@pytest.mark.parametrize(("command", "run"), [(["demo"], "fivedoctors"), (["style", "demo"], "run")])
-def test_a_second_demo_beside_one_that_runs_leaves_its_sample_alone(
-    here: Here, command: list[str], run: str, tmp_path: Path
-) -> None:
-    (tmp_path / run).mkdir()
-    with (tmp_path / run / "lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        ran = here(*command, "--out", str(tmp_path))
-
-    assert (ran.code, (tmp_path / "data").exists()) == (2, False)
-    assert "a run is under way there" in ran.errors
 
 
 def test_another_tenant_gets_a_folder_of_its_own(here: Here, first: Ran, data: Path, out: Path) -> None:

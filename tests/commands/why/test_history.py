@@ -171,11 +171,3 @@ def test_of_a_run_that_a_stage_stopped_the_stage_its_reason_and_the_row_there_ar
     assert (generate.stage, validate.stage, validate.outcome) == ("generate", "validate", outcome)
     assert (stopped.stage, stopped.detail) == ("validate", "The teacher is worse than no rewrite.")
     assert stopped.outcome == "the run stopped here: no later stage has seen this row"
-
-
-@pytest.mark.parametrize("status", ["done", "running"])
-def test_of_a_run_that_nothing_stopped_no_stop_is_told(status: str, tmp_path: Path) -> None:
-    run = write_stage_files(tmp_path)
-    write_json(run.records / "validate.json", {"status": status, "outputs": {}})
-
-    assert not [note for note in row_history(run, "learned") if "stopped" in note.outcome]

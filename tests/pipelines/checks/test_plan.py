@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from commands.plan.table import prepayment_in_words, print_plan
-from commands.run.summary import funnel, left_out
+from commands.plan.table import prepayment_in_words
+from commands.run.summary import funnel
 from pipelines.checks.plan import make_plan
 from pipelines.checks.promotion import promotion_lines
-from pipelines.lines.config import load_config, profiles
+from pipelines.lines.config import load_config
 from pipelines.lines.rewriter import REWRITER, RunConfig, StandIns
 from qinglan.errors import DataError
 from qinglan.models.base_weights import WEIGHTS_VARIABLE
@@ -42,17 +42,6 @@ def test_a_plan_counts_calls_and_leaves_out_what_is_no_question(questions: Path)
     assert data == [("rewrites", 10), ("needs", 6), ("retrievals", 20)]
 
 
-def test_a_question_that_is_too_long_is_not_called_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sheet = tmp_path / "q.jsonl"
-    sheet.write_text("".join(json.dumps({"question": text}) + "\n" for text in ("怎么洗" * 700, "怎么洗")))
-
-    print_plan(make_plan(load_config("fivedoctors", "gpt", questions=sheet), TODAY))
-
-    first, *lines = capsys.readouterr().out.splitlines()[:3]
-    assert (first, lines[0]) == ("1 question", "Rows that cannot be used, set aside unpaid: 1")
-    assert lines[1] == "  q.jsonl line 1: 问题 has 2100 characters, more than 2000."
-
-
 def test_a_plan_counts_the_most_that_training_and_evaluation_can_ask(questions: Path) -> None:
     config = load_config("fivedoctors", "demo", questions=questions)
     calls = {(step.step, step.what): step.calls for step in make_plan(config, TODAY).steps}
@@ -77,17 +66,6 @@ def test_labels_are_counted_for_rows_without_gold_and_within_their_limits(questi
     assert counted(config) == {"labels": 40, "choices": 10, "confirmations": 40, "retrievals": 10}
     assert sum(count for what, count in counted(few).items() if what != "retrievals") == 45
     assert counted(off) == counted(config.model_copy(update={"questions": labelled})) == {}
-
-
-def test_without_gold_and_labels_no_rewrite_in_hindsight_is_counted(questions: Path) -> None:
-    config = load_config("fivedoctors", "gpt", questions=questions)
-    off = config.model_copy(update={"label": config.label.model_copy(update={"calls": 0})})
-    labelled, unlabelled = (
-        [step.calls for step in make_plan(each, TODAY).steps if step.what == "hindsight rewrites"]
-        for each in (config, off)
-    )
-
-    assert labelled == [8] and unlabelled == []
 
 
 def by_labels(config: RunConfig) -> RunConfig:
@@ -122,19 +100,6 @@ def test_the_cost_is_tokens_times_the_profiles_prices(questions: Path) -> None:
 
     assert rewrites.cost == pytest.approx((rewrites.input_tokens * 5 + rewrites.output_tokens * 30) / 1e6)
     assert plan.cost == pytest.approx(sum(step.cost for step in plan.steps))
-
-
-def test_a_base_that_is_not_here_is_among_the_warnings(
-    questions: Path, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
-    paying, demo = (
-        json.loads(here("plan", "fivedoctors", "--profile", profile, "--questions", questions, "--json").out)
-        for profile in ("gpt", "demo")
-    )
-
-    assert [line for line in paying["warnings"] if line.startswith("base.model Qwen/Qwen3-32B is not in")]
-    assert not [line for line in demo["warnings"] if "base.model" in line]
 
 
 def test_a_critic_that_cannot_be_read_is_named_by_the_plan_and_does_not_end_it(
@@ -205,10 +170,6 @@ def test_the_plan_offers_no_prepayment_at_a_host_without_batches(questions: Path
     assert prepayment_in_words(plan) == ""
 
 
-def test_the_plan_offers_no_prepayment_of_a_stand_in(questions: Path) -> None:
-    assert prepayment_in_words(make_plan(load_config("fivedoctors", "demo", questions=questions), TODAY)) == ""
-
-
 def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None:
     config = load_config("fivedoctors", "gpt", questions=questions)
     poor = config.model_copy(update={"gateway": config.gateway.model_copy(update={"budget": 0.001})})
@@ -218,11 +179,6 @@ def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None
     assert "ends this run early" in warnings
     assert "teacher's price was read 135 days ago (2026-07-09)" in warnings
     assert not [line for line in make_plan(config, date(2026, 7, 10)).warnings if "price" in line or "ends" in line]
-
-
-def test_a_run_on_stand_ins_pays_nothing(questions: Path) -> None:
-    assert make_plan(load_config("fivedoctors", "demo", questions=questions)).pays is False
-    assert make_plan(load_config("fivedoctors", "gpt", questions=questions)).pays is True
 
 
 def test_the_funnel_measures_shares_of_the_sheet() -> None:
@@ -236,12 +192,6 @@ def test_the_funnel_measures_shares_of_the_sheet() -> None:
         (500, 1.0), (490, 0.98), (490, 0.98), (300, 0.6), (240, 0.48)
     ]  # fmt: skip
     assert [row.measured for row in funnel({"generate": None})] == [None] * 5
-
-
-def test_left_out_rows_are_counted_with_the_file_that_lists_them() -> None:
-    steps = {"convert": {"facts": {"near_duplicates": 7, "left_out_for_balance": 0}}, "ppo": None}
-
-    assert left_out(steps) == [("near duplicates of dev or test", 7, "left_out.jsonl")]
 
 
 @pytest.mark.slow
@@ -365,14 +315,6 @@ def test_with_labels_enough_and_an_examiner_nothing_stands_against_a_promotion(t
     assert (result.possible, result.obstacles) == (True, ())
     assert "data.snapshot" in result.unchecked[0] and result.unchecked[0] in " ".join(promotion_lines(result))
     assert make_plan(ours, TODAY).promotion.unchecked == ()
-
-
-@pytest.mark.parametrize("path", [path for path in profiles() if path.stem != "demo"], ids=lambda path: path.stem)
-def test_a_paid_profiles_examiner_is_another_model_than_its_judge_and_its_teacher(path: Path) -> None:
-    models = load_config(path.parent.name, path.stem).gateway.models()
-
-    assert models["examiner"].model not in (models["judge"].model, models["teacher"].model)
-    assert models["examiner"].base_url != models["judge"].base_url
 
 
 def test_labels_that_the_knowledge_base_does_not_know_are_told_with_their_rows(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
@@ -11,14 +10,12 @@ import pytest
 from pipelines.checks.plan import make_plan
 from pipelines.execute.execution import run_lock
 from pipelines.execute.rundir import RunDir
-from pipelines.lines import sheet
 from pipelines.lines.config import load_config
 from pipelines.lines.rewriter import REWRITER
 from qinglan.errors import ConfigError
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE
 from qinglan.llm.paid.journal import Entry, Journal, make_call
 from qinglan.llm.providers.prices import Usage
-from qinglan.rows.questions import read_questions
 from tests.commands.conftest import Here
 
 
@@ -49,15 +46,6 @@ def test_a_plan_until_a_stage_counts_what_comes_before_it_and_asks_for_no_gate(w
     unlabelled = here(*words, "--until", "convert", "--set", "label.calls=0").out
     assert "Calls of label are the most there can be" in screen and "Calls of label" not in unlabelled
     assert "promoted?" not in screen and "PPO takes" not in screen
-
-
-def test_a_plan_until_an_unknown_stage_ends_as_the_run_does(words: list[str], here: Here, tmp_path: Path) -> None:
-    plan, run = (
-        here(name, *words[1:], "--out", tmp_path / "run", "--until", "nowhere").errors.splitlines()[-1]
-        for name in ("plan", "run")
-    )
-
-    assert plan == run and "No stage 'nowhere'" in plan
 
 
 @pytest.mark.slow
@@ -99,19 +87,6 @@ def test_a_plan_tells_the_stand_ins_answers_from_those_of_models_that_are_paid(
     [line] = paying
     assert "3 answers of models that this profile does not name" in line and f"({stand_in})" in line
     assert "the budget counts 0.75 USD" in line and "paid answers" not in line
-
-
-def test_a_plan_reads_the_sheets_rows_once(words: list[str], here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    times = list[Path]()
-
-    def count(path: Path, *rest: Any) -> Any:
-        times.append(path)
-        return read_questions(path, *rest)
-
-    monkeypatch.setattr(sheet, "read_questions", count)
-    here(*words)
-
-    assert [path.name for path in times] == ["q.jsonl"]
 
 
 def test_a_plan_has_a_text_with_its_own_lines_for_each_thing_that_is_missing(words: list[str]) -> None:

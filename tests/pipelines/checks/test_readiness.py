@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from commands.prepay.prepay import prepay_run
-from commands.run.cli import ask_to_spend
 from commands.run.run import run_pipeline
 from pipelines.checks.plan import Plan
 from pipelines.checks.rag_probe import with_earlier_queries, with_snapshot_queries
@@ -19,9 +18,8 @@ from pipelines.checks.readiness import check_readiness, disallowed_hosts
 from pipelines.lines.config import CONFIGS, dump_config, load_config
 from pipelines.lines.rewriter import REWRITER, RunConfig
 from qinglan.config import load_yaml, merge_settings
-from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.errors import ConfigError, OutageError
 from qinglan.files.files import read_jsonl
-from qinglan.models.base_weights import WEIGHTS_VARIABLE
 from qinglan.rag.contract import RAG_PATH
 from qinglan.rag.service_limits import NO_CONTENT, NO_IDS, NO_NEED, NO_SNAPSHOT
 from qinglan.rows.questions import read_questions
@@ -216,43 +214,6 @@ class NotApprovedError(Exception):
     pass
 
 
-def test_the_plan_that_a_run_shows_says_that_its_base_is_not_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
-    monkeypatch.setattr("pipelines.checks.sizing.check.run_disk", lambda folder: 1e14)
-    monkeypatch.setattr("pipelines.checks.sizing.check.host_bytes", lambda: 1e14)
-    config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
-
-    plans = list[Plan]()
-
-    def refuse(plan: Plan) -> None:
-        plans.append(plan)
-        raise NotApprovedError
-
-    for until in ("sft", "convert"):
-        with pytest.raises(NotApprovedError):
-            run_pipeline(config, tmp_path / "run", until=until, approve=refuse)
-        warned = "base.model Qwen/Qwen3-32B is not in QINGLAN_BASE_WEIGHTS" in " ".join(plans[-1].warnings)
-        assert warned == (until == "sft")
-
-
-def test_a_run_that_shows_its_plan_says_once_that_its_base_is_not_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path))
-    monkeypatch.setattr("pipelines.checks.sizing.check.run_disk", lambda folder: 1e14)
-    monkeypatch.setattr("pipelines.checks.sizing.check.host_bytes", lambda: 1e14)
-    config = load_config("fivedoctors", "demo", base={"source": "hub"}, **files(tmp_path))
-
-    with pytest.raises(ConfigError, match="add --yes"):
-        run_pipeline(config, tmp_path / "run", approve=ask_to_spend)
-
-    shown = capsys.readouterr()
-    assert "Before anything is spent" in shown.out
-    assert (shown.out + shown.err).count("base.model Qwen/Qwen3-32B is not in") == 1
-
-
 def test_a_run_that_shows_its_plan_reads_the_sheet_and_looks_gold_up_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,15 +240,6 @@ def test_a_run_that_shows_its_plan_reads_the_sheet_and_looks_gold_up_once(
         run_pipeline(config, tmp_path / "run", until=DATA[-1], approve=refuse)
 
     assert times == [config.questions, config.knowledge_base]
-
-
-def test_two_unusable_files_are_named_together(tmp_path: Path) -> None:
-    given = files(tmp_path) | {"questions": tmp_path / "none.xlsx"}
-    given["knowledge_base"].write_text("id,content\n")
-
-    first, second = check_readiness(load_config("fivedoctors", "demo", **given), DATA).missing
-    assert "none.xlsx: no such file" in str(first)
-    assert isinstance(second, DataError) and "CSV or other text" in str(second)
 
 
 def test_prepay_names_hosts_and_keys_and_wants_no_rag_service(tmp_path: Path, nobody: str) -> None:
@@ -318,10 +270,3 @@ def test_the_plan_ends_with_what_a_run_waits_for_and_fits_80_columns(
     assert "…" not in ended.out and max(map(len, ended.out.splitlines())) <= 80
     assert "evaluate judgements" in table and "validate retrievals" in table
     assert len(orjson.loads(as_json.out)["missing"]) == 5
-
-
-def test_a_plan_without_a_sheet_names_the_rest_too(tmp_path: Path, nobody: str, here: Here) -> None:
-    ended = here("plan", "fivedoctors", "--profile", profile(tmp_path, nobody))
-
-    assert ended.code == 2
-    assert "--questions is missing" in ended.errors and "WRITER_KEY" in ended.errors

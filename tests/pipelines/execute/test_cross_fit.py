@@ -1,7 +1,6 @@
 """A sheet that is too small for a locked test is cross-fitted: one more training for each fold, in one run."""
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from components.evaluation.rewriter.folds import FOLDS_VARIABLE, read_folds
 from pipelines.checks import planned_run
 from pipelines.checks.plan import make_plan
-from pipelines.checks.promotion import cluster_promotion_notes, promotion
+from pipelines.checks.promotion import promotion
 from pipelines.execute import execution
 from pipelines.execute.cross_fit import FOLD_STAGES, cross_fitted_parts
 from pipelines.execute.execution import run_stages
@@ -63,24 +62,6 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
     assert plan.splits["train"] + plan.splits["dev"] == 60, "the released model learns from all rows"
     assert not [obstacle for obstacle in plan.promotion.obstacles if "rows" in obstacle.reason]
     assert [obstacle for obstacle in once.promotion.obstacles if "The sheet has 60 rows in all" in obstacle.reason]
-
-
-@pytest.mark.parametrize("stage", [stage for stage in REWRITER.until("evaluate") if stage != "evaluate"])
-def test_a_plan_of_the_first_stages_has_no_folds(tmp_path: Path, stage: str) -> None:
-    plan = make_plan(config_of(sheet(tmp_path / "q.jsonl")), stages=REWRITER.until(stage))
-
-    assert plan.cross_fitted == "" and plan.stages[-1] == stage
-
-
-def test_a_plan_has_one_number_of_ppo_steps(tmp_path: Path) -> None:
-    config = config_of(sheet(tmp_path / "q.jsonl"), ppo={"collection": 32, "batch": 32, "accumulation": 1})
-
-    plan = make_plan(config)
-
-    [steps] = re.findall(r"^PPO takes ([\d,]+) steps", plan.training)
-    assert re.findall(r"ppo: ([\d,]+) steps", "\n".join(plan.fit)) == [steps]
-    released = make_plan(config.model_copy(update={"cross_fit": 0}))
-    assert int(steps) > 3 * int(re.findall(r"([\d,]+) steps", released.training)[0])
 
 
 @pytest.mark.parametrize(
@@ -149,10 +130,6 @@ def test_the_folds_of_another_run_are_not_inherited(tmp_path: Path, monkeypatch:
         monkeypatch.setenv(name, value)
 
     assert read_folds() == []
-
-
-def test_a_submission_says_that_a_cluster_does_not_cross_fit(tmp_path: Path) -> None:
-    assert "No sheet is cross-fitted on a cluster" in cluster_promotion_notes(config_of(tmp_path / "q.jsonl"))[-1]
 
 
 @pytest.mark.parametrize("source", ["tiny", "hub"])

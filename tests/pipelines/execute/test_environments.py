@@ -70,15 +70,6 @@ def test_an_environment_is_compiled_once_and_not_by_each_process_that_a_training
     assert answer(python, code % "u.find_spec('vllm_cpu_stub').cached") == "True"
 
 
-@pytest.mark.slow
-def test_an_environment_is_made_once(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = make_environment("ppo", cpu=True)
-    assert "installs 1 locked packages" in capsys.readouterr().err
-
-    assert make_environment("ppo", cpu=True) == first
-    assert capsys.readouterr().err == ""
-
-
 def test_a_new_lock_makes_another_environment(images: Path) -> None:
     before = environment_folder("ppo", environment_locks("ppo", cpu=True))
     lock = images / "ppo" / "cpu.lock"
@@ -133,16 +124,6 @@ def test_a_full_disk_and_a_missing_uv_are_called_by_their_names(tmp_path: Path) 
     assert "the disk is full (5.4 GB free" in str(full) and "QINGLAN_CACHE" in str(full)
     assert "the disk is full (0.0 GB free" in str(almost)
     assert isinstance(without, ConfigError) and "requirements.uv.lock" in str(without)
-
-
-def test_an_image_without_a_lock_is_answered_with_those_that_have_one() -> None:
-    with pytest.raises(ConfigError, match="There are: cpu, ppo, serve, sft, style"):
-        environment_locks("standins")
-
-
-def test_an_image_whose_lock_installs_on_a_cpu_has_no_twin() -> None:
-    assert environment_locks("sft", cpu=True) == environment_locks("sft")
-    assert environment_locks("serve", cpu=True)[0].name == "cpu.lock"
 
 
 @pytest.mark.slow

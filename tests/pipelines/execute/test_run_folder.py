@@ -62,13 +62,6 @@ def test_what_a_desktop_or_a_file_system_makes_by_itself_is_nobodys_file(tmp_pat
     with_run_files(config, RunDir(folder), "")
 
 
-def test_a_file_is_no_folder_of_a_run(tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("mine")
-
-    with pytest.raises(ConfigError, match=r"out: a file, and a run needs a folder. Give --out a new folder"):
-        with_run_files(inputs(tmp_path / "data"), RunDir(tmp_path / "out"), "")
-
-
 def style_run(folder: Path) -> RunDir:
     """The folder of a style run that has begun, beside its labelled answers."""
     folder.mkdir(exist_ok=True)
@@ -139,14 +132,6 @@ def test_a_command_of_the_rewriters_line_says_that_a_run_is_of_the_style_line(
     assert ended.code == 2
     assert "this is a run of the style line; this command reads runs of the rewriter line" in ended.errors
     assert "Field required" not in ended.errors
-
-
-def test_labels_of_people_are_not_read_into_a_run_of_the_rewriters_line(tmp_path: Path, here: Here) -> None:
-    ended = here("style", "blind", "sheet.xlsx", "--out", begun(tmp_path / "run", inputs(tmp_path / "data")).root)
-
-    assert ended.code == 2
-    assert "this is a run of the rewriter line; this command reads runs of the style line" in ended.errors
-    assert "Give the folder of such a run." in ended.errors
 
 
 @pytest.mark.parametrize("name", ["questions", "knowledge_base"])

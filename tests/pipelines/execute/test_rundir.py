@@ -1,12 +1,11 @@
 """A run's files/: what people open is there by a name that programs understand, and their own files are left."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from commands.run.run import hide_release
-from pipelines.execute.rundir import ARTIFACT_FILES, RunDir
+from pipelines.execute.rundir import RunDir
 from tests.screens.browser import open_page
 
 PAGE = (
@@ -37,15 +36,6 @@ def test_a_browser_shows_a_runs_page_and_not_its_source(run: RunDir, tmp_path: P
 
     assert (page.title, page.text.strip()) == ("A report!", "Promote")
     assert lines.text.strip() == '{"id": "q1"}'
-
-
-@pytest.mark.parametrize(
-    "name", [name for name, shown in ARTIFACT_FILES.items() if shown.endswith((".html", ".xlsx", ".json"))]
-)
-def test_a_program_that_follows_the_link_still_finds_the_ending(run: RunDir, name: str) -> None:
-    run.link(name, make_artifact(run, "stage", name, "text"))
-
-    assert (run.files / ARTIFACT_FILES[name]).resolve().name == ARTIFACT_FILES[name]
 
 
 def test_a_sheet_that_a_person_fills_in_is_another_file_than_the_signed_one(run: RunDir) -> None:
@@ -84,17 +74,6 @@ def test_a_release_that_is_hidden_without_a_new_one_to_come_is_said(
     assert messages == [True, False, False]
 
 
-def test_large_files_and_folders_are_not_copied(run: RunDir) -> None:
-    rows = make_artifact(run, "validate", "validated", "{}\n")
-    weights = make_artifact(run, "sft/sft_model", "model.safetensors", "weights")
-    run.link("validated", rows)
-    run.link("sft_model", weights.parent)
-
-    assert run.artifact("validated") == (run.files / "validated.jsonl").resolve() == rows
-    assert run.artifact("sft_model") == (run.files / "sft_model").resolve() == weights.parent
-    assert list(rows.parent.iterdir()) == [rows]
-
-
 def test_a_sheet_from_outside_is_shown_where_it_is_and_nothing_is_written_beside_it(
     run: RunDir, tmp_path: Path
 ) -> None:
@@ -124,14 +103,6 @@ def test_questions_given_as_json_lines_are_shown_as_such_and_only_the_newest_she
     run.link("questions", sheet)
     assert [path.name for path in run.files.iterdir()] == ["questions.xlsx"]
     assert run.artifact("questions") == sheet
-
-
-def test_a_copied_run_shows_its_own_files(run: RunDir, tmp_path: Path) -> None:
-    run.link("report", make_artifact(run, "evaluate", "report", "first"))
-    copy = RunDir(shutil.copytree(run.root, tmp_path / "copy", symlinks=True))
-
-    assert copy.artifact("report") == copy.root / "artifacts" / "evaluate" / "report"
-    assert (copy.files / "report.html").resolve().is_relative_to(copy.root)
 
 
 def test_a_real_file_that_a_person_put_there_is_left(run: RunDir) -> None:

@@ -13,24 +13,17 @@ from kfp.local.subprocess_task_handler import replace_python_executable
 
 from commands.run import run
 from commands.run.run import run_pipeline
-from components.training.ppo import gpus
 from components.training.sft.component import sft
 from pipelines.execute.environments import stage_environments
-from pipelines.execute.environments.environments import environment_locks
 from pipelines.execute.environments.import_check import failed_imports
 from pipelines.execute.environments.stage_environments import (
-    STARTED_BY_LIBRARIES,
     check_imports,
     compiler_problem,
     driver_problem,
-    locked_cuda,
-    needed_modules,
     prepare_environments,
     stage_images,
 )
 from pipelines.execute.environments.step_imports import processes
-from pipelines.execute.local_execution import LocalJob, read_job, write_job
-from pipelines.execute.rundir import RunDir
 from pipelines.graph.graph import with_interpreter
 from pipelines.lines.config import load_config
 from pipelines.lines.rewriter import REWRITER
@@ -52,15 +45,6 @@ def test_a_laptop_runs_every_stage_in_the_environment_that_is_there(monkeypatch:
     monkeypatch.delattr(stage_environments, "make_environment")
 
     assert prepare_environments(REWRITER, load_config("fivedoctors", "demo"), STAGES) == {}
-
-
-@pytest.mark.slow
-def test_processes_that_a_step_starts_are_among_what_is_imported() -> None:
-    started = {"swift.cli.main", "components.training.sft.finish", "torch", "deepspeed"}
-    assert started <= needed_modules(REWRITER, "sft", "sft")
-    assert not any(name.startswith("ray") for name in needed_modules(REWRITER, "sft", "sft"))
-    assert gpus.DRIVER in STARTED_BY_LIBRARIES["ppo"]
-    assert {gpus.DRIVER, "components.training.ppo.finish", "ray"} <= needed_modules(REWRITER, "ppo", "ppo")
 
 
 @pytest.mark.parametrize(
@@ -143,35 +127,6 @@ def test_imports_are_tried_again_when_what_decides_them_has_changed(
     assert starts(python) == 2
 
 
-def test_imports_that_failed_are_tried_again(tmp_path: Path) -> None:
-    python = environment(
-        tmp_path / "ppo-1", f'if [ ! -e {tmp_path}/mended ]; then echo \'{{"verl": "gone"}}\'; exit 0; fi'
-    )
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="verl: gone"):
-            check_imports("ppo", python, ["verl"])
-    (tmp_path / "mended").touch()
-
-    check_imports("ppo", python, ["verl"])
-
-    assert starts(python) == 3
-
-
-def test_environments_are_checked_side_by_side(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each waits until the other has started: one after the other, the first would wait in vain."""
-    wait = "for i in $(seq 300); do [ -e {other}/starts ] && break; sleep .1; done; [ -e {other}/starts ] || exit 7"
-    pythons = {
-        "ppo": environment(tmp_path / "ppo", wait.format(other=tmp_path / "sft")),
-        "sft": environment(tmp_path / "sft", wait.format(other=tmp_path / "ppo")),
-    }
-    monkeypatch.setattr(stage_environments, "machine_problem", lambda image: "")
-    monkeypatch.setattr(stage_environments, "make_environment", pythons.__getitem__)
-
-    prepared = prepare_environments(REWRITER, load_config("fivedoctors", "gpt"), ("sft", "ppo"))
-
-    assert prepared == {name: str(python) for name, python in pythons.items()}
-
-
 @pytest.mark.parametrize(
     ("driver", "needed", "problem"),
     [("13.0", "13.0.2", ""), ("13.0", "13.3", ""), ("14.1", "13.0", ""), ("12.4", "13.0.2", "runs CUDA 12.4 at most"),
@@ -181,12 +136,6 @@ def test_a_driver_of_an_older_release_of_cuda_is_too_old(driver: str, needed: st
     answer = driver_problem(driver, needed)
 
     assert (problem in answer) if problem else answer == ""
-
-
-def test_the_locks_of_images_with_torch_say_its_cuda() -> None:
-    for image in ("sft", "ppo", "serve", "style"):
-        assert locked_cuda(environment_locks(image)[0]).startswith("13.0"), image
-    assert locked_cuda(environment_locks("cpu")[0]) == ""
 
 
 def test_a_driver_that_is_too_old_is_refused_before_anything_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,13 +172,6 @@ def test_a_step_starts_with_its_interpreter_whatever_its_path_is_called(tmp_path
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run([*local, "--help"], env=environment, capture_output=True, text=True, check=False)
     assert f"started by {python}" in done.stdout, done.stderr
-
-
-def test_the_interpreters_reach_the_process_that_runs_the_graph(tmp_path: Path) -> None:
-    job = LocalJob("rewriter", {}, "", ("ppo",), False, {"ppo": "/environments/ppo/bin/python"})
-    write_job(RunDir(tmp_path), job)
-
-    assert read_job(RunDir(tmp_path)) == job
 
 
 @pytest.mark.slow

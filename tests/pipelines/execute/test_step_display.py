@@ -47,20 +47,6 @@ def test_a_log_gets_one_line_for_each_step(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().out.splitlines() == ["✓ generate done 2.5 s  rows 4,614"], "it ran no 30 s"
 
 
-def test_a_line_is_not_said_twice(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pipelines.execute.step_display.LINE_SECONDS", -1.0)
-    run, log = RunDir(tmp_path), tmp_path / "run.log"
-    write_json(run.records / "sft.json", {"status": "running"})
-    with StepDisplay(run, ("sft",), log, quiet=False) as live:
-        for text in ("step 1/9", "step 1/9", "step 2/9"):
-            log.write_text(f"[sft] {text}\n")
-            live.update()
-
-    assert capsys.readouterr().out.splitlines() == ["▶ sft running step 1/9", "▶ sft running step 2/9"]
-
-
 def test_an_alarm_of_a_training_is_said_at_once_and_not_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,20 +61,6 @@ def test_an_alarm_of_a_training_is_said_at_once_and_not_again(
         live.update()
 
     assert capsys.readouterr().out.splitlines() == ["! sft-compared-on-dev, step 1: nothing was learned."]
-
-
-def test_a_quiet_run_says_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_json(tmp_path / "records/generate.json", DONE)
-    with StepDisplay(RunDir(tmp_path), ("generate",), tmp_path / "run.log", quiet=True) as live:
-        live.update()
-
-    assert capsys.readouterr().out == ""
-
-
-def test_facts_are_said_whatever_they_are() -> None:
-    facts = {"rows": 1200, "loss": 0.16414748, "verdict": "hold", "reasons": ["a long list"], "stopped": 0}
-
-    assert format_facts(facts) == "rows 1,200, loss 0.164, verdict hold"
 
 
 @pytest.mark.parametrize(

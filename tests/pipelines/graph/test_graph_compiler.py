@@ -223,23 +223,6 @@ def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(given: str) -
         read_images([given])
 
 
-@pytest.mark.parametrize(("profile", "training"), [("", "a100x4"), ("gpt", "")])
-def test_options_of_one_tenants_graph_are_refused_without_a_tenant(profile: str, training: str) -> None:
-    with pytest.raises(ConfigError, match=r"changes one tenant's graph\. Give --tenant too"):
-        select_targets("", profile, training)
-
-
-def test_without_a_profile_a_line_has_its_usual_one() -> None:
-    assert [select_targets(one, "", "")[0].name for one in ("style", "fivedoctors")] == [
-        "style.a100", "rewriter.fivedoctors-gpt"
-    ]  # fmt: skip
-
-
-def test_a_training_of_the_rewriter_is_refused_for_style() -> None:
-    with pytest.raises(ConfigError, match="--training a100x4: is the rewriter's alone"):
-        select_targets("style", "a100", "a100x4")
-
-
 def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_path: Path) -> None:
     profile = tmp_path / "deployed.yaml"
     asked = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
@@ -293,7 +276,3 @@ def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tm
     assert served == ("house/style-small", "style-small", "qinglan-style-onnx")
     keys = {step: made.pod(step)["secretAsVolume"][0]["secretName"] for step in ("register-small", "deploy-small")}
     assert keys == {"register-small": "qinglan-release-keys", "deploy-small": "qinglan-builder-key"}
-
-
-def test_a_graph_deploys_nothing_that_nobody_asked_for() -> None:
-    assert not any("deploy" in compiled(name).steps for name in GOLDENS)

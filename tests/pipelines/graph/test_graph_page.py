@@ -6,16 +6,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
-from kfp import dsl
 
-from components.step_figures import MOST, log_figures
-from components.step_summary import SPACE, write_summary
+from components.step_figures import MOST
 from pipelines.graph.compiler import COMPILED, golden_targets
 from pipelines.lines.all_lines import LINES
 from qinglan.config import Config
@@ -105,19 +101,6 @@ def unchanged(config: Config) -> set[str]:
     return {name for name, value in config if not fields[name].is_required() and value == fields[name].get_default()}
 
 
-def test_the_laptops_settings_can_be_read_at_a_glance() -> None:
-    tasks = spec("rewriter.laptop")["root"]["dag"]["tasks"]
-    config = {
-        name: task["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
-        for name, task in tasks.items()
-        if "config" in task["inputs"].get("parameters", {})
-    }
-
-    assert config["generate"] == {"tenant_id": "fivedoctors"}
-    assert config["gate"] == config["convert"] == {}
-    assert config["base"] == {"source": "tiny"}
-
-
 def figures_of_stages() -> Iterator[tuple[str, Any]]:
     """Each stage with a Metrics output, and the module that names its figures."""
     for line in LINES.values():
@@ -161,29 +144,6 @@ def test_a_figure_with_a_name_is_one_that_its_stage_counts(module: str, counts: 
     stage = importlib.import_module(module)
 
     assert set(stage.FIGURES) <= set(getattr(stage, counts)._fields)
-
-
-def test_figures_are_shown_in_their_unit_and_what_was_not_measured_is_left_out() -> None:
-    metrics = dsl.Metrics(name="m", uri="m")
-    values = {"rows": 12_345, "share": 0.523456, "gap": -0.01234, "loss": 1.23456, "none": None, "nan": float("nan")}
-    names = {
-        "rows": "test, rows", "share": "top-1, %", "gap": "gain, points", "loss": "loss, nats", "none": "a",
-        "nan": "b", "absent": "c",
-    }  # fmt: skip
-
-    log_figures(metrics, values, names)
-
-    assert metrics.metadata == {"test, rows": 12_345, "top-1, %": 52.35, "gain, points": -1.234, "loss, nats": 1.235}
-
-
-def test_a_summarys_table_has_space_between_its_columns_and_the_same_cells(tmp_path: Path) -> None:
-    text = "**Hold** a | b\n\n| | rows | won |\n| --- | --- | --- |\n| a\\|b | 1,071 | 2 |\n"
-    write_summary(SimpleNamespace(path=str(tmp_path / "summary.md")), text)
-    written = (tmp_path / "summary.md").read_text(encoding="utf-8")
-
-    assert written.replace(SPACE, "") == text
-    assert f"| a\\|b{SPACE} | 1,071{SPACE} | 2 |" in written.splitlines()
-    assert written.splitlines()[0] == "**Hold** a | b"
 
 
 def test_a_steps_log_has_no_line_for_each_http_request() -> None:

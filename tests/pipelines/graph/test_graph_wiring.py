@@ -10,7 +10,7 @@ from pipelines.graph.compiler import (
     COMPILED,
 )  # fmt: skip
 from pipelines.graph.graph import GraphInputs, partial_graph
-from pipelines.lines.all_lines import ARTIFACT_FILES, LINES
+from pipelines.lines.all_lines import LINES
 from pipelines.lines.config import load_config, load_style_config
 from pipelines.lines.line import BEFORE, LINEAGE, Line
 from pipelines.lines.rewriter import REWRITER
@@ -84,26 +84,6 @@ ON_THE_PAGE = {"system.Markdown", "system.Metrics", "system.ClassificationMetric
 def artifacts(items: Any) -> set[str]:
     """The names of a component's inputs or outputs that are artifacts."""
     return {name for name, one in items.items() if one.type.startswith("system.")}
-
-
-def test_both_lines_call_an_artifact_by_the_same_file() -> None:
-    for line in LINES.values():
-        assert {name: ARTIFACT_FILES[name] for name in line.files} == line.files
-
-
-@pytest.mark.parametrize("name", GOLDENS)
-def test_a_person_is_asked_for_little_and_told_what_each_thing_is(name: str) -> None:
-    asked = compiled(name).spec["root"]["inputDefinitions"]["parameters"]
-    defaults = {one: found.get("defaultValue") for one, found in asked.items()}
-
-    if name.startswith("rewriter"):
-        assert defaults == {
-            "questions": None, "knowledge_base": None, "gateway_url": "http://qinglan-gateway:8300",
-            "release_name": "fivedoctors/rewriter",
-        }  # fmt: skip
-    else:
-        assert defaults == {"labelled": None, "release_name": "house/style"}
-    assert all(len(one["description"]) > 30 for one in asked.values())
 
 
 def test_the_docs_name_every_parameter_and_every_profile_with_its_gpus() -> None:

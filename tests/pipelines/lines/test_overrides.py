@@ -8,11 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from commands.cli import app
-from pipelines.checks.cluster.graph import read_graph
-from pipelines.graph.compiler import target_of
 from pipelines.lines.config import load_config, load_style_config
-from pipelines.lines.overrides import DEFAULT_PROFILE, is_setting, parse_overrides, with_overrides
-from pipelines.lines.rewriter import RunConfig
+from pipelines.lines.overrides import DEFAULT_PROFILE, parse_overrides, with_overrides
 from qinglan.errors import ConfigError
 
 
@@ -90,24 +87,6 @@ def test_every_command_with_a_profile_takes_settings_and_checks_them(command: li
     result = CliRunner().invoke(app, [*command, "--set", "nonsense.here=1"])
 
     assert "nonsense" in f"{result.exception} {result.output}"
-
-
-def test_a_submitted_run_takes_settings_with_dots_and_its_own_parameters_without() -> None:
-    assert [is_setting(option) for option in ("gateway.budget=3", "gateway_url=http://a.b")] == [True, False]
-    config = target_of("fivedoctors", "", "", parse_overrides(["sft.epochs=9"])).config
-
-    assert isinstance(config, RunConfig) and config.sft.epochs == 9
-
-
-@pytest.mark.slow
-def test_a_setting_is_part_of_the_compiled_graph(tmp_path: Path) -> None:
-    compiled = ["compile", "--tenant", "fivedoctors", "--out", str(tmp_path), "--set", "sft.epochs=9"]
-    result = CliRunner().invoke(app, compiled)
-
-    assert result.exit_code == 0, result.exception
-    [path] = tmp_path.glob("*.yaml")
-    assert '"epochs": 9' in path.read_text().replace("epochs: 9", '"epochs": 9')
-    assert read_graph(path).name
 
 
 def test_every_command_on_a_tenant_takes_the_same_profile_by_default() -> None:

@@ -18,7 +18,6 @@ from pipelines.graph.compiler import compile_targets, style_target
 from pipelines.lines.config import STYLES, load_style_config
 from pipelines.lines.style import STYLE
 from qinglan.config import load_yaml, merge_settings
-from qinglan.errors import ConfigError
 from qinglan.files.digests import digest
 from qinglan.lineage.auditing.deploy_gate import may_deploy
 from qinglan.lineage.signing.keys import keys_folder
@@ -101,24 +100,12 @@ def test_a_small_model_may_go_to_production_where_the_large_one_does_not() -> No
     assert (small.name, small.service, small.runtime) == ("house/style-small", "style-small", "qinglan-style-onnx")
 
 
-def test_the_large_profile_is_the_plans() -> None:
-    config = load_style_config("a100", labelled=Path("x.json"))
-
-    assert config.base.model == "Qwen/Qwen2.5-0.5B-Instruct"
-    assert (config.style.epochs, config.style.learning_rate, config.style.max_length) == (3, 2e-5, 512)
-
-
 def test_a_mapping_file_travels_in_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text("- {name: 甲, english: a, id: 0}\n- {name: 乙, english: b, id: 1}\n")
 
     config = load_style_config("laptop", labelled=Path("x.json"), labels=tmp_path / "two.yaml")
 
     assert [label["name"] for label in config.stages()["prepare"]["labels"]] == ["甲", "乙"]
-
-
-def test_an_unknown_profile_lists_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="There are: a100, cpu, laptop, one-gpu-24"):
-        load_style_config("big", labelled=Path("x.json"))
 
 
 def test_a_file_that_is_not_there_is_said_at_once(here: Here, tmp_path: Path) -> None:
@@ -154,15 +141,6 @@ def promoted(held: Ran, folder: Path) -> Ran:
 def run_style(folder: Path, profile: str) -> Ran:
     words = ("--profile", folder / profile, "--out", folder / "run", "--json")
     return qinglan("style", "run", folder / "data", *words, environment=fork_environment())
-
-
-@pytest.mark.slow
-def test_a_held_style_model_is_not_distilled(folder: Path, held: Ran) -> None:
-    assert held.code == 7, held.errors
-    assert held.errors.count("The gate says hold") == 1
-    assert held.record["steps"]["distil"] is None
-    [decision] = (folder / "run" / "artifacts").glob("*/gate-style/decision*")
-    assert decision.read_text(encoding="utf-8").startswith("**Hold**\n\n- ")
 
 
 @pytest.mark.slow

@@ -147,13 +147,6 @@ def test_an_unreadable_graph_is_refused_before_anything_is_sent_to_kfp(
     assert "not readable as YAML" in err and "Nothing was sent" in err
 
 
-def test_without_a_cluster_to_look_at_nothing_is_sent(server: StandIn, small: Graph, here: Here) -> None:
-    code, _, err = here("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
-
-    assert (code, server.uploaded) == (2, [])
-    assert "KUBECONFIG" in err and "--skip-checks" in err
-
-
 @pytest.mark.parametrize("text", BROKEN)
 def test_with_a_broken_kubeconfig_nothing_is_sent(
     server: StandIn, small: Graph, here: Here, tmp_path: Path, text: bytes
@@ -194,12 +187,6 @@ def test_a_run_that_is_started_is_named_whatever_follows(
     read = json.loads(out)
     assert (code, read["run_id"], read["state"], read["steps"]) == (2, run_id, "RUNNING", {"train": "RUNNING"})
     assert "said 403" in err
-
-
-def test_kfp_that_is_away_is_exit_code_4(small: Graph, here: Here) -> None:
-    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", "http://127.0.0.1:1")
-
-    assert here("submit", *words)[0] == 4
 
 
 @pytest.mark.slow

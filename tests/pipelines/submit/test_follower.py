@@ -174,17 +174,6 @@ def test_a_workflow_that_cannot_be_read_is_said_once(server: StandIn, small: Gra
     assert said[1:] == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
 
 
-def test_without_a_cluster_a_failure_says_how_to_read_the_log(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("FAILED", {"train-driver": "FAILED"}),)
-    kfp, run_id = started(server, small)
-    one, said = follower(kfp, run_id)
-
-    with pytest.raises(TrainingError, match=rf"failed at train(.|\n)*kubectl logs -n team .*pipeline/runid={run_id}"):
-        one.raise_unless_released(one.follow())
-
-    assert said == ["✗ train failed"]
-
-
 STEPS = {"train": "SUCCEEDED", "gate": "SUCCEEDED"}
 HELD = Scene("SUCCEEDED", {**STEPS, "condition-1": "SKIPPED"})
 
@@ -277,14 +266,6 @@ def test_a_run_that_stays_canceling_is_said_to_and_not_waited_for(server: StandI
     assert "KFP has been told, and is still ending it" in cancel_message(run, "page")
     one.cancel()
     assert len([call for call in server.heard if call.endswith(":terminate")]) == 1
-
-
-def test_a_run_that_is_over_is_not_canceled(server: StandIn, small: Graph) -> None:
-    server.scenes = (Scene("SUCCEEDED"),)
-    one, _ = follower(*started(server, small))
-
-    assert one.cancel().state == "SUCCEEDED"
-    assert not [call for call in server.heard if call.endswith(":terminate")]
 
 
 def test_a_step_in_a_loop_is_as_its_worst_part() -> None:

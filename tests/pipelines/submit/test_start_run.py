@@ -72,17 +72,6 @@ def test_the_same_bytes_are_uploaded_once(server: StandIn, small: Graph, tmp_pat
     assert (len(server.pipelines), len(server.experiments), len(server.runs)) == (1, 1, 3)
 
 
-def test_the_submitted_graph_is_the_checked_graph(server: StandIn, small: Graph, tmp_path: Path) -> None:
-    path = tmp_path / "small.yaml"
-    path.write_bytes(small.text)
-    graph = read_graph(path)
-    path.write_text("foo: [")
-
-    submit(KfpClient(KfpAccess(server.url)), graph, wanted(), lambda line: None)
-
-    assert server.uploaded == [graph.text]
-
-
 @pytest.mark.parametrize(
     "spoiled", [wanted(parameters={}), wanted(parameters={"questions": "q.xlsx"}), wanted(checks=True)]
 )
@@ -186,11 +175,6 @@ def test_a_token_that_does_not_count_is_not_shown(server: StandIn) -> None:
     assert "hunter2" not in str(error.value)
 
 
-def test_where_nobody_listens_is_an_outage(server: StandIn) -> None:
-    with pytest.raises(OutageError, match="Is KFP up"):
-        KfpClient(KfpAccess("http://127.0.0.1:1")).many_users()
-
-
 @pytest.mark.parametrize(
     ("endpoint", "environment", "said"),
     [
@@ -280,13 +264,6 @@ def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:
 def test_an_address_that_kfp_fetches_nothing_from_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match=rf"--questions {address}: KFP fetches .* s3://, minio:// or gs:// alone"):
         check_input_addresses({"questions": address})
-
-
-@pytest.mark.parametrize("scheme", ["s3", "minio", "gs"])
-def test_an_address_of_an_object_is_taken(scheme: str) -> None:
-    given = {"questions": f"{scheme}://桶/问题 1.xlsx"}
-
-    assert check_input_addresses(given) == given
 
 
 def test_pods_are_where_kfp_puts_them() -> None:

@@ -61,11 +61,6 @@ def test_a_step_whose_driver_found_its_outputs_was_answered_from_the_cache() -> 
     assert snapshot_of({"status": {"nodes": nodes}}).cached == {"generate"}
 
 
-@pytest.mark.parametrize("workflow", [{}, {"status": {}}, {"status": {"phase": "Running"}}])
-def test_a_workflow_that_has_not_begun_has_no_tasks(workflow: dict[str, Any]) -> None:
-    assert snapshot_of(workflow) == WorkflowSnapshot()
-
-
 @pytest.mark.parametrize(
     ("name", "step"),
     [

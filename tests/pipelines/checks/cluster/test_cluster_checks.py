@@ -70,14 +70,6 @@ def test_a_missing_object_is_named_with_the_command_that_makes_it(need: Required
     assert command in result
 
 
-def test_many_steps_are_counted() -> None:
-    need = KEY._replace(steps=("a", "b", "c", "d", "e"))
-
-    [result] = missing(check_requirements(needs(need), seen(objects={("Secret", need.name): None})))
-
-    assert "; a, b, c and 2 more cannot start without it" in result
-
-
 def test_a_secret_without_its_key_is_as_good_as_none() -> None:
     held = {("Secret", KEY.name): frozenset({"releaser.pem"})}
 
@@ -201,12 +193,6 @@ def test_inputs_in_kfps_own_bucket_need_no_key(root: str) -> None:
     own = INPUTS._replace(uris=("minio://mlpipeline/a", "gs://x/b") if root == OWN_BUCKET else ("s3://data/c",))
 
     assert judged(own, None, pipeline_root=root) == []
-
-
-def test_the_same_bucket_by_another_scheme_is_another_one_for_kfp() -> None:
-    [result] = missing(judged(INPUTS._replace(uris=("s3://mlpipeline/q.xlsx",)), None))
-
-    assert "could not fetch s3://mlpipeline/q.xlsx" in result and "KFP's own bucket, minio://mlpipeline, or" in result
 
 
 def test_inputs_of_another_bucket_without_the_stores_secret_are_named() -> None:

@@ -168,13 +168,6 @@ def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
     assert asked.labels == {LABEL: A100}
 
 
-def test_steps_that_ask_for_the_same_are_named_together(small: Graph) -> None:
-    _, together = read_requirements(small, GIVEN, "pipeline-runner").machines
-
-    assert (together.steps, together.nodes, together.job) == (("gate", "release"), 1, False)
-    assert together.asks == {"cpu": 1, "memory": 1024**3}
-
-
 def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path: Path) -> None:
     def told(documents: Any) -> None:
         spec, platform = documents
