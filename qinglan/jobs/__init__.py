@@ -1,4 +1,4 @@
-"""Run a training command: here as a process of its own; the same command in the pods of a job on a cluster."""
+"""Run a training command: as a process on this machine, or in the pods of a job on a cluster."""
 
 from qinglan.jobs.local import LocalRunner, run_command
 from qinglan.jobs.spec import Command, JobSpec, Outcome, Runner

@@ -4,7 +4,7 @@ from qinglan.errors import ConfigError
 
 
 def need_gpus(stage: str, required: int) -> None:
-    """Raise a ConfigError, which says what to do, where this machine has fewer GPUs."""
+    """Raise a ConfigError with the next step if this machine has fewer GPUs."""
     import torch
 
     if (available := torch.cuda.device_count()) < required:

@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, so that `finally` blocks end what was started."""
+"""SIGTERM as an exception, so that `finally` blocks end started processes and jobs."""
 
 import signal
 import sys

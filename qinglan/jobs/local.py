@@ -37,7 +37,7 @@ class LocalRunner:
         on_line: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Interrupted, by SIGTERM too, it ends what it started."""
+        """Run the command; an interrupt or SIGTERM ends it with all its processes."""
         if spec.nodes > 1:
             raise ConfigError(
                 f"{spec.name} is to run on {spec.nodes} machines, and this is one. "
@@ -63,9 +63,13 @@ def run_command(
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
-        command.argv, cwd=command.folder, env={**os.environ, **command.environment},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
+        command.argv,
+        cwd=command.folder,
+        env={**os.environ, **command.environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
     reader = _Reader(process, log, on_line)
     reader.start()
     with process_guard(process.pid, STOP_SECONDS):  # a stage that is killed leaves no training on the cards
@@ -104,7 +108,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 class _Reader(threading.Thread):
-    """Reads to the end, whatever happens: a full pipe would stop the command."""
+    """Reads to the end also after an error, as a full pipe would stop the command."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path, on_line: Callable[[str], None]) -> None:
         super().__init__(daemon=True)

@@ -38,7 +38,7 @@ def _check_form(path: str) -> None:
     """Check that every file is a mapping in YAML; the library does not."""
     for part in (Path(part).expanduser() for part in path.split(os.pathsep) if part):
         if not part.exists():
-            continue  # kubectl goes on without it, too
+            continue  # kubectl ignores a missing file, too
         try:
             read = parse_yaml(part.read_text(encoding="utf-8"), f"KUBECONFIG {part}")
         except UnicodeDecodeError as error:
@@ -49,7 +49,7 @@ def _check_form(path: str) -> None:
 
 @contextmanager
 def _captured_plugin_errors() -> Iterator[list[str]]:
-    """Collect the library's log of a login plugin that failed; it only logs this, and goes on without a login."""
+    """Collect the library's log of a login plugin that failed; it only logs the error."""
     root, failures, handler = logging.getLogger(), list[str](), logging.NullHandler()
 
     def collect(record: logging.LogRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Signed proof of what a model is made of, and whether it still is.
+"""Signed proof of the inputs of a model, and the check that nothing has changed since.
 
 Each stage of a run signs one statement: an in-toto Statement v1 with SLSA provenance v1 in a DSSE envelope. It names
 every input and every output by digest. An input of one step is an output of an earlier one, so the statements form a

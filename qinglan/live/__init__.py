@@ -9,5 +9,5 @@ files under $QINGLAN_LIVE (`qinglan run` sets it to RUN/live; without it there a
   index.html          the page for people: every training of the run, refreshed by itself
   <stage>/            metrics.jsonl, curve.svg, alarms.jsonl, log.txt (its end), training.json (what the page shows)
 
-A view is no reason to lose a training: a full disk or a gateway that is away is said once, and training goes on.
+The view never ends a training: a full disk or an unreachable gateway is reported once, and the training continues.
 """

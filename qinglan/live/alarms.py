@@ -50,10 +50,11 @@ def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
     if min(loss for loss, _ in looks[-RISEN_LOOKS:]) <= lowest * (1 + RISE):
         return None
     return Alarm(
-        "validation-rising", "warn",
+        "validation-rising",
+        "warn",
         f"validation loss was {lowest:.3f} at step {best:.0f} and is {now:.3f} at step {step:.0f}: it learns the "
         "training rows by heart. The best checkpoint is the one that is taken; fewer epochs would give the same.",
-    )  # fmt: skip
+    )
 
 
 def sft_without_gain(rows: int, unrewritten: float, trained: float) -> Alarm | None:

@@ -34,7 +34,7 @@ Write = Callable[[TrainingSnapshot, Rows], None]
 
 
 class Outlet:
-    """One receiver of a training's state; a failure is reported once, and training goes on."""
+    """One receiver of a training's state; a failure is reported once, and the training continues."""
 
     def __init__(self, label: str, every: float, write: Write) -> None:
         self._label, self._every, self._write = label, every, write

@@ -18,11 +18,11 @@ FIGURES = {
     "train_gold": "gold passage first in training", "gold_dev": "gold passage first on dev",
     "kl": "distance from the SFT model (KL)", "entropy": "entropy",
 }  # fmt: skip
-"""Figures with words for people, by name; the page folds the others away under their names."""
+"""Labels of figures by name; the page shows other figures folded, under their names."""
 
 
 def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
-    """The page, those that run first; it loads itself anew, less often while none runs: the next may begin."""
+    """The page, running trainings first; it reloads itself, less often while no training runs."""
     from markupsafe import Markup
 
     ordered = sorted(trainings, key=lambda training: (training.state != "running", -training.stepped))
@@ -39,7 +39,7 @@ def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
 
 
 def headline(trainings: Sequence[TrainingSnapshot]) -> str:
-    """The page's title: tabs of several runs are told apart by it."""
+    """The page's title, which distinguishes the tabs of several runs."""
     runs = sorted({training.run for training in trainings})
     more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
     return f"Trainings of {runs[0]}{more}" if runs else "Trainings"
@@ -57,7 +57,7 @@ def _curves(training: TrainingSnapshot) -> Iterator[str]:
 
 
 def _unit(label: str) -> str:
-    """What a curve measures: rewards, losses and shares of rows have scales of their own."""
+    """The unit of a curve: rewards, losses and shares of rows have different scales."""
     return next((unit for unit in ("reward", "loss") if unit in label), "share")
 
 

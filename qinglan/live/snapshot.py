@@ -1,4 +1,4 @@
-"""A training at one moment: all that its page shows, as plain data that a gateway can check and keep."""
+"""A training at one moment: the contents of its page, as plain data that a gateway can check and store."""
 
 import math
 import re
@@ -87,7 +87,7 @@ def newest_figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def curve_points(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
-    """A figure by step, thinned to what a picture can show; the newest point is always among them."""
+    """A figure by step, thinned to the points that a picture can show, with the newest one."""
     points = [(row["step"], row[name]) for row in rows if math.isfinite(row.get(name, math.nan))]
     every = math.ceil(len(points) / POINTS) or 1
     return points[::-every][::-1]

@@ -27,10 +27,10 @@ from qinglan.terminal.progress import ShowStep, step_progress
 
 
 class Part(NamedTuple):
-    """One of several trainings of a stage, such as a fold; each has files and a place on the page of its own."""
+    """One of several trainings of a stage, such as a fold, with its own files and its own part of the page."""
 
     name: str = ""
-    """Words for people; empty for the only one, or the one that is the stage's result."""
+    """Label; empty for the only training, or for the one that is the stage's result."""
 
     number: int = 1
     total: int = 1
@@ -46,9 +46,13 @@ WHOLE = Part()
 
 @contextmanager
 def live_training(
-    stage: str, title: str, curves: Mapping[str, str], log: Path | None = None, gateway_url: str = "",
+    stage: str,
+    title: str,
+    curves: Mapping[str, str],
+    log: Path | None = None,
+    gateway_url: str = "",
     part: Part = WHOLE,
-) -> Iterator["LiveTraining"]:  # fmt: skip
+) -> Iterator["LiveTraining"]:
     """Follow a training for as long as the block lasts; an error in it is a training that failed.
 
     `curves` maps a curve's label to the figure that it draws; `log` is the training's own, if it has one.
@@ -89,7 +93,7 @@ class LiveTraining:
 
     @property
     def rows(self) -> list[dict[str, float]]:
-        """The metrics by step; those of one step are one row, also where they arrived at several times."""
+        """The metrics by step, a row for each step, also if its metrics arrived at several times."""
         return [self._rows[at] for at in sorted(self._rows)]
 
     @property
@@ -107,11 +111,11 @@ class LiveTraining:
         self._notes = [*self._notes, f"step {at}/{total} {note}".rstrip()[:LOG_WIDTH]][-LOG_LINES:]
 
     def recall(self, rows: Iterable[Mapping[str, float]]) -> None:
-        """Take the steps of an earlier attempt, which this one goes on from."""
+        """Take the steps of an earlier attempt, which this one continues."""
         self._rows |= {int(row["step"]): dict(row) for row in rows}
 
     def check(self, alarms: Iterable[Alarm]) -> None:
-        """Take the alarms that the steps raise so far; a new one, or one of another level, is said."""
+        """Take the alarms that the steps raise so far; print a new one, or one of another level."""
         for alarm in alarms:
             before = self._alarms.get(alarm.name)
             if before is None or before[0].level != alarm.level:
@@ -119,7 +123,7 @@ class LiveTraining:
             self._alarms[alarm.name] = alarm, max(self._rows, default=0)
 
     def refresh(self) -> None:
-        """Write and send what is new, if it is time."""
+        """Write and send news, if it is time."""
         now = steady_time()
         if self._first is None and self._rows:
             self._first = max(self._rows), now

@@ -6,7 +6,7 @@
 
 A process that is killed stops nothing. Linux can send one signal to its child (prctl, PR_SET_PDEATHSIG), which is not
 enough for a vLLM: while it starts it did not obey SIGTERM for 27 s, and SIGKILL would leave its engine core behind,
-with the card's memory. So a small process of its own waits beside the group, and ends all of it.
+with the card's memory. So a small separate process waits beside the group, and ends all of it.
 """
 
 import os
@@ -26,15 +26,18 @@ POLL_SECONDS = 0.5
 def process_guard(group: int, seconds: float) -> Iterator[None]:
     """For the length of the block: if this process dies, the group gets SIGTERM, and after `seconds` SIGKILL.
 
-    `group` is the id of a process that leads a session of its own.
+    `group` is the id of a process that leads a session.
     """
     # -I and -S: neither the environment nor installed packages decide what runs, and it starts in 20 ms.
     command = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(group), str(os.getpid()), str(seconds)]
     try:
         guard = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             start_new_session=True,
-        )  # fmt: skip
+        )
     except OSError:  # no memory, or too many processes: without a guard the group could be left behind
         end_group(group, 0.0)
         raise

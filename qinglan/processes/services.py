@@ -54,7 +54,7 @@ def start_command(
 ) -> Iterator[Callable[[], str]]:
     """Start any server that announces its URL under this name; the function that is yielded waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    # A session of its own: Ctrl-C reaches only this process, which then stops the service in order.
+    # A separate session: Ctrl-C reaches only this process, which then stops the service in order.
     with open_private(log, "wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
     with stopped_at_the_end(process):
@@ -113,7 +113,7 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds
 
 
 def failure_lines(what: str, name: str, log: Path) -> list[str]:
-    """The lines of an error about a service: what it did, and the last lines of its log."""
+    """The lines of an error about a service, with the last lines of its log."""
     last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
     return [f"The {name} service {what}:", *quoted("\n".join(last_lines))]
 
@@ -126,7 +126,7 @@ def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
 
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that leads a session of its own: by SIGTERM, then all that is left of its group by SIGKILL."""
+    """End a process that leads a session: by SIGTERM, then the rest of its group by SIGKILL."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

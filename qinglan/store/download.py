@@ -1,4 +1,4 @@
-"""An artifact's files into a folder: several parts at once, every byte checked, and on from where a pull was cut off.
+"""Download an artifact into a folder: several pieces at once, each byte checked; an interrupted pull continues.
 
 They are gathered beside the target, in a folder named for the digest, which becomes the target when it is whole. A
 pull that is killed or loses its store leaves it for the next one; wrong bytes leave nothing.
@@ -110,7 +110,7 @@ def _make_staging(folder: Path) -> None:
 
 @contextmanager
 def _locked(folder: Path, wait: bool) -> Iterator[None]:
-    """Hold the folder's lock; a BlockingIOError where another process has it and `wait` is False."""
+    """Hold the folder's lock; a BlockingIOError if another process has it and `wait` is False."""
     path = folder / "lock"
     while True:
         _make_staging(folder)
@@ -120,14 +120,15 @@ def _locked(folder: Path, wait: bool) -> Iterator[None]:
             continue
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            # While this process waited, the file may have been removed and made again: then the lock is of no use.
+            # While this process waited, the file may have been removed and made again: then this is the lock of no
+            # file.
             if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                 yield
                 return
 
 
 def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile, tally: Transfer) -> None:
-    """One file; what is there of it already is kept if the whole turns out right, and else fetched again."""
+    """Fetch one file; an existing beginning is kept if the whole file is right then, and else fetched again."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(own_handle(target, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab+") as out:
         begun = out.seek(0, os.SEEK_END)
@@ -142,7 +143,7 @@ def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile
 
 
 def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: ManifestFile, tally: Transfer) -> bool:
-    """Add what is missing of a file; True if its bytes are right then. It stops as soon as the file is too long."""
+    """Fetch the missing rest of a file; True if its bytes are right. It stops as soon as the file is too long."""
     sha256 = hashlib.sha256()
     out.seek(0)
     while chunk := out.read(READ_AT_ONCE):

@@ -17,7 +17,7 @@ from qinglan.terminal.progress import Transfer
 READ_ONLY = 0o444
 READ_AT_ONCE = 1 << 20
 PARTIAL = ".partial"
-"""The folder in which files are written first; the next writer removes what a killed process left there."""
+"""Folder of unfinished files; the next writer removes those of a killed process."""
 
 
 class FolderBackend:
@@ -37,7 +37,7 @@ class FolderBackend:
             ) from error
 
     def at(self, key: str) -> Path:
-        """The path of a key; a ConfigError where there is no store."""
+        """The path of a key; a ConfigError if the store does not exist."""
         if not self._root.is_dir():
             raise ConfigError(f"{self._root}: there is no store here. Name the folder of a store (--store).")
         return self._root / checked_key(key)

@@ -1,7 +1,7 @@
 """A name's history: who pointed it at what, when, each entry holding the sha256 of the one before it.
 
-Whoever rewrites an entry breaks the link of the next one; `sha256sum` of the files shows it. The newest entry is
-vouched for by its signature, which qinglan/lineage/trace/name_moves.py makes and verifies.
+A rewritten entry breaks the link of the next one, which `sha256sum` of the files shows. The newest entry is proven by
+its signature, which qinglan/lineage/trace/name_moves.py makes and verifies.
 """
 
 import hashlib
@@ -45,7 +45,7 @@ class HistoryEntry(BaseModel):
     previous: Sha256 | None
     """sha256 of the entry before this one, as it is stored; None in the first."""
     name: str = ""
-    """The name that it moves; empty, as are the next two, in an entry that nobody signed."""
+    """The name that the entry moves; empty, as are the next two fields, in an unsigned entry."""
     key: str = ""
     signature: str = ""
 
@@ -83,7 +83,7 @@ class HistoryEntry(BaseModel):
 
 
 class NameHistory(NamedTuple):
-    """The moves of a name, oldest first; the last one says where it points."""
+    """The moves of a name, oldest first; the last one names its present digest."""
 
     name: str
     history: tuple[HistoryEntry, ...]
@@ -106,7 +106,7 @@ def checked_name(name: str) -> str:
 
 
 def check_history(entries: Sequence[HistoryEntry]) -> list[str]:
-    """The entries that do not follow from the one before them; none in a history that nobody rewrote."""
+    """Faults of entries that do not follow from the one before; none in an untouched history."""
     faults = []
     for number, entry in enumerate(entries, 1):
         before = entries[number - 2].sha256 if number > 1 else None
@@ -125,7 +125,7 @@ def next_entry(
     time: str,
     sign: SignEntry | None = None,
 ) -> HistoryEntry:
-    """The entry that moves a name, if it is where the mover thinks it is."""
+    """The entry that moves a name; a ConflictError if the name does not point to `expected`."""
     last = history[-1] if history else None
     if (last.digest if last else None) != expected:
         raise ConflictError(conflict_message(name, last, expected))
@@ -139,7 +139,7 @@ def next_entry(
 
 
 def conflict_message(name: str, last: HistoryEntry | None, expected: str | None) -> str:
-    """Message for whoever was slower: the winner, the time, and where the name points now."""
+    """Message for the slower writer: the winner, the time, and the present digest."""
     thought = f"expected at {expected}" if expected else "expected to be new"
     if last is None:
         return f"{name}: {thought}, but there is no such name. To make it, expect none."

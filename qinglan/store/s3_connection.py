@@ -208,7 +208,7 @@ class S3Connection:
 
 
 def clock_error(error: "S3Error") -> timedelta:
-    """How far this machine's clock is from the one that dated the answer; zero where the answer has no date."""
+    """Difference of this machine's clock from the server's; zero if the answer has no date."""
     try:
         date = parsedate_to_datetime(error.response.headers["date"])
     except (KeyError, ValueError):
@@ -222,6 +222,9 @@ def _retry(times: int) -> "Retry":
     from urllib3 import Retry
 
     return Retry(
-        total=times, backoff_factor=0.25, status_forcelist=[500, 502, 503, 504], raise_on_status=False,
+        total=times,
+        backoff_factor=0.25,
+        status_forcelist=[500, 502, 503, 504],
+        raise_on_status=False,
         retry_after_max=RETRY_AFTER_SECONDS,
-    )  # fmt: skip
+    )

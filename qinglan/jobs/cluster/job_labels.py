@@ -38,5 +38,5 @@ def label_value(text: str) -> str:
 
 
 def spec_digest(spec: Mapping[str, Any]) -> str:
-    """The digest of a job's manifest, whatever the order of its keys."""
+    """The digest of a job's manifest, which does not depend on the order of its keys."""
     return sha256_text(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())

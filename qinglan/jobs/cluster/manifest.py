@@ -1,4 +1,4 @@
-"""The manifest of a job: a pure function of what is to run and where."""
+"""The manifest of a job: a pure function of its spec and of its place on the cluster."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,8 @@
 """Copy a pod's log line by line into a file: no line twice and none lost, though the stream breaks.
 
 Each line comes with its time. After a break the stream is requested again from the last time on, and lines that were
-read already are skipped. The position is kept in a file beside the log, so that another process can go on there.
+read already are skipped. The position is kept in a file beside the log, so that another process can continue from
+there.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 
 QUIET_SECONDS = 300.0
-"""A training may be silent for long; after this the stream is opened anew, in case it is dead."""
+"""Seconds of silence after which the stream is opened again, in case the connection is dead."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 NOTE_SECONDS = 1.0
@@ -90,7 +91,7 @@ class LogFile:
             self._write_note(self.path.stat().st_size)
 
     def _write_note(self, size: int) -> None:
-        """Note the position; the next process cuts off what the file holds beyond it, and requests that again."""
+        """Note the position; the next process cuts off the rest of the file, and requests those lines again."""
         self._noted = time.monotonic()
         noted = {"pod": self.pod_uid, "size": size, **self.position._asdict()}
         with atomic_write(self.note) as partial:
@@ -98,7 +99,7 @@ class LogFile:
 
 
 class PodLog:
-    """Follows one pod's log from a thread of its own, until the pod is over and its log read to the end."""
+    """Follows one pod's log in a thread, until the pod is over and its log is read to the end."""
 
     def __init__(self, api: Api, log: Path, on_line: Callable[[str], None], say: Callable[[str], None]) -> None:
         self.api, self.log, self.on_line, self.say = api, log, on_line, say
@@ -117,7 +118,7 @@ class PodLog:
             self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Read what is left of a pod that is over, for no longer than this."""
+        """Read the rest of the log of a pod that is over, for at most this time."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(seconds)

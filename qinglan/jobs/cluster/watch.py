@@ -102,7 +102,7 @@ class JobWatch:
         self._changed.set()
 
     def _on_event(self, change: str, event: Mapping[str, Any]) -> None:
-        if change != "DELETED":  # events are forgotten after an hour; what they said stays true
+        if change != "DELETED":  # the server removes events after an hour; their message stays true
             with self._lock:
                 self._refused = slim_event(event)
             self._changed.set()

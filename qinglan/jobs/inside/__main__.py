@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
             _exec_training(arguments.argv, torchrun_environment(os.environ, where))
         return _run_ray_node(where, arguments.argv, arguments.wait)
     except QinglanError as error:
-        # As Python writes an error that nobody caught: the log's last line that names one is what a person is shown.
+        # In the form of an uncaught Python error: command_failures.py shows the last such line of the log.
         say(f"{type(error).__module__}.{type(error).__name__}: {error}", to=sys.stderr)
         return error.exit_code
 

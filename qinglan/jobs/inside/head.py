@@ -31,8 +31,7 @@ RAY_LOG_HINT = "Its own words stand above."
 
 
 def run_head(where: NodeInfo, argv: Sequence[str], environment: Mapping[str, str], folder: Path, wait: float) -> int:
-    """Run the command once all nodes have joined; its exit code, or an error where a node did not join or was
-    lost."""
+    """Run the command once all nodes have joined; its exit code, or an error if a node did not join or was lost."""
     roll = RendezvousServer(where.port, shared_token(environment), where.nodes)
     code = TrainingError.exit_code
     try:

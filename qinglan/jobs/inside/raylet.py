@@ -24,7 +24,7 @@ POLL_SECONDS = 0.5
 
 
 def shared_token(environment: Mapping[str, str]) -> str:
-    """The secret that all nodes share, so that nobody else can connect to them."""
+    """The secret that all nodes share, so that no other program can connect to them."""
     if environment.get("RAY_AUTH_MODE") != "token" or not environment.get(TOKEN):
         raise ConfigError(
             f"A Ray cluster over several pods needs RAY_AUTH_MODE=token and the same {TOKEN} in each: "
@@ -49,7 +49,7 @@ def _node(address: str, name: str, gpus: int) -> list[str]:
 
 
 def start_ray(command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """Start Ray in a process group of its own: a signal to our group must not end it before we do."""
+    """Start Ray in a separate process group, so that a signal to this process's group does not end it too early."""
     variables = {**environment, **NO_DRAIN_ENVIRONMENT}
     return subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, process_group=0)
 

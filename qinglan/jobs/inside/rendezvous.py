@@ -79,7 +79,7 @@ class RendezvousServer:
             threading.Thread(target=self._follow, args=(connection,), daemon=True).start()
 
     def _follow(self, line: "JsonConnection") -> None:
-        """One worker, from its first word to its end."""
+        """Follow one worker from its first message to its end."""
         hello = line.next(HELLO_SECONDS) or {}
         rank = hello.get("rank")
         authorised = hmac.compare_digest(str(hello.get("token")).encode(errors="replace"), self._token.encode())
@@ -114,7 +114,7 @@ class JsonConnection:
         return b"\n" in self._rest or bool(select.select([self._socket], [], [], seconds)[0])
 
     def next(self, seconds: float | None) -> dict[str, Any] | None:
-        """The next word; None when the other side is gone or says nothing sensible in time."""
+        """The next message; None if the connection is closed, or no valid message arrives in time."""
         try:
             self._socket.settimeout(seconds)
             while b"\n" not in self._rest:
@@ -133,7 +133,7 @@ class JsonConnection:
 
 
 def connect_to_head(host: str, port: int, hello: Mapping[str, Any], seconds: float) -> JsonConnection | None:
-    """The worker's side: its line to the head; None when there is no head within this time."""
+    """The worker's connection to the head; None if no head answers within this time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:  # the name resolves once the head's pod has an address

@@ -31,7 +31,7 @@ def run_worker(where: NodeInfo, environment: Mapping[str, str], wait: float) -> 
 
 
 def _serve_head(where: NodeInfo, line: JsonConnection, environment: Mapping[str, str]) -> int:
-    """Join the head's Ray, again where Ray did not start, until the head has ended."""
+    """Join the head's Ray until the head has ended; if Ray does not start, try again."""
     ray: subprocess.Popen[bytes] | None = None
     address, starts, complete = "", 0, False
     try:

@@ -1,4 +1,4 @@
-"""The audit: proof that something is what it is named, and comes from what its statements name.
+"""Audit a release, a run or an artifact: its bytes, and the chain of statements from which it comes.
 
 result = audit("runs/demo/fivedoctors", load_trust(Path("trust.yaml")))
 result.verdict     # intact, incomplete or altered
@@ -122,7 +122,7 @@ def overrides_of(target: AuditTarget, policy: TrustPolicy, now: datetime) -> lis
 
 
 def without_attestations(graph: Graph) -> Graph:
-    """The graph for an auditor who accepts bytes alone: attested becomes missing."""
+    """The graph for an auditor who accepts only bytes: attested becomes missing."""
     why = "its digest is signed, but its bytes are not here to compare"
     things = {
         digest: thing._replace(state="missing", why=why) if thing.state == "attested" else thing

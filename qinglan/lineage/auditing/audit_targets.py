@@ -39,7 +39,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 IN_STORE = re.compile(r"(?P<store>.+?)[/@#](?P<digest>[0-9a-f]{64})/?")
 Kind = Literal["release", "run", "artifact"]
 LOCKED_TEST = "locked test"
-"""The name of what a store's list of judged models speaks of, in findings."""
+"""Name of a finding about a store's list of judged models."""
 
 SHOWN_FILES = "files"
 """A run's folder of links to its newest artifacts, under the names that people know."""
@@ -48,7 +48,7 @@ SHOWN_NAMES = {
     "sft": "chats", "ppo": "prompts", "augmented_sft": "augmented_chats", "augmented_ppo": "augmented_prompts",
     "distil": "distil_table",
 }  # fmt: skip
-"""Artifacts by the name under which files/ shows them, where that is another than their own."""
+"""Artifacts whose name in files/ differs from their own, by the name in files/."""
 
 SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
 """The same for sheets."""
@@ -141,7 +141,7 @@ def resolve_digest(store: "Store", target: str) -> str:
 
 
 def name_claim(store: "Store", name: str) -> NameClaim:
-    """The history of a name, with the rest of the evidence in its store; nobody's signature is verified."""
+    """The history of a name, with the rest of the evidence in its store, unverified."""
     try:
         history = store.name(name)
     except DataError as error:
@@ -163,7 +163,7 @@ def release_target(
     absent: frozenset[str] = frozenset(),
     store: "Store | None" = None,
 ) -> AuditTarget:
-    """Describe a release: the walk begins at its statement's outputs, where a folder stands for the files in it.
+    """Describe a release. The walk begins at its statement's outputs, a folder instead of each file in it.
 
     If some files are absent, the folder cannot be hashed: `digest` is then the one in its statement. Its store, if it
     lies in one, has the notes beside it and the list of models that its locked test has judged.

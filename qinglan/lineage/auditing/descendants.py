@@ -40,7 +40,7 @@ class Descendant(NamedTuple):
     """Why its statement's signature is not trusted; empty if it is."""
 
     total: int
-    """Number of all descendants, also of those that are not shown."""
+    """Number of all descendants, shown or not."""
 
 
 def which_models(

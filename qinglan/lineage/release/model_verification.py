@@ -1,4 +1,4 @@
-"""Check a model before a server loads it: the folder must be what the release around it says.
+"""Check a model before a server loads it: the folder must agree with the statement of the release around it.
 
     with verified_copy(Path("/mnt/models/model"), trust=policy) as (copy, proof):
         proof.version     "09181d0f4159": of the model that the release names
@@ -57,7 +57,7 @@ class ModelVerification(NamedTuple):
 
     model_digest: str
     summary: str
-    """A line about what was compared, for the log."""
+    """Summary of the comparison, a line for the log."""
 
     release_digest: str = ""
     name: str = ""
@@ -173,7 +173,7 @@ def _refuse_unproven(folder: Path) -> None:
 
 
 def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) -> dict[str, Path]:
-    """Copy each file once; those that stay in their place, without `weights` the merged ones, keep their paths."""
+    """Copy each file once; without `weights`, merged weights are not copied and keep their paths."""
     copies = dict(files)
     for name, path in files.items():
         if weights or not is_merged_weights(f"{MODEL}/{name}"):

@@ -69,7 +69,7 @@ class ReleaseContents(NamedTuple):
     release: ReleaseStatement
     policy: TrustPolicy
     releaser: str
-    """The trusted key that signed the statement; "" where there is none."""
+    """The trusted key that signed the statement; "" if no trusted key did."""
 
     signed: Mapping[str, ArtifactRef]
     """Files and folders as the statement names them."""
@@ -170,7 +170,7 @@ def _check_unlisted_files(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_named_files(contents: ReleaseContents) -> Iterator[Finding]:
-    """Compare files and folders with the statement's digests, and check that it names all that it must."""
+    """Compare files and folders with the statement's digests, and check that it names all required ones."""
     for name in sorted({*contents.signed, *FOLDERS, *REQUIRED_FILES}):
         part = contents.signed.get(name)
         if part is None:
@@ -230,7 +230,7 @@ def _check_bom(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_origin(contents: ReleaseContents) -> Iterator[Finding]:
-    """The statement uses the model and the evaluation that it holds copies of: from there the audit goes on."""
+    """Check that the statement names the origin of its copies of model and evaluation, where the walk continues."""
     used = {part.digest for part in contents.release.statement.used}
     for name in (MODEL, EVALUATION):
         if (digest := contents.signed_digest(name)) and digest not in used:
@@ -244,7 +244,7 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
             yield Finding(name, "altered", statement)
     papers = {name: sha for name, sha in contents.digests.items() if name.startswith(f"{LINEAGE}/")}
     statements = [item.statement for item in contents.lineage_statements()]
-    # Of the release's own statement only its inputs count: its outputs are all files here, whoever put them there.
+    # Of the release's own statement only inputs count: its outputs are all files here, also planted ones.
     for name, why in paper_faults([*statements, contents.release.statement._replace(made=())], papers).items():
         if contents.signed_digest(name) == papers[name]:
             yield Finding(name, "altered", why)
@@ -308,7 +308,7 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
-    """The verdicts on an evaluation: by the settings in it, and by each gate's own where a statement holds them."""
+    """The verdicts on an evaluation: by the settings in it, and by those in each gate's statement."""
     evaluation = read_evaluation(path)
     kind = kind_of(evaluation, path.name)
     gates = [rule for rule in rules if isinstance(rule, Mapping) and rule.keys() >= kind.gate.model_fields.keys()]

@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 
 def worst_state(states: Iterable[State]) -> State:
-    """The worst of the states; verified if there are none."""
+    """The worst of the states; verified without any."""
     return min(states, key=WORST_FIRST.index, default="verified")
 
 

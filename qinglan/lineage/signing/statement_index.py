@@ -222,7 +222,7 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
 
 
 def exchanged_reason(digest: str, index: StatementIndex) -> str:
-    """Why bytes that no step made are not what a step took them for; "" if no statement says so.
+    """Why bytes that no step made differ from the artifact for which a step took them; "" if they do not.
 
     A trusted step took them under the name of an output that a trusted step before it had signed with other bytes.
     """

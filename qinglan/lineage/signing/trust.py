@@ -310,6 +310,6 @@ def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy
 
 
 def _now() -> datetime:
-    """The time cut to the millisecond, as in statements: what a new key signs at once must not look older than it."""
+    """The time cut to the millisecond, as in statements: a signature made at once must not be older than its key."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)

@@ -3,8 +3,8 @@
     steps = read_earlier_steps(Path(before.path), signer)
     fault = input_fault("evaluation", digest, steps)
 
-An input whose bytes are not those that the step that made it has signed is refused before the step reads it: else the
-step would sign a result of bytes that somebody changed.
+A step refuses an input that differs from the output that an earlier step has signed, before it reads the input. Else
+it would sign a result of changed bytes.
 """
 
 from collections.abc import Mapping, Sequence

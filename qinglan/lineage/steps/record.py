@@ -44,7 +44,7 @@ from qinglan.tables.file_formats import is_spreadsheet
 RECORDS_VARIABLE = "QINGLAN_RECORDS"
 
 IMAGE_VARIABLE = "QINGLAN_IMAGE"
-"""The image that the step runs in, by digest where it is a release."""
+"""Environment variable with the step's image, by digest if it is a release."""
 
 BASE = "base_model"
 """The one artifact that may be a reference (models/base_reference.py)."""
@@ -157,12 +157,12 @@ def _verified_digest(name: str, item: Artifact) -> str:
 
 
 def _results(outputs: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
-    """Where each output is, with its digest and rows."""
+    """URI, digest and rows of each output."""
     return {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
 
 
 def describe_artifact(item: Artifact) -> dict[str, Any]:
-    """An artifact's digest, and a dataset's number of rows where they can be counted quickly."""
+    """An artifact's digest, and a dataset's number of rows if it can be counted quickly."""
     path = Path(item.path)
     if item.schema_title != DATASET or is_spreadsheet(path):
         return {"sha256": digest(path)}
@@ -232,7 +232,7 @@ def code_version() -> dict[str, Any]:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Versions of the packages that decide what a step makes."""
+    """Versions of the packages that a step's result depends on."""
     packages = {"python": platform.python_version(), "qinglan": qinglan.__version__}
     for name in ("kfp", "torch", "transformers", "ms-swift", "verl", "trl"):
         try:

@@ -60,7 +60,7 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
 
 
 def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
-    """Why this location is wrong whatever its bytes are; "" if its bytes must be hashed."""
+    """Why this location is wrong with any bytes; "" if its bytes must be hashed."""
     if location.hashed:
         return ""
     if location.root is None:

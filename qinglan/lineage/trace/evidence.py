@@ -252,7 +252,7 @@ class RunFolder(Evidence):
         return candidate if _exists(candidate) else None
 
     def _is_inside(self, path: Path) -> bool:
-        """True if the path is in this run's folder by its text alone; links are not followed."""
+        """True if the path is in this run's folder by its text; links are not followed."""
         return ".." not in path.parts and path.absolute().is_relative_to(self.root.absolute())
 
     @cached_property
@@ -284,7 +284,7 @@ def supporting_files(folders: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def local_path(uri: str) -> Path | None:
-    """The path on this machine; None for what is elsewhere."""
+    """The path on this machine; None for another URI."""
     if uri.startswith("file://"):
         return Path(unquote(urlsplit(uri).path))
     return Path(uri) if uri and "://" not in uri else None

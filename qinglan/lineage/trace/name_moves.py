@@ -63,7 +63,7 @@ def sign_with(signer: Signer) -> SignEntry:
 
 
 def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[Finding]:
-    """Reasons not to believe that the name points where its newest entry says."""
+    """Reasons not to trust the newest entry of a name."""
     name, newest = claim.history.name, claim.history.current
     if fault := entry_fault(claim.history, policy, now):
         return [fault]

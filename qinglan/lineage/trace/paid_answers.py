@@ -59,7 +59,7 @@ def paid_lists(evidence: Evidence) -> dict[str, Path]:
 
 
 def read_costs(paid_list: Path) -> dict[str, float] | None:
-    """The cost of each call that a list names; None where it is no such list."""
+    """The cost of each call that a list names; None if the file is no such list."""
     with open_plain(paid_list) as lines:
         try:
             rows = [parse_json_mapping(line, paid_list.name) for line in lines]

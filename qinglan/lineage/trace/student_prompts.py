@@ -1,6 +1,6 @@
 """Compare the prompts of a model's card with those that the lineage names as shown in training.
 
-A card holds the digest of its own prompts, so somebody who exchanges both would not be noticed by a server.
+A card holds the digest of its own prompts, so a server would not notice that both were exchanged.
 
     prompt_faults(read_card(model).system_prompts, digest(model), statements)
 """

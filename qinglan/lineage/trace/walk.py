@@ -239,7 +239,7 @@ def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) ->
 
 
 def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> tuple[State, str]:
-    """The state by statements alone, before the bytes are compared."""
+    """The state by the statements, before the bytes are compared."""
     if maker is not None:
         return maker.state, maker.why and f"statement of {maker.statement.stage}: {maker.why}"
     if digest in index.external:
