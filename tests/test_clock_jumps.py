@@ -427,7 +427,7 @@ WALL_CLOCK = {
     # days: the age of prices, in a warning; two weeks, after which a job goes in any case; a day without a change,
     # after which another pod's half-written files go
     "qinglan/files/files.py",
-    "commands/compare_teachers/plan.py", "commands/doctor/examine.py", "pipelines/checks/plan.py",
+    "commands/doctor/examine.py", "pipelines/checks/plan.py",
     "components/training/kubeflow/janitor.py",
 }  # fmt: skip
 """The files that may read the time of day, by what they do with it. A duration takes `time.monotonic`."""

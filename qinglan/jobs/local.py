@@ -70,6 +70,7 @@ def run_command(
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
+    # A session of its own: Ctrl-C reaches only this process, and all that the command starts can be ended as a group.
     reader = _Reader(process, log, on_line)
     reader.start()
     with process_guard(process.pid, STOP_SECONDS):  # a stage that is killed leaves no training on the cards

@@ -137,7 +137,9 @@ def _finish_wandb(trackers: Collection[str]) -> None:
     if "wandb" in trackers and wandb is not None:
         if wandb.run is not None:
             wandb.finish()
-        wandb.teardown()  # finish() returns before W&B's own process has written the end of the file
+        # finish() returns before W&B's own process has written the end of the file.
+        # https://docs.wandb.ai/ref/python/sdk/functions/teardown/
+        wandb.teardown()
 
 
 def training_name(stage: str) -> str:

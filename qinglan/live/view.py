@@ -125,6 +125,7 @@ class LiveTraining:
     def refresh(self) -> None:
         """Write and send news, if it is time."""
         now = steady_time()
+        # The first step that this process has seen: recalled steps of an earlier attempt are no pace.
         if self._first is None and self._rows:
             self._first = max(self._rows), now
         news = self._stepped, len(self._alarms), _size(self._log)

@@ -52,6 +52,7 @@ def wait_for_parent(parent: int) -> bool:
 
     The end of the pipe is not enough: a fork of the parent may hold the other end for longer than the parent lives.
     """
+    # A process whose parent has died gets another one: https://man7.org/linux/man-pages/man2/getppid.2.html
     while os.getppid() == parent:
         ready, _, _ = select.select([0], [], [], POLL_SECONDS)
         if ready:

@@ -151,6 +151,7 @@ def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: Manifes
     tally.add_existing(begun := out.tell())
     if begun == file.size and sha256.hexdigest() == file.sha256 and begun:
         return True
+    # One byte more than the manifest says is requested, so that a longer object is noticed.
     for data in _pieces(shelf, key, begun, file.size + 1):
         out.write(data)
         sha256.update(data)

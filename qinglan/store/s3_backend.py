@@ -89,6 +89,7 @@ class S3Backend:
     def _prove(self) -> None:
         """Prove once that the server refuses a second writer; a ConfigError if not."""
         with self._proving:
+            # The second write of the same key must fail; also the first, if an earlier process has tried already.
             self._proven = self._proven or not (self._create(PROBE, b"{}") and self._create(PROBE, b"{}"))
             if not self._proven:
                 raise ConfigError(

@@ -64,6 +64,7 @@ class Store:
         exists = self.has(digest)
         if not exists:
             self._put(files, manifest, base)
+        # What the store holds is compared before the manifest is written: an artifact without one was never pushed.
         if faults := differences(manifest, self.shelf.objects(f"{base}/")):
             raise DataError(f"{self.address}/{base}: {_format_faults(faults)}. Remove what is there, and push again.")
         if not exists:
@@ -131,6 +132,7 @@ class Store:
         history = now.history if now else ()
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = next_entry(name, history, digest, expected, by, time, sign)
+        # Of two who move the name at once, only one can create the entry of this number.
         if not self.shelf.create(f"{NAMES}/{name}/{len(history) + 1:06}.json", entry.dump()):
             winner = self.name(name)
             raise ConflictError(conflict_message(name, winner.current if winner else None, expected))

@@ -43,6 +43,7 @@ def job_status(snapshot: JobSnapshot, now: float) -> JobStatus:
         return JobStatus("waiting", "it is being deleted")
     if refused := _pod_creation_refused(snapshot, pods):
         return refused
+    # training-operator compares the deadline only when something else changes; it has no timer.
     if now - parse_timestamp(job["metadata"]["creationTimestamp"]) > (limit := deadline(job)):
         return JobStatus("hopeless", _deadline_message(limit, pods), TIMEOUT_EXIT_CODE)
     if dead := _lost_pod_status(job, pods, now):

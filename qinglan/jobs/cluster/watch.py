@@ -93,6 +93,7 @@ class JobWatch:
     def _on_pod(self, change: str, pod: Mapping[str, Any]) -> None:
         name = pod["metadata"]["name"]
         with self._lock:
+            # A deleted pod stays in the snapshot, with the server's time, since its status says why the job failed.
             before = self._pods.get(name)
             if change != "DELETED":
                 self._pods[name] = slim_pod(pod, before)

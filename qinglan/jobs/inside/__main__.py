@@ -49,6 +49,8 @@ def _exec_training(argv: Sequence[str], environment: dict[str, str]) -> NoReturn
 
 
 def _run_ray_node(where: NodeInfo, argv: Sequence[str], wait: float) -> int:
+    # Kubernetes ends a pod by SIGTERM: as SystemExit it runs the `finally` blocks that end Ray and the training.
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with (
         tempfile.TemporaryDirectory() as notes,

@@ -131,6 +131,7 @@ def _run(
         while process.poll() is None:
             check()
             time.sleep(POLL_SECONDS)
+        # A lost node makes the command fail first; its connection closes a moment later, and is the cause.
         if process.returncode:
             _listen_for_losses(roll)
             check()

@@ -82,6 +82,7 @@ class RendezvousServer:
         """Follow one worker from its first message to its end."""
         hello = line.next(HELLO_SECONDS) or {}
         rank = hello.get("rank")
+        # compare_digest takes the same time for every wrong token, so the time reveals nothing about the right one.
         authorised = hmac.compare_digest(str(hello.get("token")).encode(errors="replace"), self._token.encode())
         if not authorised or not isinstance(rank, int) or not 0 < rank < self._nodes:
             line.close()

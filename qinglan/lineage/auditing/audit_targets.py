@@ -116,6 +116,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
         try:
             opened.pull(digest, folder)
         except DataError as error:
+            # A release that the store lists and cannot deliver was changed; one that it does not list is unknown.
             if not opened.has(digest):
                 raise
             raise AlteredError(str(error)) from error

@@ -90,6 +90,7 @@ def decide_deployment(
     if override is not None and not covered:
         lacking.append(f"the override is for {override.name} {override.digest[:12]}, and this is {name}")
     reasons = [*grave, *lacking]
+    # An override covers missing evidence, never changed bytes or wrong signatures.
     allowed = not reasons or (covered and not grave)
     return Decision(allowed, reasons, override if covered else None, bool(grave))
 

@@ -41,6 +41,7 @@ def tree_lines(graph: Graph) -> Iterator[TreeLine]:
         depth, digest = stack.pop()
         thing = graph.things[digest]
         yield TreeLine(depth, thing, digest in shown)
+        # A step's inputs are printed once, below its first output: the graph has very many paths.
         if thing.step not in opened and digest not in shown:
             used = dict.fromkeys(part.digest for part in graph.used(thing) if part.digest != digest)
             stack.extend((depth + 1, child) for child in reversed(used))

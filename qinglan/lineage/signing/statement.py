@@ -92,6 +92,7 @@ def parse_time(text: str) -> datetime:
         raise DataError(f"{str(text)[:40]!r} is not a time") from error
     if moment.tzinfo is None:
         raise DataError(f"{text!r} has no time zone")
+    # A forged time such as 0001-01-01T00:00:00+23:59 is before the first day of the calendar in UTC.
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:

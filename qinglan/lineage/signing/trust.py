@@ -165,6 +165,7 @@ class TrustPolicy(Config):
             elif at >= LOW_S_SINCE and not has_low_s(signature.value):
                 state = "altered"
                 faults.append(f"the signature of key {signature.key[:12]} was rewritten, without its key (high s)")
+            # One trusted signature is enough: others may be of keys that were lost or that this policy does not know.
             elif verify_signature(envelope, signature, self.keys[signature.key].key):
                 return "attested", "", signature.key
             else:

@@ -98,6 +98,7 @@ class FileEvidence(Evidence):
         return read_statements(self.path)
 
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        # A git commit is a SHA-1 of 40 digits; all digests of bytes have 64.
         is_commit = len(digest) == 40
         path = self._with_commit(digest) if is_commit else self._by_digest.get(digest)
         return (EvidenceLocation(path, hashed=True),) if path else ()

@@ -28,6 +28,7 @@ MAX_NAMED_ANSWERS = 20
 """Faulty answers that are named one by one; the rest are counted."""
 
 COST_TOLERANCE = 1e-9
+"""Difference of two costs that is only rounding, in the currency of the prices."""
 
 
 def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Iterator[Finding]:
