@@ -20,7 +20,7 @@ from tests.cluster.plane import certs
 from tests.cluster.plane.command_lines import Keys, parts, server
 from tests.cluster.plane.plane import down, running
 from tests.cluster.plane.ports import free_ports
-from tests.cluster.plane.processes import Folder, answering, asking, records, resident, start, until, worked
+from tests.cluster.plane.processes import Folder, admin_client, answering, records, resident, start, until, worked
 
 TARGET_RATIO = 6.0
 MEBIBYTE = 2**20
@@ -66,7 +66,7 @@ def bare_cost() -> Cost:
             certs.make(folder.pki, server(ports))
             for name in ("etcd", "kube-apiserver"):
                 start(folder, each[name], outlives=False)
-            with asking(folder) as api:
+            with admin_client(folder) as api:
                 for name in ("etcd", "kube-apiserver"):
                     until(f"{name} is ready", answering(api, each[name]), folder)
             return cost(folder, time.perf_counter() - began)

@@ -45,7 +45,7 @@ from tests.cluster.plane import certs, objects
 from tests.cluster.plane.command_lines import Keys, parts, server
 from tests.cluster.plane.plane import down
 from tests.cluster.plane.ports import free_ports
-from tests.cluster.plane.processes import Folder, answering, asking, start, until
+from tests.cluster.plane.processes import Folder, admin_client, answering, start, until
 from tests.manifests.manifest_objects import MANIFESTS
 from tests.manifests.manifest_objects import objects as read_objects
 
@@ -91,7 +91,7 @@ def api_server(folder: Folder) -> Iterator[Api]:
         certs.make(folder.pki, server(ports))
         for name in ("etcd", "kube-apiserver"):
             start(folder, each_part[name], outlives=False)
-        with asking(folder) as requests:
+        with admin_client(folder) as requests:
             for name in ("etcd", "kube-apiserver"):
                 until(f"{name} is ready", answering(requests, each_part[name]), folder)
             hits = objects.load(file for module in ("kserve", "knative") for file in manifests(module, "crds"))

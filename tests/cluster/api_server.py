@@ -80,8 +80,8 @@ class ApiServer:
             raise LookupError(f"the API server knows no {name}")
         return result[0]
 
-    def of_kind(self, one: Object) -> Resource:
-        api_version, kind = one["apiVersion"], one["kind"]
+    def of_kind(self, manifest: Object) -> Resource:
+        api_version, kind = manifest["apiVersion"], manifest["kind"]
         group = api_version.rpartition("/")[0]
         return self.resource(f"{kind.lower()}.{group}" if group else kind.lower())._replace(api_version=api_version)
 
@@ -89,9 +89,9 @@ class ApiServer:
         query = {"labelSelector": labels} if labels else {}
         return self.request("GET", self.resource(kind).path(namespace, name), query=query)
 
-    def create(self, one: Object, account: str = "", **query: str) -> Answer:
-        path = self.of_kind(one).path(one.get("metadata", {}).get("namespace", "default"))
-        return self.request("POST", path, one, account, {"fieldValidation": "Strict", **query})
+    def create(self, manifest: Object, account: str = "", **query: str) -> Answer:
+        path = self.of_kind(manifest).path(manifest.get("metadata", {}).get("namespace", "default"))
+        return self.request("POST", path, manifest, account, {"fieldValidation": "Strict", **query})
 
     def patch(self, path: str, change: Object, account: str = "", how: str = "merge", **query: str) -> Answer:
         return self.request("PATCH", path, change, account, query, content_type=f"application/{how}-patch+json")
@@ -105,12 +105,14 @@ class ApiServer:
 def of_group(group: Mapping[str, Any]) -> Iterator[Resource]:
     name = group["metadata"].get("name", "")
     for version in group["versions"]:
-        for one in version.get("resources", ()):
+        for resource in version.get("resources", ()):
             api_version = f"{name}/{version['version']}" if name else version["version"]
-            known = {one["resource"], one["singularResource"], *one.get("shortNames", ())}
+            known = {resource["resource"], resource["singularResource"], *resource.get("shortNames", ())}
             names = known | {f"{it}.{name}" for it in known} if name else known
-            kind = one["responseKind"]["kind"]
-            yield Resource(api_version, kind, one["resource"], frozenset(names), one["scope"] == "Namespaced")
+            kind = resource["responseKind"]["kind"]
+            yield Resource(
+                api_version, kind, resource["resource"], frozenset(names), resource["scope"] == "Namespaced"
+            )
 
 
 def impersonation(account: str) -> Iterator[tuple[str, str]]:

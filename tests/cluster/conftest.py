@@ -59,10 +59,10 @@ def simulated(cluster: Cluster) -> Cluster:
 def overlays(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Overlays]:
     if not cluster.simulated:
         pytest.skip("makes cluster-wide policies: on a cluster of our own only")
-    made = Overlays(Kubectl(cluster.kubeconfig), tmp_path_factory.mktemp("overlays"))
-    yield made
+    overlays = Overlays(Kubectl(cluster.kubeconfig), tmp_path_factory.mktemp("overlays"))
+    yield overlays
     if cluster.folder is None:
-        made.clear()
+        overlays.clear()
 
 
 @pytest.fixture(scope="session")
@@ -83,11 +83,11 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def api(cluster: Cluster) -> Iterator[Kubectl]:
     """An API server that knows ModelRollouts; on somebody's cluster they stay known if they were."""
     kubectl = Kubectl(cluster.kubeconfig)
-    there = kubectl("get", "crd", "modelrollouts.qinglan.dev").code == 0
+    existing = kubectl("get", "crd", "modelrollouts.qinglan.dev").code == 0
     assert kubectl.apply(CRD).code == 0
     until(lambda: "modelrollouts" in kubectl("api-resources", "--api-group=qinglan.dev").text, "the CRD is served")
     yield kubectl
-    if not there:
+    if not existing:
         kubectl.must("delete", "crd", "modelrollouts.qinglan.dev")
 
 
@@ -97,14 +97,14 @@ def rollouts(
 ) -> Iterator[House]:
     """Where the rollout's controller is at home."""
     overlays.use("single-tenant")
-    with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as made:
-        yield made
+    with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as house:
+        yield house
 
 
 @pytest.fixture
 def world(rollouts: House) -> Iterator[World]:
-    made = World(rollouts)
+    world = World(rollouts)
     try:
-        yield made
+        yield world
     finally:
-        made.close()
+        world.close()

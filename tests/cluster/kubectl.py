@@ -28,7 +28,7 @@ VALUES = {
 }  # fmt: skip
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     code: int
     text: str
 
@@ -36,26 +36,26 @@ class Said(NamedTuple):
 class Kubectl(NamedTuple):
     kubeconfig: Path
 
-    def __call__(self, *arguments: str, given: Sequence[Object] = (), account: str = "") -> Said:
+    def __call__(self, *arguments: str, manifests: Sequence[Object] = (), account: str = "") -> Output:
         """Run it; `account` is namespace/name of a service account to act as."""
         command = [str(binary("kubectl")), "--kubeconfig", str(self.kubeconfig), *_acting(account), *arguments]
-        text = "\n---\n".join(json.dumps(one) for one in given) or None
+        text = "\n---\n".join(json.dumps(manifest) for manifest in manifests) or None
         done = subprocess.run(command, input=text, text=True, capture_output=True, timeout=SECONDS)
-        return Said(done.returncode, done.stdout if done.returncode == 0 else done.stderr + done.stdout)
+        return Output(done.returncode, done.stdout if done.returncode == 0 else done.stderr + done.stdout)
 
-    def must(self, *arguments: str, given: Sequence[Object] = (), account: str = "") -> str:
-        said = self(*arguments, given=given, account=account)
-        assert said.code == 0, said.text
-        return said.text
+    def must(self, *arguments: str, manifests: Sequence[Object] = (), account: str = "") -> str:
+        answer = self(*arguments, manifests=manifests, account=account)
+        assert answer.code == 0, answer.text
+        return answer.text
 
-    def apply(self, given: Sequence[Object], *options: str, account: str = "") -> Said:
+    def apply(self, manifests: Sequence[Object], *options: str, account: str = "") -> Output:
         """Again, as a person would, where a controller wrote to one of them at that moment."""
         words = ["apply", "--server-side", "--force-conflicts", *options, "-f", "-"]
-        said = self(*words, given=given, account=account)
+        answer = self(*words, manifests=manifests, account=account)
         for _ in range(TRIES - 1):
-            if MODIFIED in said.text:
-                said = self(*words, given=given, account=account)
-        return said
+            if MODIFIED in answer.text:
+                answer = self(*words, manifests=manifests, account=account)
+        return answer
 
     @property
     def server(self) -> ApiServer:
@@ -64,7 +64,7 @@ class Kubectl(NamedTuple):
     def exists(self, kind: str, name: str, namespace: str = "") -> bool:
         return self.server.get(kind, name, namespace).status != 404
 
-    def one(self, kind: str, name: str, namespace: str = "") -> Any:
+    def get(self, kind: str, name: str, namespace: str = "") -> Any:
         answer = self.server.get(kind, name, namespace)
         assert answer.refusal == ""
         return answer.body
@@ -94,9 +94,9 @@ class Kubectl(NamedTuple):
         assert refusal == ""
         until(lambda: not self.all(kind, namespace), f"every {kind} of {namespace} is gone")
 
-    def try_to_create(self, one: Object, account: str = "") -> str:
+    def try_to_create(self, manifest: Object, account: str = "") -> str:
         """The API server's refusal; empty if it would create it."""
-        return self.server.create(one, account, dryRun="All").refusal
+        return self.server.create(manifest, account, dryRun="All").refusal
 
     def try_to_patch(
         self, kind: str, name: str, namespace: str, change: Object, account: str = "", subresource: str = "",
@@ -139,14 +139,14 @@ def with_images(manifests: Path, names: Sequence[str] = ("cpu", "serve", "style"
 
 def rendered(folder: Path) -> list[Object]:
     """What `kubectl apply -k` would send."""
-    said = kustomized(folder)
-    assert said.code == 0, said.text
-    return [one for one in yaml.load_all(said.text, Loader=LOADER) if one]
+    answer = kustomized(folder)
+    assert answer.code == 0, answer.text
+    return [document for document in yaml.load_all(answer.text, Loader=LOADER) if document]
 
 
-def kustomized(folder: Path) -> Said:
+def kustomized(folder: Path) -> Output:
     done = subprocess.run([str(binary("kubectl")), "kustomize", str(folder)], text=True, capture_output=True)
-    return Said(done.returncode, done.stdout if done.returncode == 0 else done.stderr)
+    return Output(done.returncode, done.stdout if done.returncode == 0 else done.stderr)
 
 
 def renamed(folder: Path, namespace: str, scratch: Path) -> list[Object]:

@@ -26,7 +26,7 @@ class Overlays:
         """Where nothing of another one is left."""
         self.clear()
         self.objects = rendered(self.manifests / "overlays" / name)
-        volumes = [volume(one) for one in self.objects if one["kind"] == "PersistentVolumeClaim"]
+        volumes = [volume(manifest) for manifest in self.objects if manifest["kind"] == "PersistentVolumeClaim"]
         self.objects += volumes
         answer = self.kubectl.apply(self.objects)
         assert answer.code == 0, answer.text
@@ -35,13 +35,17 @@ class Overlays:
 
     def clear(self) -> None:
         """Namespaces first and policies last: what is refused while it goes is not made again."""
-        spaces = [one for one in self.objects if one["kind"] == "Namespace"]
-        rest = [one for one in self.objects if "namespace" not in one["metadata"] and one["kind"] != "Namespace"]
+        spaces = [manifest for manifest in self.objects if manifest["kind"] == "Namespace"]
+        rest = [
+            manifest
+            for manifest in self.objects
+            if "namespace" not in manifest["metadata"] and manifest["kind"] != "Namespace"
+        ]
         for space in spaces:
             self._end_pods(space["metadata"]["name"])
         for gone in (spaces, rest):
             if gone:
-                self.kubectl.must("delete", "--ignore-not-found", "--wait", "-f", "-", given=gone)
+                self.kubectl.must("delete", "--ignore-not-found", "--wait", "-f", "-", manifests=gone)
         self.name, self.objects = "", []
 
     def _end_pods(self, namespace: str) -> None:

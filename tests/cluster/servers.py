@@ -43,10 +43,10 @@ def minio(folder: Path, again: Minio | None = None) -> Iterator[Minio]:
     command += ["--console-address", f"127.0.0.1:{console}", str(folder / "objects")]
     settings = {"MINIO_ROOT_USER": key, "MINIO_ROOT_PASSWORD": secret, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
     log = folder / "minio.log"
-    with log.open("wb") as said:
+    with log.open("wb") as log_file:
         process = subprocess.Popen(
             command, env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "GOGC": "50", **settings},
-            stdout=said, stderr=said, start_new_session=True, preexec_fn=end_with_parent,
+            stdout=log_file, stderr=log_file, start_new_session=True, preexec_fn=end_with_parent,
         )  # fmt: skip
     try:
         endpoint = f"http://127.0.0.1:{port}"

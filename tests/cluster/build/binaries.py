@@ -40,7 +40,7 @@ def binary(name: str) -> Path:
 
 def manifests(module: str, folder: str) -> list[Path]:
     """What upstream ships beside its programs, e.g. the "crds" of "kserve"; copied now if it was not before."""
-    target = kept(module) / "manifests"
+    target = build_folder(module) / "manifests"
     with one_builder(target.parent):
         if not target.exists():
             _copy(module, target)
@@ -48,10 +48,10 @@ def manifests(module: str, folder: str) -> list[Path]:
 
 
 def kept_at(name: str) -> Path:
-    return kept(module_of(name)) / name
+    return build_folder(module_of(name)) / name
 
 
-def kept(module: str) -> Path:
+def build_folder(module: str) -> Path:
     files = sorted(file for file in (MODULES / module).iterdir() if file.name != "tools.go")
     pinned = sha256_text(
         repr(TABLE[module]), *FLAGS, *(part for file in files for part in (file.name, sha256_file(file)))
@@ -62,23 +62,23 @@ def kept(module: str) -> Path:
 def build_all() -> bool:
     """Build what is missing; True if nothing was."""
     missing = [name for name in TABLE if not _complete(name)]
-    there = jars.kept().folder.exists()
+    existing = jars.pinned_jars().folder.exists()
     if missing:
         _download(missing)
-    if not there:
+    if not existing:
         jars.fetch()
     for module in missing:
         for name in TABLE[module].programs:
             binary(name)
         if TABLE[module].manifests:
-            with one_builder(kept(module)):
-                _copy(module, kept(module) / "manifests")
-    return not missing and there
+            with one_builder(build_folder(module)):
+                _copy(module, build_folder(module) / "manifests")
+    return not missing and existing
 
 
 def _complete(module: str) -> bool:
     expected = [*TABLE[module].programs, *(["manifests"] if TABLE[module].manifests else [])]
-    return all((kept(module) / name).exists() for name in expected)
+    return all((build_folder(module) / name).exists() for name in expected)
 
 
 def _download(modules: list[str]) -> None:
@@ -88,7 +88,7 @@ def _download(modules: list[str]) -> None:
         for name in modules:
             packages = list(TABLE[name].programs.values())
             requests = ["list", "-deps", *TABLE[name].flags, *packages] if packages else ["mod", "download"]
-            log = kept(name) / "download.log"
+            log = build_folder(name) / "download.log"
             run = started(f"load {name}", requests, MODULES / name, log, GOMAXPROCS=str(DOWNLOADS_AT_ONCE))
             runs.append(stack.enter_context(run))
         go_together(runs)

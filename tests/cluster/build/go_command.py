@@ -73,7 +73,7 @@ def started(what: str, arguments: Sequence[str], folder: Path, log: Path, **sett
     command = [program(what), *arguments]
     log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "GOWORK": "off", **settings}
-    with log.open("wb") as said, child(command, said, cwd=folder, env=environment) as process:
+    with log.open("wb") as log_file, child(command, log_file, cwd=folder, env=environment) as process:
         yield Run(what, command, process, log)
 
 

@@ -18,7 +18,7 @@ JAVA = Path(__file__).parent / "java"
 POM, SOURCE, DIGESTS = JAVA / "pom.xml", JAVA / "OneNode.java", JAVA / "jars.sha256"
 
 
-class Kept(NamedTuple):
+class SearchJars(NamedTuple):
     """What a node is started from."""
 
     folder: Path
@@ -28,14 +28,14 @@ class Kept(NamedTuple):
         return f"{self.folder / 'jars'}/*:{self.folder / 'classes'}"
 
 
-def kept() -> Kept:
+def pinned_jars() -> SearchJars:
     pinned = sha256_text(*(part for file in (POM, SOURCE, DIGESTS) for part in (file.name, sha256_file(file))))
-    return Kept(cache_folder("cluster") / f"opensearch-{pinned[:16]}")
+    return SearchJars(cache_folder("cluster") / f"opensearch-{pinned[:16]}")
 
 
-def fetch() -> Kept:
+def fetch() -> SearchJars:
     """The jars, fetched now if they were not before; several at once each fetch, and the last one stays."""
-    result = kept()
+    result = pinned_jars()
     if not result.folder.exists():
         with atomic_folder(result.folder) as partial:
             _fill(partial)
@@ -64,12 +64,12 @@ def check(jars: Path) -> None:
 
 def _say(what: str, command: list[str], log: Path, jars: Path) -> None:
     began = time.monotonic()
-    with log.open("ab") as said, child(command, said) as process:
+    with log.open("ab") as log_file, child(command, log_file) as process:
         while process.poll() is None:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(EVERY_SECONDS)
-            there = len(list(jars.glob("*.jar")))
-            print(f"[{what}] {time.monotonic() - began:.0f} s, {there} jars", flush=True)
+            existing = len(list(jars.glob("*.jar")))
+            print(f"[{what}] {time.monotonic() - began:.0f} s, {existing} jars", flush=True)
     if process.returncode != 0:
         last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
         raise QinglanError("\n".join([f"{what}: {' '.join(command)} failed:", *last]))

@@ -12,7 +12,7 @@ import pytest
 
 from qinglan.errors import ConfigError, QinglanError
 from tests.cluster.build import binaries, go_command, jars
-from tests.cluster.build.binaries import binary, changed, kept, manifests
+from tests.cluster.build.binaries import binary, build_folder, changed, manifests
 from tests.cluster.build.programs import MODULES, Change, Source
 from tests.cluster.waiting import until
 from tests.processes.ctrl_c import goes_on, hears_ctrl_c
@@ -76,26 +76,26 @@ def test_another_version_is_another_binary(
     module: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / module).mkdir()
-    for own in (go_command.MODULES / module).iterdir():
-        (tmp_path / module / own.name).write_bytes(own.read_bytes())
-    pinned = kept(module)
+    for path in (go_command.MODULES / module).iterdir():
+        (tmp_path / module / path.name).write_bytes(path.read_bytes())
+    pinned = build_folder(module)
     monkeypatch.setattr(binaries, "MODULES", tmp_path)
-    assert kept(module) == pinned
+    assert build_folder(module) == pinned
 
     with (tmp_path / module / file).open("a") as changed_file:
         changed_file.write("\n")
 
-    assert kept(module) != pinned
+    assert build_folder(module) != pinned
 
 
 def test_another_change_is_another_binary(monkeypatch: pytest.MonkeyPatch) -> None:
-    pinned, module = kept("kserve"), MODULES["kserve"]
+    pinned, module = build_folder("kserve"), MODULES["kserve"]
     assert module.source is not None
     source = module.source._replace(changes=(*module.source.changes, Change("a", "b")))
 
     monkeypatch.setitem(MODULES, "kserve", module._replace(source=source))
 
-    assert kept("kserve") != pinned
+    assert build_folder("kserve") != pinned
 
 
 @pytest.mark.parametrize("text", ["nothing of it", "Port: 9443\nPort: 9443\n"])
@@ -126,7 +126,7 @@ def test_a_build_that_is_interrupted_ends_all_that_it_has_started(
     """Stand-ins for Go and Maven, one of which never ends."""
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
     if program == "go build":
-        jars.kept().folder.mkdir(parents=True)
+        jars.pinned_jars().folder.mkdir(parents=True)
     pids = tmp_path / "pids"
     for name in ("go", "mvn"):
         (tmp_path / name).write_text(WAITS.format(program=program.replace(" ", "\\ "), pids=pids))

@@ -70,9 +70,9 @@ def _shut(end: socket.socket) -> None:
 def wire(client: Any) -> Iterator[Wire]:
     """Between this client and its server, from now on."""
     address = urlsplit(client.configuration.host)
-    made = Wire((address.hostname or "", address.port or 443))
-    client.configuration.host = made.url
+    wire = Wire((address.hostname or "", address.port or 443))
+    client.configuration.host = wire.url
     try:
-        yield made
+        yield wire
     finally:
-        made.close()
+        wire.close()

@@ -16,8 +16,8 @@ from qinglan.jobs.cluster.pytorchjob import PyTorchJobRunner
 from qinglan.kubernetes.client import Api
 from tests.cluster.waiting import until
 
-ONE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
-TWO = ONE._replace(nodes=2, per_node=4, join="torchrun")
+ONE_NODE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
+TWO_NODES = ONE_NODE._replace(nodes=2, per_node=4, join="torchrun")
 PATIENCE = FollowTimeouts(pending=0.5, outage=240.0, deletion=240.0, log=2.0)
 A100_NODES = ClusterConfig().gpu_nodes
 TASK: Mapping[str, Any] = {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "node_selector": A100_NODES}
@@ -35,7 +35,7 @@ class World(NamedTuple):
 
     api: Api
     folder: Path
-    said: list[str]
+    lines: list[str]
 
     @property
     def log(self) -> Path:
@@ -45,12 +45,12 @@ class World(NamedTuple):
         self, pods: Mapping[str, str], patience: FollowTimeouts = PATIENCE, api: Api | None = None, **place: Any
     ) -> PyTorchJobRunner:
         where = LaunchContext(self.api.namespace, "run-1", IMAGE, "fivedoctors", TASK, annotations=pods)
-        return PyTorchJobRunner(api or self.api, where._replace(**place), patience, self.said.append)
+        return PyTorchJobRunner(api or self.api, where._replace(**place), patience, self.lines.append)
 
-    def run(self, pods: Mapping[str, str], spec: JobSpec = ONE, **more: Any) -> Outcome:
+    def run(self, pods: Mapping[str, str], spec: JobSpec = ONE_NODE, **more: Any) -> Outcome:
         return self.runner(pods, **more).run(spec, self.log)
 
-    def manifest(self, pods: Mapping[str, str], spec: JobSpec = ONE) -> dict[str, Any]:
+    def manifest(self, pods: Mapping[str, str], spec: JobSpec = ONE_NODE) -> dict[str, Any]:
         return render_pytorchjob(spec, self.runner(pods).launch, "of the test")
 
     def jobs(self) -> list[dict[str, Any]]:
@@ -69,14 +69,14 @@ class World(NamedTuple):
     def state(self) -> list[str]:
         """The conditions that hold of the one job."""
         return [
-            one["type"]
+            condition["type"]
             for job in self.jobs()
-            for one in job.get("status", {}).get("conditions") or ()
-            if one["status"] == "True"
+            for condition in job.get("status", {}).get("conditions") or ()
+            if condition["status"] == "True"
         ]
 
     def heard(self, words: str) -> bool:
-        return any(words in line for line in self.said)
+        return any(words in line for line in self.lines)
 
 
 @contextmanager

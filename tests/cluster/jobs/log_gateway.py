@@ -56,14 +56,14 @@ def log_gateway(admin: Any, logs: PodLogs) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made.daemon_threads = True
-    thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
+    http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    http_server.daemon_threads = True
+    thread = threading.Thread(target=http_server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{made.server_address[1]}"
+        yield f"http://127.0.0.1:{http_server.server_address[1]}"
     finally:
         logs.end()
-        made.shutdown()
-        made.server_close()
+        http_server.shutdown()
+        http_server.server_close()
         thread.join()

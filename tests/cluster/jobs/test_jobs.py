@@ -29,11 +29,11 @@ from tests.cluster.jobs.job_world import (
     ENDS_WELL,
     HELD,
     IMAGE,
-    ONE,
+    ONE_NODE,
     PATIENCE,
     RUNS_ON,
     TASK,
-    TWO,
+    TWO_NODES,
     WAIT_SECONDS,
     World,
     running,
@@ -86,11 +86,11 @@ def test_these_rights_are_enough(world: World, simulated: Cluster) -> None:
     api = account(simulated, world.api.namespace, RIGHTS)
 
     assert world.run(ENDS_WELL, api=api) == Outcome(0)
-    assert world.runner(RUNS_ON, api=api, run="run-2").run(ONE, world.log, stop=lambda: True).code == -15
+    assert world.runner(RUNS_ON, api=api, run="run-2").run(ONE_NODE, world.log, stop=lambda: True).code == -15
 
 
 def test_a_job_that_fails_names_its_pod_and_its_code(world: World) -> None:
-    outcome = world.run(ENDS_BADLY, TWO)
+    outcome = world.run(ENDS_BADLY, TWO_NODES)
 
     assert outcome.code == 3
     assert "master-0 ended with code 3" in outcome.reason or "worker-0 ended with code 3" in outcome.reason
@@ -105,19 +105,19 @@ def test_a_finished_job_is_removed_by_its_time_to_live(world: World) -> None:
 
 
 def test_two_nodes_know_their_place_by_what_the_operator_rendered(world: World) -> None:
-    with running(world, TWO):
+    with running(world, TWO_NODES):
         pods = world.pods()
 
     shared = {"WORLD_SIZE": "8", "PET_NNODES": "2", "PET_NPROC_PER_NODE": "4"}
     assert [pod["metadata"]["name"][-8:] for pod in pods] == ["master-0", "worker-0"]
     for rank, pod in enumerate(pods):
-        environment = {one["name"]: one.get("value") for one in pod["spec"]["containers"][0]["env"]}
+        environment = {variable["name"]: variable.get("value") for variable in pod["spec"]["containers"][0]["env"]}
         assert environment.items() >= {**shared, "RANK": str(rank), "PET_NODE_RANK": str(rank)}.items()
         assert {"MASTER_ADDR", "MASTER_PORT"} <= environment.keys()
 
 
 def test_pods_are_placed_on_a100s_with_what_the_task_was_given(world: World) -> None:
-    with running(world, ONE):
+    with running(world, ONE_NODE):
         [pod] = world.pods()
 
     assert pod["spec"]["nodeSelector"] == A100_NODES
@@ -128,7 +128,7 @@ def test_pods_are_placed_on_a100s_with_what_the_task_was_given(world: World) -> 
     }.items()  # fmt: skip
 
 
-@pytest.mark.parametrize("spec", [ONE, TWO])
+@pytest.mark.parametrize("spec", [ONE_NODE, TWO_NODES])
 def test_a_namespace_that_enforces_the_restricted_standard_takes_it(
     world: World, simulated: Cluster, spec: JobSpec
 ) -> None:
@@ -186,30 +186,30 @@ def test_after_a_step_was_killed_a_retry_follows_its_job_on(
 
 
 def test_a_job_that_was_done_before_we_looked_is_found(world: World) -> None:
-    made = world.api.create("pytorchjobs", world.manifest(ENDS_WELL))
+    job_item = world.api.create("pytorchjobs", world.manifest(ENDS_WELL))
     until(lambda: "Succeeded" in world.state())
 
     assert world.run(ENDS_WELL) == Outcome(0)
-    assert [job["metadata"]["uid"] for job in world.jobs()] == [made["metadata"]["uid"]]
+    assert [job["metadata"]["uid"] for job in world.jobs()] == [job_item["metadata"]["uid"]]
 
 
 def test_a_job_that_failed_before_a_retry_is_made_anew(world: World) -> None:
-    made = world.api.create("pytorchjobs", world.manifest(ENDS_BADLY))
+    job = world.api.create("pytorchjobs", world.manifest(ENDS_BADLY))
     until(lambda: "Failed" in world.state())
 
     assert world.run(ENDS_BADLY).code == 3
     assert world.heard("an earlier attempt is over, and is replaced")
-    assert world.jobs()[0]["metadata"]["uid"] != made["metadata"]["uid"]
+    assert world.jobs()[0]["metadata"]["uid"] != job["metadata"]["uid"]
 
 
 def test_another_training_under_the_same_name_is_left_alone_while_it_runs(world: World) -> None:
-    made = world.api.create("pytorchjobs", world.manifest(RUNS_ON))
+    job = world.api.create("pytorchjobs", world.manifest(RUNS_ON))
 
     with pytest.raises(ConfigError, match="runs with another command, image or resources"):
-        world.run(RUNS_ON, ONE._replace(command=ONE.command._replace(argv=["python", "other.py"])))
+        world.run(RUNS_ON, ONE_NODE._replace(command=ONE_NODE.command._replace(argv=["python", "other.py"])))
 
     [left] = world.jobs()
-    assert left["metadata"]["uid"] == made["metadata"]["uid"]
+    assert left["metadata"]["uid"] == job["metadata"]["uid"]
     assert "deletionTimestamp" not in left["metadata"]
 
 
@@ -221,7 +221,7 @@ def test_another_training_under_the_same_name_is_replaced_once_it_is_over(world:
 
 
 def test_told_to_stop_it_deletes_the_job_and_waits_until_it_is_gone(world: World) -> None:
-    outcome = world.runner(RUNS_ON).run(TWO, world.log, stop=lambda: world.heard("2 of 2 pods run"))
+    outcome = world.runner(RUNS_ON).run(TWO_NODES, world.log, stop=lambda: world.heard("2 of 2 pods run"))
 
     assert outcome == Outcome(-15, "it was told to stop")
     assert world.jobs() == []
@@ -236,7 +236,7 @@ def test_an_interrupted_run_ends_its_job(world: World, error: type[BaseException
         return False
 
     with pytest.raises(error):
-        world.runner(RUNS_ON).run(ONE, world.log, stop=interrupt)
+        world.runner(RUNS_ON).run(ONE_NODE, world.log, stop=interrupt)
 
     assert world.jobs() == []
 
@@ -247,7 +247,7 @@ def test_a_quota_that_refuses_a_pod_is_said_and_its_sister_holds_no_gpu_on(world
     quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "4"}}}
     client.CoreV1Api(simulated.admin()).create_namespaced_resource_quota(world.api.namespace, quota)
 
-    outcome = world.run(RUNS_ON, TWO)
+    outcome = world.run(RUNS_ON, TWO_NODES)
 
     assert outcome.code == 1
     assert "exceeded quota: gpus, requested: requests.nvidia.com/gpu=4" in outcome.reason
@@ -258,7 +258,7 @@ def test_without_a100s_it_says_after_a_while_what_the_scheduler_says(world: Worl
     task = {**TASK, "node_selector": {"nvidia.com/gpu.product": "NVIDIA-A100-of-tomorrow"}}
     runner = world.runner(RUNS_ON, task=task)
 
-    runner.run(ONE, world.log, stop=lambda: world.heard("has waited"))
+    runner.run(ONE_NODE, world.log, stop=lambda: world.heard("has waited"))
 
     assert world.heard("didn't match Pod's node affinity/selector")
     assert world.heard("change cluster.gpu_nodes in the profile; or cancel the run.")
@@ -277,7 +277,7 @@ def test_a_job_over_its_time_limit_is_ended_by_the_runner(world: World, aside: T
 
 
 def test_a_master_that_ends_well_without_its_worker_is_a_failure(world: World) -> None:
-    manifest = world.manifest(ENDS_WELL, TWO)
+    manifest = world.manifest(ENDS_WELL, TWO_NODES)
     worker = manifest["spec"]["pytorchReplicaSpecs"]["Worker"]
     meta = {**worker["template"]["metadata"], "annotations": HELD}
     manifest["spec"]["pytorchReplicaSpecs"]["Worker"] = {
@@ -295,7 +295,7 @@ def test_a_master_that_ends_well_without_its_worker_is_a_failure(world: World) -
 def test_a_worker_whose_node_is_drained_ends_the_job_with_its_name(world: World, aside: ThreadPoolExecutor) -> None:
     from kubernetes import client
 
-    followed = aside.submit(world.run, RUNS_ON, TWO)
+    followed = aside.submit(world.run, RUNS_ON, TWO_NODES)
     until(lambda: world.heard("2 of 2 pods run"))
     name = next(pod["metadata"]["name"] for pod in world.pods() if "worker" in pod["metadata"]["name"])
     eviction = {"metadata": {"name": name, "namespace": world.api.namespace}}
@@ -318,7 +318,7 @@ def test_the_job_goes_when_the_pod_that_launched_it_is_deleted(
     core.create_namespaced_pod(world.api.namespace, step_pod)
     place = read_launch_context(world.api, TASK, {"KFP_POD_NAME": "step"})
     runner = world.runner(RUNS_ON, owner=place.owner, image=place.image)
-    followed = aside.submit(runner.run, ONE, world.log)
+    followed = aside.submit(runner.run, ONE_NODE, world.log)
     until(lambda: "Running" in world.state())
 
     core.delete_namespaced_pod("step", world.api.namespace)
@@ -335,7 +335,7 @@ def test_an_api_server_that_is_away_for_a_while_does_not_end_the_job(
 ) -> None:
     api = Api(simulated.admin(), world.api.namespace)
     with wire(api.client) as between:
-        followed = aside.submit(world.run, RUNS_ON, TWO, api=api)
+        followed = aside.submit(world.run, RUNS_ON, TWO_NODES, api=api)
         until(lambda: world.heard("2 of 2 pods run"))
         [before] = world.jobs()
         between.cut()
@@ -351,7 +351,7 @@ def test_an_api_server_that_is_away_for_a_while_does_not_end_the_job(
 def test_a_real_api_server_is_ended_and_started_again_while_a_job_is_followed(
     world: World, simulated: Cluster, aside: ThreadPoolExecutor
 ) -> None:
-    followed = aside.submit(world.run, RUNS_ON, TWO)
+    followed = aside.submit(world.run, RUNS_ON, TWO_NODES)
     until(lambda: world.heard("2 of 2 pods run"))
     [before] = world.jobs()
 
@@ -367,7 +367,7 @@ def test_an_api_server_that_stays_away_is_an_outage_and_the_job_is_left_to_a_ret
 ) -> None:
     api = Api(simulated.admin(), world.api.namespace)
     with wire(api.client) as between:
-        followed = aside.submit(world.run, RUNS_ON, ONE, api=api, patience=PATIENCE._replace(outage=1.0))
+        followed = aside.submit(world.run, RUNS_ON, ONE_NODE, api=api, patience=PATIENCE._replace(outage=1.0))
         until(lambda: world.heard("1 of 1 pods run"))
         between.cut()
 
@@ -437,7 +437,7 @@ def test_the_log_of_the_first_node_is_heard_to_its_last_line(world: World, simul
         api = Api(client.ApiClient(client.Configuration(host=url)), world.api.namespace)
 
         outcome = world.runner(ENDS_WELL, api=api, patience=PATIENCE._replace(log=20)).run(
-            TWO, world.log, heard.append
+            TWO_NODES, world.log, heard.append
         )
 
     assert outcome == Outcome(0)
@@ -449,13 +449,13 @@ def test_the_janitor_says_first_and_deletes_then(
     world: World, simulated: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(simulated.kubeconfig))
-    made: dict[str, Any] = world.api.create("pytorchjobs", world.manifest(RUNS_ON))
-    there = ["--namespace", world.api.namespace]
+    job: dict[str, Any] = world.api.create("pytorchjobs", world.manifest(RUNS_ON))
+    existing = ["--namespace", world.api.namespace]
 
-    janitor.main(there)
-    janitor.main([*there, "--max-hours", "0", "--dry-run"])
-    assert f"would delete job {made['metadata']['name']}: it is older than 0 hours" in capsys.readouterr().out
+    janitor.main(existing)
+    janitor.main([*existing, "--max-hours", "0", "--dry-run"])
+    assert f"would delete job {job['metadata']['name']}: it is older than 0 hours" in capsys.readouterr().out
     assert len(world.jobs()) == 1
 
-    janitor.main([*there, "--max-hours", "0"])
+    janitor.main([*existing, "--max-hours", "0"])
     until(lambda: not world.jobs())

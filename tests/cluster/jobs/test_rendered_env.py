@@ -45,7 +45,7 @@ def rendered(api: Any, namespace: str, nodes: int, per_node: int) -> list[dict[s
     ):
         assert time.monotonic() < until, f"{len(pods)} of {nodes} pods were made"
         time.sleep(0.2)
-    result = [{one.name: one.value for one in pod.spec.containers[0].env} for pod in pods]
+    result = [{variable.name: variable.value for variable in pod.spec.containers[0].env} for pod in pods]
     return sorted(result, key=lambda environment: int(environment["RANK"]))
 
 

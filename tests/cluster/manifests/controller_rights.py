@@ -27,9 +27,9 @@ def controller_rights(kubectl: Kubectl, *accounts: str) -> Iterator[None]:
         "apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "test-controllers"},
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "test-controllers"}, "subjects": subjects,
     }  # fmt: skip
-    kubectl.must("apply", "-f", "-", given=[ROLE, binding])
+    kubectl.must("apply", "-f", "-", manifests=[ROLE, binding])
     yield
-    kubectl.must("delete", "-f", "-", given=[ROLE, binding])
+    kubectl.must("delete", "-f", "-", manifests=[ROLE, binding])
 
 
 def _subject(*names: str) -> Object:

@@ -17,7 +17,7 @@ DIGEST = "@sha256:" + "0" * 64
 
 def recorded_pods(namespace: str) -> list[Object]:
     """A driver, an importer and a launcher, in this namespace, their images named by digest as a release has them."""
-    pods = [one for one in yaml.safe_load_all(RECORDED.read_text()) if one]
+    pods = [document for document in yaml.safe_load_all(RECORDED.read_text()) if document]
     for pod in pods:
         pod["metadata"] |= {"namespace": namespace, "ownerReferences": [WORKFLOW]}
         for container in containers(pod):

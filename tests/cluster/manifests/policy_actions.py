@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tests.cluster.kubectl import Kubectl
 from tests.cluster.manifests.controller_rights import ARGO
-from tests.cluster.manifests.test_manifests_gateway import made, owned, template
+from tests.cluster.manifests.test_manifests_gateway import owned, template, workload
 from tests.cluster.manifests.test_manifests_policies import DIGEST, HARDENED, NS, pod
 from tests.manifests.manifest_objects import Object
 
@@ -54,8 +54,8 @@ class Row(NamedTuple):
     answer: str
 
 
-def create(one: Object) -> Action:
-    return lambda kubectl, account: kubectl.try_to_create(one, account)
+def create(manifest: Object) -> Action:
+    return lambda kubectl, account: kubectl.try_to_create(manifest, account)
 
 
 def object_name(kubectl: Kubectl, kind: str, name: str) -> str:
@@ -91,15 +91,15 @@ def put(kind: str, name: str, change: Object, subresource: str = "") -> Action:
 
     def action(kubectl: Kubectl, account: str) -> str:
         path = kubectl.server.resource(kind).path(NS, name)
-        one = kubectl.server.request("GET", f"{path}/scale" if subresource == "scale" else path).body
+        manifest = kubectl.server.request("GET", f"{path}/scale" if subresource == "scale" else path).body
         written = f"{path}/{subresource}" if subresource else path
-        return kubectl.server.request("PUT", written, _merged(one, change), account, {"dryRun": "All"}).refusal
+        return kubectl.server.request("PUT", written, _merged(manifest, change), account, {"dryRun": "All"}).refusal
 
     return action
 
 
-def _merged(one: Object, change: Object) -> Object:
-    return {**one, **{key: {**one[key], **value} for key, value in change.items()}}
+def _merged(manifest: Object, change: Object) -> Object:
+    return {**manifest, **{key: {**manifest[key], **value} for key, value in change.items()}}
 
 
 def delete(kind: str, name: str = "") -> Action:
@@ -138,7 +138,7 @@ def request(
 
 def config_map(kubectl: Kubectl) -> str:
     """Name of the gateway's ConfigMap, which ends in the digest of its content."""
-    names = [str(one["metadata"]["name"]) for one in kubectl.all("configmaps", NS)]
+    names = [str(configmap["metadata"]["name"]) for configmap in kubectl.all("configmaps", NS)]
     return next(name for name in names if name.startswith("qinglan-gateway-"))
 
 
@@ -147,12 +147,12 @@ def settings(change: Object) -> Action:
 
 
 def job(pods: Object, replica: str = "Master") -> Object:
-    one = made("PyTorchJob", "training", pods)
-    replicas = one["spec"]["pytorchReplicaSpecs"]
+    manifest = workload("PyTorchJob", "training", pods)
+    replicas = manifest["spec"]["pytorchReplicaSpecs"]
     replicas[replica] = replicas.pop("Master")
     if replica != "Master":
-        replicas["Master"] = made("PyTorchJob", "training", template())["spec"]["pytorchReplicaSpecs"]["Master"]
-    return one
+        replicas["Master"] = workload("PyTorchJob", "training", template())["spec"]["pytorchReplicaSpecs"]["Master"]
+    return manifest
 
 
 def old_account(name: str) -> Object:
@@ -163,38 +163,38 @@ def old_account(name: str) -> Object:
     return result
 
 
-def of(one: Object, kind: str, name: str, api: str = "apps/v1") -> Object:
-    result = owned(one, kind, name)
+def of(manifest: Object, kind: str, name: str, api: str = "apps/v1") -> Object:
+    result = owned(manifest, kind, name)
     result["metadata"]["ownerReferences"][0]["apiVersion"] = api
     return result
 
 
 def step(labels: Object | None = None, account: str = "pipeline-runner", **changes: Any) -> Object:
     """A pod as Argo makes it of a run's Workflow."""
-    one = pod("run-1-impl", account=account, **changes)
-    one["metadata"]["labels"] = {"workflows.argoproj.io/workflow": "run-1", **(labels or {})}
-    return of(one, "Workflow", "run-1", "argoproj.io/v1alpha1")
+    manifest = pod("run-1-impl", account=account, **changes)
+    manifest["metadata"]["labels"] = {"workflows.argoproj.io/workflow": "run-1", **(labels or {})}
+    return of(manifest, "Workflow", "run-1", "argoproj.io/v1alpha1")
 
 
 def trained(labels: Object | None = None, **changes: Any) -> Object:
     """A pod as training-operator makes it of a PyTorchJob."""
-    one = pod("training-master-0", **changes)
-    one["metadata"]["labels"] = {"training.kubeflow.org/job-name": "training", **(labels or {})}
-    return of(one, "PyTorchJob", "training", "kubeflow.org/v1")
+    manifest = pod("training-master-0", **changes)
+    manifest["metadata"]["labels"] = {"training.kubeflow.org/job-name": "training", **(labels or {})}
+    return of(manifest, "PyTorchJob", "training", "kubeflow.org/v1")
 
 
 def janitor(name: str, maker: str) -> Object:
-    one = pod(name, account="qinglan-janitor", restartPolicy="Never")
-    one["metadata"]["labels"] = {"app.kubernetes.io/name": "qinglan-janitor"}
-    return of(one, "Job", maker, "batch/v1")
+    manifest = pod(name, account="qinglan-janitor", restartPolicy="Never")
+    manifest["metadata"]["labels"] = {"app.kubernetes.io/name": "qinglan-janitor"}
+    return of(manifest, "Job", maker, "batch/v1")
 
 
 MODEL = {"serving.kserve.io/inferenceservice": "rewriter", "app": "isvc.rewriter-predictor"}
 
 
 def model(maker: str, name: str) -> Object:
-    one = made("Deployment", "other-predictor", template(MODEL, account="qinglan-serving"))
-    return of(one, maker, name, "serving.kserve.io/v1beta1")
+    manifest = workload("Deployment", "other-predictor", template(MODEL, account="qinglan-serving"))
+    return of(manifest, maker, name, "serving.kserve.io/v1beta1")
 
 
 def thing(kind: str, name: str, api: str = "v1", labels: Object | None = None, **fields: Any) -> Object:
@@ -210,9 +210,9 @@ def claim(name: str, **spec: Any) -> Object:
 
 
 def token_secret(account: str) -> Object:
-    one = thing("Secret", "mine", type="kubernetes.io/service-account-token")
-    one["metadata"]["annotations"] = {"kubernetes.io/service-account.name": account}
-    return one
+    manifest = thing("Secret", "mine", type="kubernetes.io/service-account-token")
+    manifest["metadata"]["annotations"] = {"kubernetes.io/service-account.name": account}
+    return manifest
 
 
 JOURNAL = {"kind": "PersistentVolumeClaim", "name": "qinglan-journal"}
@@ -244,8 +244,8 @@ def orphan(kind: str, name: str, owners: list[Object] | None = None) -> Action:
     return merge(kind, name, ORPHAN if owners is None else {"metadata": {"ownerReferences": owners}})
 
 
-def with_owner(one: Object) -> Object:
-    return {**one, "metadata": {**one["metadata"], **ORPHAN["metadata"]}}
+def with_owner(manifest: Object) -> Object:
+    return {**manifest, "metadata": {**manifest["metadata"], **ORPHAN["metadata"]}}
 
 
 def autoscaler(name: str, target: str) -> Object:

@@ -92,7 +92,7 @@ def test_secrets_that_a_steps_pod_refers_to_are_those_that_preflight_looks_for()
         if (reference := variable.get("valueFrom", {}).get("secretKeyRef"))
     }
 
-    own = {one.name for one in needs.objects if one.kind == "Secret"}
-    assert volumes - own == {"mlpipeline-minio-artifact"}, "Argo's own, for logs"
-    assert {name for name, _ in keys} == {one.secret for one in needs.inputs}
+    secrets = {manifest.name for manifest in needs.objects if manifest.kind == "Secret"}
+    assert volumes - secrets == {"mlpipeline-minio-artifact"}, "Argo's own, for logs"
+    assert {name for name, _ in keys} == {manifest.secret for manifest in needs.inputs}
     assert {key for _, key in keys} >= {*INPUT_KEYS, FETCH_ENDPOINT}

@@ -12,7 +12,7 @@ from serving.rollout.__main__ import parser as controller_options
 from serving.rollout.spec import CHECKS, default_checks
 from tests.cluster.kubectl import (
     Kubectl,
-    Said,
+    Output,
     filled_in,
     kustomized,
     renamed,
@@ -56,8 +56,8 @@ def overlay(request: pytest.FixtureRequest, manifests: Path) -> tuple[str, list[
     return request.param, rendered(manifests / "overlays" / request.param)
 
 
-def of_kind(given: Sequence[Object], *kinds: str) -> list[Object]:
-    return [one for one in given if one["kind"] in kinds]
+def of_kind(manifests: Sequence[Object], *kinds: str) -> list[Object]:
+    return [manifest for manifest in manifests if manifest["kind"] in kinds]
 
 
 def test_every_overlay_is_here() -> None:
@@ -65,10 +65,10 @@ def test_every_overlay_is_here() -> None:
 
 
 def test_its_namespaces_are_restricted_and_guarded(overlay: tuple[str, list[Object]]) -> None:
-    name, given = overlay
-    spaces = of_kind(given, "Namespace")
+    name, manifests = overlay
+    spaces = of_kind(manifests, "Namespace")
 
-    assert {one["metadata"]["name"] for one in spaces} == NAMESPACES.get(name, {"qinglan"})
+    assert {space["metadata"]["name"] for space in spaces} == NAMESPACES.get(name, {"qinglan"})
     for space in spaces:
         assert space["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
         assert space["metadata"]["labels"]["qinglan.dev/guarded"] == "true"
@@ -76,12 +76,12 @@ def test_its_namespaces_are_restricted_and_guarded(overlay: tuple[str, list[Obje
 
 
 def test_nothing_is_outside_its_namespaces_but_the_platform(overlay: tuple[str, list[Object]]) -> None:
-    name, given = overlay
-    wide = {one["kind"] for one in given if "namespace" not in one["metadata"]}
+    name, manifests = overlay
+    wide = {manifest["kind"] for manifest in manifests if "namespace" not in manifest["metadata"]}
 
-    assert {one["metadata"]["namespace"] for one in given if "namespace" in one["metadata"]} == NAMESPACES.get(
-        name, {"qinglan"}
-    )
+    assert {
+        manifest["metadata"]["namespace"] for manifest in manifests if "namespace" in manifest["metadata"]
+    } == NAMESPACES.get(name, {"qinglan"})
     assert wide == {
         "Namespace", "PriorityClass", "ClusterStorageContainer", "CustomResourceDefinition",
         "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
@@ -89,7 +89,7 @@ def test_nothing_is_outside_its_namespaces_but_the_platform(overlay: tuple[str, 
 
 
 def test_its_pods_are_hardened(overlay: tuple[str, list[Object]]) -> None:
-    result = [pod for one in overlay[1] for pod in pods(one)]
+    result = [pod for manifest in overlay[1] for pod in pods(manifest)]
 
     assert len(result) >= 6
     assert {pod.owner: faults(pod) for pod in result if faults(pod)} == {}
@@ -100,14 +100,14 @@ def test_its_rights_have_no_wildcard_and_end_at_the_namespace(overlay: tuple[str
 
     assert roles and bindings
     assert not of_kind(overlay[1], "ClusterRole", "ClusterRoleBinding")
-    assert not [rule for role in roles for rule in role["rules"] for given in rule.values() if "*" in given]
+    assert not [rule for role in roles for rule in role["rules"] for values in rule.values() if "*" in values]
     for binding in bindings:
         assert {subject["namespace"] for subject in binding["subjects"]} == {binding["metadata"]["namespace"]}
 
 
 def test_its_gateway_alone_reaches_the_internet(overlay: tuple[str, list[Object]]) -> None:
-    name, given = overlay
-    policies = of_kind(given, "NetworkPolicy")
+    name, manifests = overlay
+    policies = of_kind(manifests, "NetworkPolicy")
 
     for namespace in NAMESPACES.get(name, {"qinglan"}):
         assert wrong_ways(policies, namespace, shadow=name in SHADOWED) == []
@@ -115,45 +115,54 @@ def test_its_gateway_alone_reaches_the_internet(overlay: tuple[str, list[Object]
 
 
 def test_the_labels_that_the_network_goes_by_are_on_its_pods(overlay: tuple[str, list[Object]]) -> None:
-    labels = {pod.labels.get("app.kubernetes.io/name") for one in overlay[1] for pod in pods(one) if pod.labels}
+    labels = {
+        pod.labels.get("app.kubernetes.io/name") for manifest in overlay[1] for pod in pods(manifest) if pod.labels
+    }
 
     assert {"qinglan-gateway", "qinglan-rag", "qinglan-janitor"} <= labels
-    tenants = {pod.labels["qinglan.dev/tenant"] for one in of_kind(overlay[1], "Deployment") for pod in pods(one)}
+    tenants = {
+        pod.labels["qinglan.dev/tenant"] for manifest in of_kind(overlay[1], "Deployment") for pod in pods(manifest)
+    }
     assert len(tenants) == len(NAMESPACES.get(overlay[0], {"qinglan"}))
 
 
 def test_the_key_of_the_paid_api_is_in_the_gateways_pod_alone(overlay: tuple[str, list[Object]]) -> None:
-    holders = {pod.owner for one in overlay[1] for pod in pods(one) if "qinglan-paid-api" in str(pod.spec)}
+    holders = {pod.owner for manifest in overlay[1] for pod in pods(manifest) if "qinglan-paid-api" in str(pod.spec)}
 
     assert holders == {"Deployment/qinglan-gateway"}
 
 
 def test_the_default_policy_asks_for_no_check_that_has_no_evidence(overlay: tuple[str, list[Object]]) -> None:
     """Traffic's own checks have theirs from every model; `quality` has it from a shadow in the same namespace."""
-    name, given = overlay
+    name, manifests = overlay
 
     for namespace in NAMESPACES.get(name, {"qinglan"}):
-        here = [one for one in of_kind(given, "Deployment") if one["metadata"]["namespace"] == namespace]
+        here = [
+            manifest
+            for manifest in of_kind(manifests, "Deployment")
+            if manifest["metadata"]["namespace"] == namespace
+        ]
         arguments = {
-            one["metadata"]["name"]: one["spec"]["template"]["spec"]["containers"][0]["args"] for one in here
+            manifest["metadata"]["name"]: manifest["spec"]["template"]["spec"]["containers"][0]["args"]
+            for manifest in here
         }
         services = {arg.partition("=")[2] for arg in arguments.get("qinglan-shadow", ()) if "--service=" in arg}
         controller = controller_options().parse_args(arguments["qinglan-rollout"])
-        asked = {check.name for check in default_checks("rewriter" in controller.shadow)}
+        requested = {check.name for check in default_checks("rewriter" in controller.shadow)}
 
         assert set(controller.shadow) == services == ({"rewriter"} if name in SHADOWED else set())
-        assert asked - {"quality"} == {check.name for check in CHECKS}
-        assert ("quality" in asked) is (name in SHADOWED)
+        assert requested - {"quality"} == {check.name for check in CHECKS}
+        assert ("quality" in requested) is (name in SHADOWED)
 
 
 def test_the_key_of_what_users_asked_is_with_who_writes_it_and_who_reads_it_alone(
     overlay: tuple[str, list[Object]],
 ) -> None:
-    name, given = overlay
+    name, manifests = overlay
     holders = {
         (pod.owner, container["name"])
-        for one in given
-        for pod in pods(one)
+        for manifest in manifests
+        for pod in pods(manifest)
         for container in [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]
         if "qinglan-payloads" in str(container)
     }
@@ -164,46 +173,52 @@ def test_the_key_of_what_users_asked_is_with_who_writes_it_and_who_reads_it_alon
     assert holders == ({shadow, cpu} if name in SHADOWED else set()) | (vllm if name in FIRST else set())
     for owner, container in holders:
         (result,) = [
-            one for whole in given for pod in pods(whole) if pod.owner == owner
-            for one in pod.spec["containers"] if one["name"] == container
+            candidate for whole in manifests for pod in pods(whole) if pod.owner == owner
+            for candidate in pod.spec["containers"] if candidate["name"] == container
         ]  # fmt: skip
         assert result["envFrom"] == [{"secretRef": {"name": "qinglan-payloads"}}]
         assert "$(QINGLAN_PAYLOADS)" in "".join(result["args"]), "where it is comes with the key"
 
 
 def test_the_stores_secret_is_in_kserves_form(overlay: tuple[str, list[Object]]) -> None:
-    accounts = [one for one in of_kind(overlay[1], "ServiceAccount") if one["metadata"]["name"] == "qinglan-serving"]
-    stores = [one for one in of_kind(overlay[1], "Secret") if one["metadata"]["name"] == "qinglan-store"]
+    accounts = [
+        manifest
+        for manifest in of_kind(overlay[1], "ServiceAccount")
+        if manifest["metadata"]["name"] == "qinglan-serving"
+    ]
+    stores = [
+        manifest for manifest in of_kind(overlay[1], "Secret") if manifest["metadata"]["name"] == "qinglan-store"
+    ]
 
     assert accounts and len(stores) == len(accounts)
     assert all(account["secrets"] == [{"name": "qinglan-store"}] for account in accounts)
     for store in stores:
         assert {*S3_KEYS, STORE_ENDPOINT, FETCH_ENDPOINT} - {TOKEN} <= set(store["data"])
-        told = store["metadata"]["annotations"]
-        assert {f"serving.kserve.io/s3-{name}" for name in ("endpoint", "usehttps", "region")} <= set(told)
+        report = store["metadata"]["annotations"]
+        assert {f"serving.kserve.io/s3-{name}" for name in ("endpoint", "usehttps", "region")} <= set(report)
 
 
 def test_every_claim_and_configuration_that_its_pods_name_is_there(overlay: tuple[str, list[Object]]) -> None:
-    given = overlay[1]
-    there = {(one["kind"], one["metadata"]["name"]) for one in given}
-    for pod in (pod for one in given for pod in pods(one)):
+    manifests = overlay[1]
+    existing = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in manifests}
+    for pod in (pod for manifest in manifests for pod in pods(manifest)):
         for volume in pod.spec.get("volumes") or ():
             if claim := volume.get("persistentVolumeClaim"):
-                assert ("PersistentVolumeClaim", claim["claimName"]) in there
+                assert ("PersistentVolumeClaim", claim["claimName"]) in existing
             if config := volume.get("configMap"):
-                assert config["name"] in BY_HAND or ("ConfigMap", config["name"]) in there
+                assert config["name"] in BY_HAND or ("ConfigMap", config["name"]) in existing
         if priority := pod.spec.get("priorityClassName"):
-            assert ("PriorityClass", priority) in there
+            assert ("PriorityClass", priority) in existing
         if account := pod.spec.get("serviceAccountName"):
-            assert ("ServiceAccount", account) in there
+            assert ("ServiceAccount", account) in existing
 
 
 def test_a_release_names_every_image_by_digest(manifests: Path) -> None:
-    given = rendered(manifests / "overlays/release")
+    objects = rendered(manifests / "overlays/release")
     images = {
         container["image"]
-        for one in given
-        for pod in pods(one)
+        for manifest in objects
+        for pod in pods(manifest)
         for container in [*pod.spec.get("containers", ()), *pod.spec.get("initContainers", ())]
     }
 
@@ -217,14 +232,14 @@ def test_settings_that_nobody_filled_in_are_refused_and_say_what_to_do(
     for example in copy.rglob("*.env.example"):
         example.with_suffix("").write_text(example.read_text())
     with_images(copy)
-    given = of_kind(rendered(copy / "overlays" / overlay[0]), "Secret")
-    blank = [one for one in given if not all(one["data"].values())]
-    for one in blank:
-        one["metadata"]["namespace"] = namespace
-        said = Kubectl(cluster.kubeconfig).apply([one], "--dry-run=server")
-        assert said.code != 0 and "Fill in what is blank above, then delete this line" in said.text, said.text
+    objects = of_kind(rendered(copy / "overlays" / overlay[0]), "Secret")
+    blank = [manifest for manifest in objects if not all(manifest["data"].values())]
+    for manifest in blank:
+        manifest["metadata"]["namespace"] = namespace
+        answer = Kubectl(cluster.kubeconfig).apply([manifest], "--dry-run=server")
+        assert answer.code != 0 and "Fill in what is blank above, then delete this line" in answer.text, answer.text
 
-    assert {one["metadata"]["name"] for one in blank} == {"qinglan-store"} | (
+    assert {manifest["metadata"]["name"] for manifest in blank} == {"qinglan-store"} | (
         set() if overlay[0] == "laptop-cluster" else {"qinglan-paid-api"}
     ) | ({"qinglan-payloads"} if overlay[0] in SHADOWED else set())  # fmt: skip
 
@@ -235,8 +250,8 @@ FIRST = {"a100": "standard/stable", "release": "standard/stable"}
 
 def test_the_overlay_has_the_runtimes_of_its_first_models(overlay: tuple[str, list[Object]]) -> None:
     runtimes = {
-        one["metadata"]["name"]: {each["name"] for each in one["spec"]["supportedModelFormats"]}
-        for one in of_kind(overlay[1], "ServingRuntime")
+        manifest["metadata"]["name"]: {each["name"] for each in manifest["spec"]["supportedModelFormats"]}
+        for manifest in of_kind(overlay[1], "ServingRuntime")
     }
     for name in (FIRST.get(overlay[0], "rewriter-cpu"), "style"):
         model = yaml.safe_load((MANIFESTS / f"rollout/{name}.yaml").read_text())["spec"]["predictor"]["model"]
@@ -250,9 +265,9 @@ BUILT = ("cpu", "serve", "style")
 def test_a_release_renders_only_with_every_image_by_digest(missing: str, tmp_path: Path) -> None:
     copy = filled_in(tmp_path)
     with_images(copy, [name for name in BUILT if name != missing])
-    said = kustomized(copy / "overlays/release")
+    answer = kustomized(copy / "overlays/release")
 
-    assert said.code != 0 and f"for value qinglan/{missing}:0.1.0" in said.text, said.text
+    assert answer.code != 0 and f"for value qinglan/{missing}:0.1.0" in answer.text, answer.text
 
 
 def test_nothing_of_a_release_that_was_never_built_reaches_a_fresh_cluster(
@@ -261,20 +276,22 @@ def test_nothing_of_a_release_that_was_never_built_reaches_a_fresh_cluster(
     """No policy is there yet that would refuse its tags."""
     overlays.clear()
     kubectl = overlays.kubectl
-    said = kubectl("apply", "--server-side", "-k", str(filled_in(tmp_path) / "overlays/release"))
+    answer = kubectl("apply", "--server-side", "-k", str(filled_in(tmp_path) / "overlays/release"))
 
-    assert said.code != 0 and "for value qinglan/cpu:0.1.0" in said.text, said.text
+    assert answer.code != 0 and "for value qinglan/cpu:0.1.0" in answer.text, answer.text
     assert policies(kubectl) == []
     assert "NotFound" in kubectl("get", "namespace", "qinglan").text
 
 
 def test_a_release_says_on_its_namespace_what_runs_there(manifests: Path) -> None:
-    given = rendered(manifests / "overlays/release")
-    (space,) = of_kind(given, "Namespace")
-    told = {name.partition("/image-")[2]: digest for name, digest in space["metadata"]["annotations"].items()}
-    images = {each["image"] for one in given for pod in pods(one) for each in pod.spec.get("containers", ())}
+    objects = rendered(manifests / "overlays/release")
+    (space,) = of_kind(objects, "Namespace")
+    report = {name.partition("/image-")[2]: digest for name, digest in space["metadata"]["annotations"].items()}
+    images = {
+        each["image"] for manifest in objects for pod in pods(manifest) for each in pod.spec.get("containers", ())
+    }
 
-    assert {f"qinglan/{name}@{told[name]}" for name in BUILT} == images
+    assert {f"qinglan/{name}@{report[name]}" for name in BUILT} == images
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
@@ -282,26 +299,29 @@ def test_the_api_server_would_take_it_in_any_namespace(
     tenant: str, manifests: Path, namespace: str, cluster: Any, tmp_path: Path
 ) -> None:
     """Nothing is made: so far it goes on somebody's cluster, too."""
-    given = renamed(manifests / "overlays" / tenant, namespace, tmp_path / "renamed")
-    inside = [one for one in given if one["metadata"].get("namespace") == namespace]
+    objects = renamed(manifests / "overlays" / tenant, namespace, tmp_path / "renamed")
+    inside = [manifest for manifest in objects if manifest["metadata"].get("namespace") == namespace]
 
     assert len(inside) > 30
-    said = Kubectl(cluster.kubeconfig).apply(given, "--dry-run=server")
-    assert said.code == 0, said.text
+    answer = Kubectl(cluster.kubeconfig).apply(objects, "--dry-run=server")
+    assert answer.code == 0, answer.text
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_the_overlay_is_applied_and_its_services_run(name: str, overlays: Overlays) -> None:
     kubectl = overlays.use(name)
-    given = overlays.objects
-    expected = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in of_kind(given, "Deployment")}
+    manifests = overlays.objects
+    expected = {
+        (manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+        for manifest in of_kind(manifests, "Deployment")
+    }
 
     def ready() -> bool:
         result = kubectl.all("deployments", labels="app.kubernetes.io/part-of=qinglan")
         done = {
-            (one["metadata"]["namespace"], one["metadata"]["name"])
-            for one in result
-            if (one.get("status") or {}).get("availableReplicas") == one["spec"]["replicas"]
+            (manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+            for manifest in result
+            if (manifest.get("status") or {}).get("availableReplicas") == manifest["spec"]["replicas"]
         }
         return expected <= done
 
@@ -315,26 +335,26 @@ def test_the_overlay_is_applied_and_its_services_run(name: str, overlays: Overla
     assert warned == []
     # What a controller writes between diff's two looks is shown as a difference, and is gone a moment later.
     for _ in range(3):
-        again = kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", given=given)
-        if again == Said(0, ""):
+        again = kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", manifests=manifests)
+        if again == Output(0, ""):
             break
-    assert again == Said(0, ""), f"what is applied twice is not the same:\n{again.text}"
-    steps_start(kubectl, given)
+    assert again == Output(0, ""), f"what is applied twice is not the same:\n{again.text}"
+    steps_start(kubectl, manifests)
 
 
-def steps_start(kubectl: Kubectl, given: list[Object]) -> None:
+def steps_start(kubectl: Kubectl, manifests: list[Object]) -> None:
     """In every tenant's namespace the API server takes KFP's and Argo's own pods, and gives each a token."""
-    tenants = [one["metadata"]["namespace"] for one in given if is_runner(one)]
+    tenants = [manifest["metadata"]["namespace"] for manifest in manifests if is_runner(manifest)]
     assert tenants
-    made = [pod for tenant in tenants for pod in recorded_pods(tenant)]
+    step_pods = [pod for tenant in tenants for pod in recorded_pods(tenant)]
     with controller_rights(kubectl, ARGO):
-        until(lambda: kubectl.try_to_create(made[0], ARGO) == "", "Argo's rights are known")
-        for pod in made:
+        until(lambda: kubectl.try_to_create(step_pods[0], ARGO) == "", "Argo's rights are known")
+        for pod in step_pods:
             assert without_token(admitted(kubectl, pod, ARGO)) == []
 
 
-def is_runner(one: Object) -> bool:
-    return bool(one["kind"] == "ServiceAccount" and one["metadata"]["name"] == "pipeline-runner")
+def is_runner(manifest: Object) -> bool:
+    return bool(manifest["kind"] == "ServiceAccount" and manifest["metadata"]["name"] == "pipeline-runner")
 
 
 def policies(kubectl: Kubectl) -> list[Object]:
@@ -360,10 +380,10 @@ def test_the_operators_component_gives_its_init_container_to_the_operator(tmp_pa
     settings = {"resources": ["operator.yaml"], "components": ["../training-operator"]}
     (install / "kustomization.yaml").write_text(yaml.safe_dump(settings))
 
-    given = {one["kind"]: one for one in rendered(install)}
+    manifests = {manifest["kind"]: manifest for manifest in rendered(install)}
 
-    (mount,) = given["Deployment"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
-    (held,) = given["Deployment"]["spec"]["template"]["spec"]["volumes"]
+    (mount,) = manifests["Deployment"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]
+    (held,) = manifests["Deployment"]["spec"]["template"]["spec"]["volumes"]
     assert mount["mountPath"] == "/etc/config"
-    assert held["configMap"]["name"] == given["ConfigMap"]["metadata"]["name"]
-    assert set(given["ConfigMap"]["data"]) == {"initContainer.yaml"}
+    assert held["configMap"]["name"] == manifests["ConfigMap"]["metadata"]["name"]
+    assert set(manifests["ConfigMap"]["data"]) == {"initContainer.yaml"}

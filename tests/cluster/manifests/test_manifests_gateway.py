@@ -63,7 +63,7 @@ THIEF: dict[str, Object] = {
 }  # fmt: skip
 
 
-def made(kind: str, name: str, template: Object) -> Object:
+def workload(kind: str, name: str, template: Object) -> Object:
     """An object of this kind that makes such pods."""
     copied = copy.deepcopy(template)
     spec: Object = {"selector": {"matchLabels": copied["metadata"]["labels"]}, "template": copied}
@@ -89,9 +89,9 @@ API = {
 
 
 @pytest.mark.parametrize("kind", API)
-@pytest.mark.parametrize("way", THIEF)
-def test_nothing_that_makes_pods_makes_them_with_what_is_one_parts(house: Kubectl, kind: str, way: str) -> None:
-    assert REFUSED in house.try_to_create(made(kind, "thief", THIEF[way]), STRANGER)
+@pytest.mark.parametrize("attempt", THIEF)
+def test_nothing_that_makes_pods_makes_them_with_what_is_one_parts(house: Kubectl, kind: str, attempt: str) -> None:
+    assert REFUSED in house.try_to_create(workload(kind, "thief", THIEF[attempt]), STRANGER)
 
 
 @pytest.mark.parametrize("kind", API)
@@ -99,21 +99,23 @@ def test_the_same_without_it_is_admitted(house: Kubectl, kind: str) -> None:
     """So that each refusal above is for what it takes."""
     honest = {"metadata": {"labels": {"a": "b"}}, "spec": pod("one")["spec"]}
 
-    assert house.try_to_create(made(kind, "honest", honest), STRANGER) == ""
+    assert house.try_to_create(workload(kind, "honest", honest), STRANGER) == ""
 
 
 def test_the_gateways_name_on_a_replica_set_is_not_enough(house: Kubectl) -> None:
-    assert REFUSED in house.try_to_create(made("ReplicaSet", "qinglan-gateway-5d8f7", THIEF["all of it"]), STRANGER)
+    assert REFUSED in house.try_to_create(
+        workload("ReplicaSet", "qinglan-gateway-5d8f7", THIEF["all of it"]), STRANGER
+    )
 
 
-def owned(one: Object, kind: str, name: str) -> Object:
+def owned(manifest: Object, kind: str, name: str) -> Object:
     owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "1", "controller": True}
-    return {**one, "metadata": {**one["metadata"], "ownerReferences": [owner]}}
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
 
 
 def test_controllers_make_it_for_the_gateways_own_deployment_alone(house: Kubectl) -> None:
     """What another Deployment, made before the policy was there, would have them make."""
-    thief = made("ReplicaSet", "thief-5d8f7", THIEF["the key"])
+    thief = workload("ReplicaSet", "thief-5d8f7", THIEF["the key"])
     taken = pod("thief-5d8f7-1", containers=[KEY])
     deployments, replica_sets = "kube-system/deployment-controller", "kube-system/replicaset-controller"
 
@@ -132,19 +134,19 @@ def patched(kubectl: Kubectl, what: str, change: Object, subresource: str = "", 
 
 
 def slipped_in(**container: Any) -> Object:
-    one = {"name": "thief", "image": DIGEST, "securityContext": HARDENED, **container}
-    return {"spec": {"ephemeralContainers": [one]}}
+    manifest = {"name": "thief", "image": DIGEST, "securityContext": HARDENED, **container}
+    return {"spec": {"ephemeralContainers": [manifest]}}
 
 
 BY_ENV = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "qinglan-paid-api", "key": "OPENAI_API_KEY"}}}]
 
 
 @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
-@pytest.mark.parametrize("way", [{"envFrom": KEY["envFrom"]}, {"env": BY_ENV}], ids=["envFrom", "env"])
-def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, way: Object, account: str) -> None:
+@pytest.mark.parametrize("attempt", [{"envFrom": KEY["envFrom"]}, {"env": BY_ENV}], ids=["envFrom", "env"])
+def test_no_container_with_the_key_is_slipped_into_another_pod(house: Kubectl, attempt: Object, account: str) -> None:
     plain = "pod/bystander"
 
-    refused = patched(house, plain, slipped_in(**way), "ephemeralcontainers", account=account)
+    refused = patched(house, plain, slipped_in(**attempt), "ephemeralcontainers", account=account)
     assert REFUSED in refused, refused
     assert patched(house, plain, slipped_in(), "ephemeralcontainers", account=account) == ""
 
@@ -182,6 +184,6 @@ def test_the_gateway_itself_is_rolled_out_anew(house: Kubectl) -> None:
 
     until(lambda: house.a_pod(NS, GATEWAY) != before, "another pod")
     until(
-        lambda: house.one("deployment", "qinglan-gateway", NS)["status"].get("availableReplicas") == 1,
+        lambda: house.get("deployment", "qinglan-gateway", NS)["status"].get("availableReplicas") == 1,
         "the gateway is available",
     )

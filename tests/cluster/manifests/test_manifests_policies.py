@@ -31,7 +31,7 @@ HARDENED: Object = {
 @pytest.fixture(scope="module")
 def house(overlays: Overlays) -> Iterator[Kubectl]:
     kubectl = overlays.use("release")
-    kubectl.must("apply", "-f", "-", given=stranger())
+    kubectl.must("apply", "-f", "-", manifests=stranger())
     # Policies take effect a moment after they are made.
     until(lambda: "Forbidden" in kubectl.try_to_create(isvc("probe"), STRANGER), "the model policy in effect")
     until(lambda: "by digest" in kubectl.try_to_create(pod("probe", image="one:tag")), "the image policy in effect")
@@ -39,12 +39,12 @@ def house(overlays: Overlays) -> Iterator[Kubectl]:
         lambda: "a part of Qinglan" in kubectl.try_to_create(pod("probe", account="qinglan-gateway")),
         "the pods' policy",
     )
-    kubectl.must("create", "-f", "-", given=[isvc("rewriter")], account=ROLLOUT)
-    kubectl.must("create", "-f", "-", given=[pod("bystander")], account=STRANGER)
+    kubectl.must("create", "-f", "-", manifests=[isvc("rewriter")], account=ROLLOUT)
+    kubectl.must("create", "-f", "-", manifests=[pod("bystander")], account=STRANGER)
     yield kubectl
     kubectl.must("delete", "pod", "bystander", "-n", NS)
     kubectl.delete_all("isvc", NS)
-    kubectl.must("delete", "-f", "-", given=stranger())
+    kubectl.must("delete", "-f", "-", manifests=stranger())
 
 
 def stranger() -> list[Object]:
@@ -70,9 +70,9 @@ def stranger() -> list[Object]:
 
 
 def isvc(name: str) -> Object:
-    (one,) = list(yaml.safe_load_all((MANIFESTS / "rollout/standard/stable.yaml").read_text()))
-    one["metadata"] |= {"name": name, "namespace": NS}
-    return dict(one)
+    (manifest,) = list(yaml.safe_load_all((MANIFESTS / "rollout/standard/stable.yaml").read_text()))
+    manifest["metadata"] |= {"name": name, "namespace": NS}
+    return dict(manifest)
 
 
 def pod(name: str, image: str = DIGEST, account: str = "default", **changes: Any) -> Object:
@@ -88,7 +88,7 @@ def test_a_pod_as_it_should_be_is_admitted(house: Kubectl) -> None:
 
 
 @pytest.mark.parametrize(
-    "said, security",
+    "answer, security",
     [
         ("privileged", {"privileged": True, "allowPrivilegeEscalation": True}),
         ("allowPrivilegeEscalation", {"allowPrivilegeEscalation": True}),
@@ -98,13 +98,13 @@ def test_a_pod_as_it_should_be_is_admitted(house: Kubectl) -> None:
         ("seccompProfile", {"seccompProfile": {"type": "Unconfined"}}),
     ],
 )
-def test_a_pod_with_more_power_than_it_needs_is_refused(house: Kubectl, said: str, security: Object) -> None:
-    one = pod("strong")
-    one["spec"]["containers"][0]["securityContext"] = {**HARDENED, **security}
+def test_a_pod_with_more_power_than_it_needs_is_refused(house: Kubectl, answer: str, security: Object) -> None:
+    manifest = pod("strong")
+    manifest["spec"]["containers"][0]["securityContext"] = {**HARDENED, **security}
 
-    refused = house.try_to_create(one)
+    refused = house.try_to_create(manifest)
 
-    assert 'violates PodSecurity "restricted' in refused and said in refused, refused
+    assert 'violates PodSecurity "restricted' in refused and answer in refused, refused
 
 
 @pytest.mark.parametrize(
@@ -149,21 +149,21 @@ WAYS: dict[str, Object] = {
 @pytest.fixture(scope="class")
 def by_rollout_alone(house: Kubectl) -> Iterator[Kubectl]:
     """Without the policy on digests, which refuses most of these ways too."""
-    binding = house.one("validatingadmissionpolicybinding", "qinglan-models-by-digest")
+    binding = house.get("validatingadmissionpolicybinding", "qinglan-models-by-digest")
     loose = {"spec": {"predictor": {"model": {"storageUri": "s3://models/latest"}}}}
     house.must("delete", "validatingadmissionpolicybinding", "qinglan-models-by-digest")
     until(lambda: merged(house, loose, ROLLOUT) == "", "the policy on digests is off")
     yield house
     again = {**binding, "metadata": {"name": binding["metadata"]["name"], "labels": binding["metadata"]["labels"]}}
-    house.must("create", "-f", "-", given=[again])
+    house.must("create", "-f", "-", manifests=[again])
     until(lambda: merged(house, loose, ROLLOUT) != "", "the policy on digests is on again")
 
 
 class TestWhoeverTries:
     @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
-    @pytest.mark.parametrize("way", WAYS)
-    def test_only_the_rollout_changes_the_model(self, by_rollout_alone: Kubectl, way: str, account: str) -> None:
-        refused = merged(by_rollout_alone, {"spec": WAYS[way]}, account)
+    @pytest.mark.parametrize("attempt", WAYS)
+    def test_only_the_rollout_changes_the_model(self, by_rollout_alone: Kubectl, attempt: str, account: str) -> None:
+        refused = merged(by_rollout_alone, {"spec": WAYS[attempt]}, account)
 
         assert "only qinglan/qinglan-rollout may change what rewriter serves" in refused, refused
 
@@ -202,9 +202,11 @@ def test_only_the_rollout_creates_or_replaces_an_inference_service(house: Kubect
 
     for account in (STRANGER, "", f"{NS}/pipeline-runner"):
         assert house.try_to_create(isvc("second"), account) != ""
-        said = house("apply", "--server-side", "--force-conflicts", "--dry-run=server", "-f", "-", given=[other],
-                     account=account)  # fmt: skip
-        assert said.code != 0 and ("only qinglan/qinglan-rollout" in said.text or "forbidden" in said.text), said.text
+        options = ("--server-side", "--force-conflicts", "--dry-run=server", "-f", "-")
+        answer = house("apply", *options, manifests=[other], account=account)
+        assert answer.code != 0 and ("only qinglan/qinglan-rollout" in answer.text or "forbidden" in answer.text), (
+            answer.text
+        )
 
 
 def test_the_rollout_of_another_namespace_is_a_stranger_here(house: Kubectl) -> None:
@@ -295,12 +297,12 @@ def test_the_same_by_digest_is_admitted(house: Kubectl, kind: str) -> None:
 
 def test_objects_older_than_the_release_can_be_deleted_but_not_moved_to_another_tag(house: Kubectl) -> None:
     """A tag is taken off the list again: as if the object had been there before the namespace was a release's."""
-    listed = house.one("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
+    listed = house.get("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
     old = yaml.safe_load(yaml.safe_dump(BY_TAG["ReplicaSet"]).replace("one:tag", "old:tag"))
     old["spec"]["replicas"] = 0
     by_tag(house, f"{listed} old:tag")
     until(lambda: house.try_to_create(old) == "", "the list in effect")
-    house.must("create", "-f", "-", given=[old])
+    house.must("create", "-f", "-", manifests=[old])
     by_tag(house, listed)
     until(lambda: house.try_to_create(pod("probe", image="old:tag")) != "", "the list without it in effect")
 
@@ -315,7 +317,7 @@ def by_tag(kubectl: Kubectl, images: str) -> None:
 
 
 def test_images_that_the_platform_injects_by_tag_are_listed_exactly(house: Kubectl) -> None:
-    before = house.one("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
+    before = house.get("namespace", NS)["metadata"]["annotations"]["qinglan.dev/images-by-tag"]
     by_tag(house, "kfp/launcher:2.17 kfp/driver:2.17")
     until(lambda: house.try_to_create(pod("one", image="kfp/driver:2.17")) == "", "the list in effect")
     assert "by digest" in house.try_to_create(pod("one", image="kfp/driver:2.18"))
@@ -325,23 +327,23 @@ def test_images_that_the_platform_injects_by_tag_are_listed_exactly(house: Kubec
 
 
 def test_a_container_slipped_into_a_running_pod_is_refused_too(house: Kubectl) -> None:
-    said = house("debug", "bystander", "-n", NS, "--image=busybox:latest", "--profile=restricted", "--attach=false")
+    answer = house("debug", "bystander", "-n", NS, "--image=busybox:latest", "--profile=restricted", "--attach=false")
 
-    assert said.code != 0 and "named by digest" in said.text, said.text
+    assert answer.code != 0 and "named by digest" in answer.text, answer.text
 
 
 def test_a_releases_digests_are_not_replaced_by_tags(house: Kubectl, tmp_path: Path) -> None:
-    given = rendered(filled_in(tmp_path) / "overlays/a100")
-    said = house.apply([one for one in given if one["kind"] == "Deployment"], "--dry-run=server")
+    manifests = rendered(filled_in(tmp_path) / "overlays/a100")
+    answer = house.apply([manifest for manifest in manifests if manifest["kind"] == "Deployment"], "--dry-run=server")
 
-    assert said.code != 0
-    assert "named by digest (name@sha256:...), and not: qinglan/cpu:0.1.0" in said.text, said.text
+    assert answer.code != 0
+    assert "named by digest (name@sha256:...), and not: qinglan/cpu:0.1.0" in answer.text, answer.text
 
 
 def secret(**container: Any) -> Object:
-    one = pod("thief")
-    one["spec"]["containers"][0] |= container
-    return one
+    manifest = pod("thief")
+    manifest["spec"]["containers"][0] |= container
+    return manifest
 
 
 THEFTS: dict[str, Object] = {
@@ -362,31 +364,31 @@ THEFTS: dict[str, Object] = {
 
 
 @pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
-@pytest.mark.parametrize("way", THEFTS)
-def test_only_the_gateways_deployment_gets_the_gateways_labels(house: Kubectl, way: str, account: str) -> None:
-    assert "what belongs to a part of Qinglan is for that part alone" in house.try_to_create(THEFTS[way], account)
+@pytest.mark.parametrize("attempt", THEFTS)
+def test_only_the_gateways_deployment_gets_the_gateways_labels(house: Kubectl, attempt: str, account: str) -> None:
+    assert "what belongs to a part of Qinglan is for that part alone" in house.try_to_create(THEFTS[attempt], account)
 
 
 def test_a_running_pod_does_not_become_the_gateway(house: Kubectl) -> None:
     name = house.a_pod(NS, "app.kubernetes.io/name=qinglan-rag")
-    said = house("label", "pod", name, "-n", NS, "--overwrite", "app.kubernetes.io/name=qinglan-gateway")
+    answer = house("label", "pod", name, "-n", NS, "--overwrite", "app.kubernetes.io/name=qinglan-gateway")
 
-    assert said.code != 0 and "what belongs to a part of Qinglan" in said.text, said.text
+    assert answer.code != 0 and "what belongs to a part of Qinglan" in answer.text, answer.text
 
 
 def test_the_gateways_own_pod_runs(house: Kubectl) -> None:
     until(
-        lambda: house.one("deployment", "qinglan-gateway", NS)["status"].get("availableReplicas") == 1,
+        lambda: house.get("deployment", "qinglan-gateway", NS)["status"].get("availableReplicas") == 1,
         "the gateway is available",
     )
 
 
 def test_more_cards_than_the_tenant_has_are_refused(house: Kubectl) -> None:
-    one = pod("greedy")
+    manifest = pod("greedy")
     cards = {"nvidia.com/gpu": "25"}
-    one["spec"]["containers"][0]["resources"] = {"limits": cards, "requests": cards}
+    manifest["spec"]["containers"][0]["resources"] = {"limits": cards, "requests": cards}
 
-    assert "exceeded quota: qinglan, requested: requests.nvidia.com/gpu=25" in house.try_to_create(one)
+    assert "exceeded quota: qinglan, requested: requests.nvidia.com/gpu=25" in house.try_to_create(manifest)
 
 
 @pytest.mark.parametrize("kind", ["NodePort", "LoadBalancer"])

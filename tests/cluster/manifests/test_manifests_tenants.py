@@ -6,9 +6,9 @@ import pytest
 
 from tests.cluster.overlays import Overlays
 
-OWN, OTHER = "qinglan-chengla", "qinglan-fivedoctors"
+OWN_SPACE, OTHER = "qinglan-chengla", "qinglan-fivedoctors"
 JOB = "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs"
-FORBIDDEN, FOUND, CREATED = 403, 200, 201
+FORBIDDEN, OK, CREATED = 403, 200, 201
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def status(api: Any, path: str, method: str = "GET", body: Any = None) -> int:
 
 
 @pytest.mark.parametrize("account", ["pipeline-runner", "qinglan-janitor", "qinglan-rollout", "qinglan-gateway"])
-@pytest.mark.parametrize("namespace", [OWN, OTHER])
+@pytest.mark.parametrize("namespace", [OWN_SPACE, OTHER])
 def test_no_account_reads_secrets_through_the_api(tenants: Any, account: str, namespace: str) -> None:
-    api = tenants.account(OWN, account)
+    api = tenants.account(OWN_SPACE, account)
 
     for name in ("qinglan-store", "qinglan-paid-api"):
         assert status(api, f"/api/v1/namespaces/{namespace}/secrets/{name}") == FORBIDDEN
@@ -42,19 +42,19 @@ def test_no_account_reads_secrets_through_the_api(tenants: Any, account: str, na
 
 
 def test_a_step_manages_jobs_of_its_own_tenant_alone(tenants: Any) -> None:
-    api = tenants.account(OWN, "pipeline-runner")
+    api = tenants.account(OWN_SPACE, "pipeline-runner")
     job = {
         "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "one"},
         "spec": {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": {"spec": {"containers": [
             {"name": "pytorch", "image": "one"}]}}}}},
     }  # fmt: skip
 
-    assert status(api, JOB.format(OWN) + "?dryRun=All", "POST", job) == CREATED
+    assert status(api, JOB.format(OWN_SPACE) + "?dryRun=All", "POST", job) == CREATED
     assert status(api, JOB.format(OTHER) + "?dryRun=All", "POST", job) == FORBIDDEN
-    assert status(api, JOB.format(OWN)) == FOUND
+    assert status(api, JOB.format(OWN_SPACE)) == OK
     assert status(api, JOB.format(OTHER)) == FORBIDDEN
     for kind in ("pods", "events"):
-        assert status(api, f"/api/v1/namespaces/{OWN}/{kind}") == FOUND
+        assert status(api, f"/api/v1/namespaces/{OWN_SPACE}/{kind}") == OK
         assert status(api, f"/api/v1/namespaces/{OTHER}/{kind}") == FORBIDDEN
 
 
@@ -72,15 +72,15 @@ def test_a_step_manages_jobs_of_its_own_tenant_alone(tenants: Any) -> None:
     ],
 )
 def test_a_step_can_do_nothing_else(tenants: Any, method: str, path: str) -> None:
-    api = tenants.account(OWN, "pipeline-runner")
+    api = tenants.account(OWN_SPACE, "pipeline-runner")
 
-    assert status(api, path.format(OWN), method, {} if method == "POST" else None) == FORBIDDEN
+    assert status(api, path.format(OWN_SPACE), method, {} if method == "POST" else None) == FORBIDDEN
 
 
 def test_the_janitor_finds_and_deletes_jobs_and_makes_none(tenants: Any) -> None:
-    api = tenants.account(OWN, "qinglan-janitor")
+    api = tenants.account(OWN_SPACE, "qinglan-janitor")
 
-    assert status(api, JOB.format(OWN)) == FOUND
-    assert status(api, JOB.format(OWN) + "/none", "DELETE") == 404
-    assert status(api, JOB.format(OWN), "POST", {}) == FORBIDDEN
+    assert status(api, JOB.format(OWN_SPACE)) == OK
+    assert status(api, JOB.format(OWN_SPACE) + "/none", "DELETE") == 404
+    assert status(api, JOB.format(OWN_SPACE), "POST", {}) == FORBIDDEN
     assert status(api, JOB.format(OTHER)) == FORBIDDEN

@@ -20,8 +20,8 @@ from tests.manifests.manifest_objects import Object
 
 EVERYBODY = pytest.mark.parametrize("account", [STRANGER, ""], ids=["stranger", "administrator"])
 PODS = "what belongs to a part of Qinglan is for that part alone"
-WAY = "is made by KServe's and Knative's controllers"
-REFUSED = (PODS, WAY)
+BY_CONTROLLERS = "is made by KServe's and Knative's controllers"
+REFUSED = (PODS, BY_CONTROLLERS)
 
 
 @pytest.fixture(scope="module")
@@ -31,19 +31,19 @@ def guarded(overlays: Overlays) -> Iterator[Kubectl]:
     everything = stranger()
     knative = state("knative/stable")
     knative["metadata"]["name"] = "serverless"
-    kubectl.must("apply", "-f", "-", given=everything)
+    kubectl.must("apply", "-f", "-", manifests=everything)
     until(
-        lambda: WAY in kubectl.try_to_create(BESIDE["an address"], STRANGER),
+        lambda: BY_CONTROLLERS in kubectl.try_to_create(BESIDE["an address"], STRANGER),
         "the policies in effect",
     )
-    kubectl.must("create", "-f", "-", given=[isvc("rewriter"), knative], account=ROLLOUT)
-    kubectl.must("create", "-f", "-", given=[rollout(NS)], account=STRANGER)
+    kubectl.must("create", "-f", "-", manifests=[isvc("rewriter"), knative], account=ROLLOUT)
+    kubectl.must("create", "-f", "-", manifests=[rollout(NS)], account=STRANGER)
     for name in ("rewriter", "serverless"):
         until(lambda name=name: ready(kubectl, name), f"{name} ready")  # type: ignore[misc]
     yield kubectl
     kubectl.must("delete", "modelrollouts,isvc", "--all", "-n", NS, "--wait")
     kubectl.must("delete", "configmap", "qinglan-trust", "-n", NS, "--ignore-not-found")
-    kubectl.must("delete", "-f", "-", given=everything)
+    kubectl.must("delete", "-f", "-", manifests=everything)
 
 
 def patched(kubectl: Kubectl, kind: str, name: str, change: Object, account: str, subresource: str = "") -> str:
@@ -65,16 +65,18 @@ BEHIND: dict[str, tuple[str, str, Object]] = {
 
 
 @EVERYBODY
-@pytest.mark.parametrize("way", BEHIND)
-def test_only_the_controllers_change_the_objects_that_kserve_makes(guarded: Kubectl, way: str, account: str) -> None:
-    kind, name, change = BEHIND[way]
+@pytest.mark.parametrize("attempt", BEHIND)
+def test_only_the_controllers_change_the_objects_that_kserve_makes(
+    guarded: Kubectl, attempt: str, account: str
+) -> None:
+    kind, name, change = BEHIND[attempt]
     refused = patched(guarded, kind, name, change, account)
 
-    assert any(said in refused for said in REFUSED), refused
+    assert any(answer in refused for answer in REFUSED), refused
 
 
-def with_labels(one: Object, **labels: str) -> Object:
-    result = copy.deepcopy(one)
+def with_labels(manifest: Object, **labels: str) -> Object:
+    result = copy.deepcopy(manifest)
     result["metadata"]["labels"] = labels
     return result
 
@@ -103,18 +105,18 @@ BESIDE: dict[str, Object] = {
 
 
 @EVERYBODY
-@pytest.mark.parametrize("way", BESIDE)
-def test_nothing_else_is_put_where_it_is_asked(guarded: Kubectl, way: str, account: str) -> None:
-    refused = guarded.try_to_create(BESIDE[way], account)
+@pytest.mark.parametrize("attempt", BESIDE)
+def test_nothing_else_is_put_where_it_is_asked(guarded: Kubectl, attempt: str, account: str) -> None:
+    refused = guarded.try_to_create(BESIDE[attempt], account)
 
-    assert any(said in refused for said in REFUSED), refused
+    assert any(answer in refused for answer in REFUSED), refused
 
 
 @EVERYBODY
 def test_the_predictor_cannot_be_scaled_to_zero(guarded: Kubectl, account: str) -> None:
-    said = guarded("scale", "deployment", "rewriter-predictor", "-n", NS, "--replicas=0", account=account)
+    answer = guarded("scale", "deployment", "rewriter-predictor", "-n", NS, "--replicas=0", account=account)
 
-    assert said.code != 0 and "is made by KServe's and Knative's controllers" in said.text, said.text
+    assert answer.code != 0 and "is made by KServe's and Knative's controllers" in answer.text, answer.text
 
 
 @EVERYBODY
@@ -128,11 +130,11 @@ def test_a_running_pod_is_not_put_behind_it(guarded: Kubectl, account: str) -> N
 @EVERYBODY
 def test_no_container_is_slipped_into_its_pod(guarded: Kubectl, account: str) -> None:
     name = guarded.a_pod(NS, f"{ISVC}=rewriter")
-    said = guarded(
+    answer = guarded(
         "debug", name, "-n", NS, f"--image={DIGEST}", "--profile=restricted", "--attach=false", account=account
     )
 
-    assert said.code != 0 and PODS in said.text, said.text
+    assert answer.code != 0 and PODS in answer.text, answer.text
 
 
 @EVERYBODY
@@ -154,28 +156,28 @@ def test_only_controllers_write_the_status_that_the_rollout_reads(guarded: Kubec
 def test_a_rollout_under_way_is_ended_before_it_is_taken_away(guarded: Kubectl, phase: str, refused: bool) -> None:
     guarded.must("patch", "modelrollout", "rewriter-1", "-n", NS, "--type=merge", "--subresource=status",
                  f"-p={json.dumps({'status': {'phase': phase}})}", account=ROLLOUT)  # fmt: skip
-    said = guarded("delete", "modelrollout", "rewriter-1", "-n", NS, "--dry-run=server", account=STRANGER)
+    answer = guarded("delete", "modelrollout", "rewriter-1", "-n", NS, "--dry-run=server", account=STRANGER)
     administrator = guarded("delete", "modelrollout", "rewriter-1", "-n", NS, "--dry-run=server")
 
-    assert (said.code != 0) == refused, said.text
-    assert not refused or (f"({phase})" in said.text and "qinglan rollout abort rewriter-1" in said.text)
+    assert (answer.code != 0) == refused, answer.text
+    assert not refused or (f"({phase})" in answer.text and "qinglan rollout abort rewriter-1" in answer.text)
     assert administrator.code == 0, "who may change the policies may take away what no controller can end"
 
 
 def test_a_rollout_that_was_never_looked_at_may_go(guarded: Kubectl) -> None:
-    guarded.must("create", "-f", "-", given=[rollout(NS, "rewriter-2")], account=STRANGER)
+    guarded.must("create", "-f", "-", manifests=[rollout(NS, "rewriter-2")], account=STRANGER)
 
     assert guarded("delete", "modelrollout", "rewriter-2", "-n", NS, account=STRANGER).code == 0
 
 
 def test_a_spec_does_not_come_in_by_the_way_of_the_status(guarded: Kubectl) -> None:
     """Not the controllers' either."""
-    before = guarded.one("isvc", "rewriter", NS)["spec"]
+    before = guarded.get("isvc", "rewriter", NS)["spec"]
     change = {"spec": {"predictor": {"model": {"storageUri": "s3://evil/model"}}}}
     guarded("patch", "isvc", "rewriter", "-n", NS, "--subresource=status", "--type=merge", f"-p={json.dumps(change)}",
             account="kserve/kserve-controller-manager")  # fmt: skip
 
-    assert guarded.one("isvc", "rewriter", NS)["spec"] == before
+    assert guarded.get("isvc", "rewriter", NS)["spec"] == before
 
 
 def test_deleted_and_made_anew_is_another_way_that_is_closed(guarded: Kubectl) -> None:
@@ -194,7 +196,7 @@ def test_only_the_platform_changes_runtimes_and_trusted_keys(guarded: Kubectl, k
         guarded.must("create", "configmap", name, "-n", NS, "--from-literal=trust.yaml=keys: {}")
     change: Object = {"data": {"trust.yaml": "keys: {evil: true}"}}
     if kind == "servingruntime":
-        container = guarded.one(kind, name, NS)["spec"]["containers"][0]
+        container = guarded.get(kind, name, NS)["spec"]["containers"][0]
         change = {"spec": {"containers": [{**container, "command": ["python", "-m", "evil"]}]}}
 
     refused = patched(guarded, kind, name, change, STRANGER)
@@ -207,16 +209,16 @@ def test_only_the_platform_changes_runtimes_and_trusted_keys(guarded: Kubectl, k
 
 
 def test_other_config_maps_are_not_its_business(guarded: Kubectl) -> None:
-    one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes", "namespace": NS}, "data": {}}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes", "namespace": NS}, "data": {}}
 
-    assert guarded.try_to_create(one, STRANGER) == ""
+    assert guarded.try_to_create(manifest, STRANGER) == ""
 
 
-def may(kubectl: Kubectl, asked: list[Object], account: str) -> list[bool]:
+def may(kubectl: Kubectl, requests: list[Object], account: str) -> list[bool]:
     """As `kubectl auth can-i` asks."""
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
-    reviews = [{**review, "spec": {"resourceAttributes": one}} for one in asked]
-    return [bool(kubectl.server.create(one, account).body["status"]["allowed"]) for one in reviews]
+    reviews = [{**review, "spec": {"resourceAttributes": attributes}} for attributes in requests]
+    return [bool(kubectl.server.create(attributes, account).body["status"]["allowed"]) for attributes in reviews]
 
 
 EVERY_LABEL = pytest.mark.parametrize("label", ["qinglan.dev/guarded", "pod-security.kubernetes.io/enforce"])
@@ -272,8 +274,8 @@ def test_the_rollout_may_lead_and_tell_and_not_ask(guarded: Kubectl) -> None:
     assert can("create", "leases.coordination.k8s.io") and can("update", "leases.coordination.k8s.io/qinglan-rollout")
     assert not can("update", "leases.coordination.k8s.io/other")
     assert can("create", "events") and can("get", "modelrollouts.qinglan.dev")
-    told = {"group": "", "resource": "events", "namespace": NS, "verb": "create"}
-    assert may(guarded, [told, {**told, "verb": "delete"}], ROLLOUT) == [True, False], "both ways of asking agree"
+    report = {"group": "", "resource": "events", "namespace": NS, "verb": "create"}
+    assert may(guarded, [report, {**report, "verb": "delete"}], ROLLOUT) == [True, False], "both ways of asking agree"
     for verb in ("create", "update", "patch", "delete"):
         assert not can(verb, "modelrollouts.qinglan.dev"), verb
     assert not can("delete", "inferenceservices.serving.kserve.io")
@@ -282,4 +284,4 @@ def test_the_rollout_may_lead_and_tell_and_not_ask(guarded: Kubectl) -> None:
 def test_services_become_ready_with_every_policy_in_force(guarded: Kubectl) -> None:
     """The policies let the controllers do their work."""
     for name in ("rewriter", "serverless"):
-        assert is_ready(guarded.one("isvc", name, NS))
+        assert is_ready(guarded.get("isvc", name, NS))

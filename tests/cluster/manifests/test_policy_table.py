@@ -95,7 +95,7 @@ from tests.cluster.manifests.policy_actions import (
     trained,
     with_owner,
 )
-from tests.cluster.manifests.test_manifests_gateway import CLAIM, container, made, secret_volume, template
+from tests.cluster.manifests.test_manifests_gateway import CLAIM, container, secret_volume, template, workload
 from tests.cluster.manifests.test_manifests_policies import NS, STRANGER, house, pod
 from tests.cluster.manifests.test_manifests_policies import ROLLOUT as ROLLOUT_ACCOUNT
 from tests.cluster.rollout.test_modelrollout import rollout
@@ -165,10 +165,10 @@ ROWS = [
         pod("one", account="qinglan-rollout", restartPolicy="Never"), "Job", "qinglan-rollout-5d8f7", "batch/v1")),
         PART),
     Row(CRON_JOBS, "the janitor's Job", create(of(
-        made("Job", "one", template(account="qinglan-janitor")), "CronJob", "qinglan-janitor", "batch/v1")),
+        workload("Job", "one", template(account="qinglan-janitor")), "CronJob", "qinglan-janitor", "batch/v1")),
         ADMITTED),
     Row(CRON_JOBS, "the janitor's Job for another CronJob", create(of(
-        made("Job", "one", template(account="qinglan-janitor")), "CronJob", "thief", "batch/v1")), PART),
+        workload("Job", "one", template(account="qinglan-janitor")), "CronJob", "thief", "batch/v1")), PART),
     Row(STATEFUL_SETS, "the rollout's pod for a StatefulSet of its name", create(of(
         pod("qinglan-rollout-0", account="qinglan-rollout"), "StatefulSet", "qinglan-rollout")), PART),
     Row(KSERVE, "a model's Deployment", create(model("InferenceService", "other")), ADMITTED),
@@ -178,7 +178,7 @@ ROWS = [
         create(model("LLMInferenceService", "other")), PART),
     Row(STRANGER, "a model's Deployment", create(model("InferenceService", "other")), PART),
     Row(NOTEBOOKS, "a notebook as the rollout",
-        create(made("StatefulSet", "one", template(account="qinglan-rollout"))), PART),
+        create(workload("StatefulSet", "one", template(account="qinglan-rollout"))), PART),
     # A pod that runs takes a label or a container.
     Row(STRANGER, "the rollout's label by the pod", patch("pod", "bystander", {"metadata": {"labels": {
         "app.kubernetes.io/name": "qinglan-rollout"}}}), PART),
@@ -395,21 +395,22 @@ ROWS = [
     Row(ADMIN, "a port of the gateway", connect("pod", GATEWAY, "portforward", ports="8300"), UPGRADE),
     # A name alone makes nothing a part.
     Row(EDITOR, "a ReplicaSet of the gateway's name",
-        create(made("ReplicaSet", "qinglan-gateway-abc", template())), PART),
+        create(workload("ReplicaSet", "qinglan-gateway-abc", template())), PART),
     Row(STRANGER, "a ReplicaSet of the gateway's name",
-        create(made("ReplicaSet", "qinglan-gateway-abc", template())), PART),
+        create(workload("ReplicaSet", "qinglan-gateway-abc", template())), PART),
     Row(STRANGER, "... that names its Deployment",
-        create(of(made("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "qinglan-gateway")), PART),
-    Row(EDITOR, "a Job of the janitor's name", create(made("Job", "qinglan-janitor-123", template())), PART),
-    Row(EDITOR, "the teacher's Deployment", create(made("Deployment", "qinglan-teacher", template())), PART),
+        create(of(workload("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "qinglan-gateway")), PART),
+    Row(EDITOR, "a Job of the janitor's name", create(workload("Job", "qinglan-janitor-123", template())), PART),
+    Row(EDITOR, "the teacher's Deployment", create(workload("Deployment", "qinglan-teacher", template())), PART),
     Row(KSERVE, "a model of the teacher's name", create(of(
-        made("Deployment", "qinglan-teacher", template()), "InferenceService", "qinglan-teacher")), PART),
+        workload("Deployment", "qinglan-teacher", template()), "InferenceService", "qinglan-teacher")), PART),
     Row(DEPLOYMENTS, "the gateway's ReplicaSet for another Deployment", create(of(
-        made("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "own")), PART),
+        workload("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "own")), PART),
     Row(DEPLOYMENTS, "the gateway's ReplicaSet", create(of(
-        made("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "qinglan-gateway")), ADMITTED),
-    Row(EDITOR, "a ReplicaSet of another name", create(made("ReplicaSet", "qinglan-demo-abc", template())), ADMITTED),
-    Row(EDITOR, "a Job of its own", create(made("Job", "mine", template())), ADMITTED),
+        workload("ReplicaSet", "qinglan-gateway-abc", template()), "Deployment", "qinglan-gateway")), ADMITTED),
+    Row(EDITOR, "a ReplicaSet of another name", create(workload("ReplicaSet", "qinglan-demo-abc", template())),
+        ADMITTED),
+    Row(EDITOR, "a Job of its own", create(workload("Job", "mine", template())), ADMITTED),
     Row(EDITOR, "a note on the gateway's ReplicaSet",
         merge("replicaset", GATEWAY, {"metadata": {"annotations": {"a": "b"}}}), ADMITTED),
     Row(STRANGER, "a PodDefault", create(POD_DEFAULT), PLATFORM),
@@ -453,18 +454,18 @@ ROWS = [
 def guarded(house: Kubectl) -> Iterator[Kubectl]:
     """What the rows act on, and the rights that installations give to controllers that are not installed here."""
     kinds = [crd("kubeflow.org/v1alpha1", "PodDefault"), crd("gateway.networking.k8s.io/v1", "GRPCRoute")]
-    own = made("Deployment", "own", template())
-    own["spec"]["replicas"] = 0
+    own_deployment = workload("Deployment", "own", template())
+    own_deployment["spec"]["replicas"] = 0
     plain = [
         thing("ServiceAccount", "default-editor"),
         *people(),
-        own,
+        own_deployment,
         thing("Service", "own", spec=SERVICE),
         pod(STEP),
     ]
-    house.must("apply", "-f", "-", given=[*kinds, *plain])
-    house.must("create", "-f", "-", given=[LEASE], account=ROLLOUT_ACCOUNT)
-    house.must("create", "-f", "-", given=[rollout(NS)], account=PIPELINE)
+    house.must("apply", "-f", "-", manifests=[*kinds, *plain])
+    house.must("create", "-f", "-", manifests=[LEASE], account=ROLLOUT_ACCOUNT)
+    house.must("create", "-f", "-", manifests=[rollout(NS)], account=PIPELINE)
     path = house.server.resource("modelrollouts").path(NS, "rewriter-1", "status")
     assert house.server.patch(path, {"status": {"phase": "Analyse"}}, ROLLOUT_ACCOUNT).refusal == ""
     with controller_rights(house, *CLUSTER_WIDE, NODE, DRAINER):
@@ -477,14 +478,14 @@ def guarded(house: Kubectl) -> Iterator[Kubectl]:
         until(lambda: house.exists("service", "rewriter-predictor", NS), "the model's Service")
         yield house
     house.must("delete", "modelrollout", "rewriter-1", "-n", NS)
-    house.must("delete", "-f", "-", given=[*kinds, *plain, LEASE])
+    house.must("delete", "-f", "-", manifests=[*kinds, *plain, LEASE])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.account or 'administrator'}: {row.what}")
 def test_the_api_server_answers_as_the_table_says(guarded: Kubectl, row: Row) -> None:
-    said = row.action(guarded, row.account)
+    answer = row.action(guarded, row.account)
 
-    assert (row.answer in said) if row.answer else said == "", said
+    assert (row.answer in answer) if row.answer else answer == "", answer
 
 
 def test_a_nodes_kubelet_gets_the_token_of_a_pod_that_it_runs(guarded: Kubectl) -> None:

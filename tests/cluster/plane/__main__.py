@@ -15,10 +15,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.plane", description="A real control plane, here.")
     parser.add_argument("what", choices=("up", "down", "status"))
     parser.add_argument("folder", nargs="?", type=Path, default=Path("runs/cluster"))
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # so that half a cluster is cleared away
     try:
-        {"up": bring_up, "down": take_down, "status": show}[given.what](given.folder)
+        {"up": bring_up, "down": take_down, "status": show}[arguments.what](arguments.folder)
     except QinglanError as error:
         print(error, file=sys.stderr)
         raise SystemExit(error.exit_code) from error
@@ -28,8 +28,8 @@ def main() -> None:
 
 def bring_up(folder: Path) -> None:
     began = time.monotonic()
-    made = up(folder)
-    env, config = quote(str(made.root / "env")), quote(str(made.kubeconfig))
+    cluster_folder = up(folder)
+    env, config = quote(str(cluster_folder.root / "env")), quote(str(cluster_folder.kubeconfig))
     print(f"The cluster runs ({time.monotonic() - began:.0f} s). Its MinIO and kubectl too: source {env}")
     print(f"export KUBECONFIG={config}")
 

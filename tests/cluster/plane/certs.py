@@ -71,8 +71,10 @@ def make(folder: Path, server: str) -> None:
 
 def _authority() -> Authority:
     key, name = ec.generate_private_key(ec.SECP256R1()), _name("qinglan-cluster-ca")
-    own = _builder(name, name, key.public_key()).add_extension(x509.BasicConstraints(True, None), critical=True)
-    return Authority(name, key, own.sign(key, hashes.SHA256()))
+    certificate = _builder(name, name, key.public_key()).add_extension(
+        x509.BasicConstraints(True, None), critical=True
+    )
+    return Authority(name, key, certificate.sign(key, hashes.SHA256()))
 
 
 def _issue(
@@ -80,12 +82,12 @@ def _issue(
     shown: x509.ExtensionType | None = None,
 ) -> None:  # fmt: skip
     key = ec.generate_private_key(ec.SECP256R1())
-    asked = _builder(subject, authority.name, key.public_key())
-    asked = asked.add_extension(x509.BasicConstraints(False, None), critical=True)
-    asked = asked.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+    builder = _builder(subject, authority.name, key.public_key())
+    builder = builder.add_extension(x509.BasicConstraints(False, None), critical=True)
+    builder = builder.add_extension(x509.ExtendedKeyUsage(uses), critical=False)
     if shown is not None:
-        asked = asked.add_extension(shown, critical=False)
-    path.with_suffix(".crt").write_bytes(_pem(asked.sign(authority.key, hashes.SHA256())))
+        builder = builder.add_extension(shown, critical=False)
+    path.with_suffix(".crt").write_bytes(_pem(builder.sign(authority.key, hashes.SHA256())))
     _keep(path.with_suffix(".key"), key)
 
 

@@ -44,11 +44,11 @@ class Cluster(NamedTuple):
         namespaced_service_account_token = client.CoreV1Api(admin).create_namespaced_service_account_token(
             name, namespace, spec
         )
-        own = client.Configuration()
-        own.host, own.ssl_ca_cert = admin.configuration.host, admin.configuration.ssl_ca_cert
-        own.verify_ssl = admin.configuration.verify_ssl
-        own.api_key = {"authorization": f"Bearer {namespaced_service_account_token.status.token}"}
-        return client.ApiClient(own)
+        configuration = client.Configuration()
+        configuration.host, configuration.ssl_ca_cert = admin.configuration.host, admin.configuration.ssl_ca_cert
+        configuration.verify_ssl = admin.configuration.verify_ssl
+        configuration.api_key = {"authorization": f"Bearer {namespaced_service_account_token.status.token}"}
+        return client.ApiClient(configuration)
 
     def restart(self, part: str) -> None:
         """End a part of our own cluster, e.g. kube-apiserver, and start it again on its port."""
@@ -62,14 +62,14 @@ def chosen(folder: Path) -> Iterator[Cluster]:
     """The cluster that the environment names; without one, a new one of our own in `folder`."""
     named = os.environ.get(VARIABLE)
     if not named:
-        with running(folder) as own:
-            yield Cluster(own.kubeconfig, simulated=True, folder=own)
+        with running(folder) as cluster_folder:
+            yield Cluster(cluster_folder.kubeconfig, simulated=True, folder=cluster_folder)
         return
     cluster = foreign(Path(named))
     try:
         yield cluster
     finally:
-        for name in ours(cluster):
+        for name in session_namespaces(cluster):
             until_gone(cluster, name)
 
 
@@ -118,7 +118,7 @@ def until_usable(api: Any, namespace: str) -> None:
         time.sleep(0.05)
 
 
-def ours(cluster: Cluster) -> list[str]:
+def session_namespaces(cluster: Cluster) -> list[str]:
     """The namespaces of this session that are still there."""
     from kubernetes import client
 
@@ -128,7 +128,7 @@ def ours(cluster: Cluster) -> list[str]:
 
 def until_gone(cluster: Cluster, namespace: str) -> None:
     deadline = time.monotonic() + GONE_SECONDS
-    while namespace in ours(cluster):
+    while namespace in session_namespaces(cluster):
         if time.monotonic() > deadline:
             raise OutageError(
                 f"namespace {namespace} is still there after {GONE_SECONDS:.0f} s: something in it has a finalizer "

@@ -15,34 +15,34 @@ from tests.cluster.build.binaries import binary
 from tests.cluster.plane.processes import Folder
 from tests.screens.graph_yaml import LOADER
 
-OWN = Path(__file__).parent / "manifests"
+BUNDLED = Path(__file__).parent / "manifests"
 CLUSTER_WIDE = ("ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace")
 
 Object = dict[str, Any]
 
 
-def kubectl(folder: Folder, *arguments: str, given: str | None = None) -> str:
+def kubectl(folder: Folder, *arguments: str, stdin: str | None = None) -> str:
     command = [str(binary("kubectl")), f"--kubeconfig={folder.kubeconfig}", *arguments]
-    done = subprocess.run(command, input=given, text=True, capture_output=True, env={"HOME": str(folder.root)})
+    done = subprocess.run(command, input=stdin, text=True, capture_output=True, env={"HOME": str(folder.root)})
     if done.returncode != 0:
         raise QinglanError(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
     return done.stdout
 
 
 def apply(folder: Folder, objects: Iterable[Object], *arguments: str) -> None:
-    given = "\n---\n".join(json.dumps(it) for it in objects)
-    kubectl(folder, "apply", "--server-side", "--force-conflicts", *arguments, "-f", "-", given=given)
+    stdin = "\n---\n".join(json.dumps(it) for it in objects)
+    kubectl(folder, "apply", "--server-side", "--force-conflicts", *arguments, "-f", "-", stdin=stdin)
 
 
 def load(files: Iterable[Path]) -> list[Object]:
     return [it for file in files for it in yaml.load_all(file.read_text(), Loader=LOADER) if it]
 
 
-def own(*names: str) -> list[Object]:
-    return load(OWN / f"{name}.yaml" for name in names)
+def bundled(*names: str) -> list[Object]:
+    return load(BUNDLED / f"{name}.yaml" for name in names)
 
 
-def placed(objects: list[Object], namespace: str) -> list[Object]:
+def in_namespace(objects: list[Object], namespace: str) -> list[Object]:
     """What kustomize's `namespace:` does, for the few kinds that are here."""
     for it in objects:
         if it["kind"] not in CLUSTER_WIDE:
@@ -77,11 +77,11 @@ def _unexplained(schema: Any) -> Any:
     """A field may be called `description`, too: then it is an object."""
     if isinstance(schema, dict):
         return {
-            name: _unexplained(one)
-            for name, one in schema.items()
-            if name != "description" or not isinstance(one, str)
+            name: _unexplained(part)
+            for name, part in schema.items()
+            if name != "description" or not isinstance(part, str)
         }
-    return [_unexplained(one) for one in schema] if isinstance(schema, list) else schema
+    return [_unexplained(part) for part in schema] if isinstance(schema, list) else schema
 
 
 def served(kinds: list[Object]) -> set[tuple[str, str]]:
@@ -94,12 +94,12 @@ def served(kinds: list[Object]) -> set[tuple[str, str]]:
     }
 
 
-def all_served(api: httpx.Client, server: str, wanted: set[tuple[str, str]]) -> bool:
+def all_served(api: httpx.Client, server: str, expected: set[tuple[str, str]]) -> bool:
     """Whether clients can find every kind: one that was just created is not there yet."""
-    for path in {path for path, _ in wanted}:
+    for path in {path for path, _ in expected}:
         answer = api.get(server + path)
         names = {it["name"] for it in answer.json()["resources"]} if answer.is_success else set()
-        if not {name for at, name in wanted if at == path} <= names:
+        if not {name for at, name in expected if at == path} <= names:
             return False
     return True
 
@@ -110,8 +110,8 @@ def nodes_ready(api: httpx.Client, server: str) -> bool:
 
 
 def condition(it: Object, name: str) -> bool:
-    given = it.get("status", {}).get("conditions") or []
-    return any(each["type"] == name and each["status"] == "True" for each in given)
+    conditions = it.get("status", {}).get("conditions") or []
+    return any(each["type"] == name and each["status"] == "True" for each in conditions)
 
 
 WRONG: Object = {

@@ -22,8 +22,8 @@ from tests.cluster.plane.ports import Ports, free_ports
 from tests.cluster.plane.processes import (
     Folder,
     Record,
+    admin_client,
     answering,
-    asking,
     end,
     records,
     resident,
@@ -90,7 +90,7 @@ def restart(folder: Folder, name: str) -> Record:
     end([old])
     new = start(folder, old.part, outlives=False)
     if new.part.ready:
-        with asking(folder) as api:
+        with admin_client(folder) as api:
             until(f"{name} is ready", answering(api, new.part), folder)
     return new
 
@@ -126,12 +126,12 @@ class Rise:
     def all(self) -> None:
         certs.make(self.folder.pki, server(self.ports))
         self.say("certificates")
-        with asking(self.folder) as api:
+        with admin_client(self.folder) as api:
             self.control_plane(api)
             self.controllers(api)
             self.webhooks()
             until("every node is Ready", lambda: objects.nodes_ready(api, server(self.ports)), self.folder)
-        self.say(f"{len(objects.own('nodes')[0]['items'])} nodes are Ready")
+        self.say(f"{len(objects.bundled('nodes')[0]['items'])} nodes are Ready")
         self.leave()
 
     def control_plane(self, api: httpx.Client) -> None:
@@ -139,7 +139,7 @@ class Rise:
         self.start("etcd", "minio", "kube-apiserver")
         kinds = objects.unexplained(objects.load(file for module in KINDS for file in manifests(module, "crds")))
         self.await_ready(api, "etcd", "kube-apiserver")
-        objects.apply(self.folder, [*objects.own("cluster"), *kinds])
+        objects.apply(self.folder, [*objects.bundled("cluster"), *kinds])
         expected = objects.served(kinds)
         until("every kind is served", lambda: objects.all_served(api, server(self.ports), expected), self.folder)
         self.say(f"{len(kinds)} kinds are served")
@@ -165,13 +165,13 @@ class Rise:
         rights = [
             it
             for module, namespace in NAMESPACES.items()
-            for it in objects.placed(objects.load(manifests(module, "rbac")), namespace)
+            for it in objects.in_namespace(objects.load(manifests(module, "rbac")), namespace)
         ]
-        nodes = objects.own("nodes")
-        objects.apply(self.folder, [*rights, *objects.own("kserve", "knative"), *nodes])
+        nodes = objects.bundled("nodes")
+        objects.apply(self.folder, [*rights, *objects.bundled("kserve", "knative"), *nodes])
         objects.apply(self.folder, nodes, "--subresource=status")
-        told = [*manifests("kwok", "stages"), objects.OWN / "stages.yaml"]
-        Path(stages(self.folder)).write_text("\n---\n".join(file.read_text() for file in told))
+        documents = [*manifests("kwok", "stages"), objects.BUNDLED / "stages.yaml"]
+        Path(stages(self.folder)).write_text("\n---\n".join(file.read_text() for file in documents))
         self.say("upstream's roles, the nodes, and KServe's and Knative's configuration")
 
     def webhooks(self) -> None:
@@ -183,7 +183,7 @@ class Rise:
             *objects.served_here(training, self.ports.training_webhook, authority, only="pytorchjob"),
         ])  # fmt: skip
         until("KServe's webhook is asked", lambda: objects.refuses(self.folder), self.folder)
-        objects.apply(self.folder, objects.own("runtimes"))
+        objects.apply(self.folder, objects.bundled("runtimes"))
         self.say("KServe refuses a wrong InferenceService")
 
     def bucket(self) -> None:

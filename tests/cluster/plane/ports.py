@@ -32,15 +32,15 @@ class Ports(NamedTuple):
 
 
 def free_ports() -> Ports:
-    return Ports(*found(len(Ports._fields)))
+    return Ports(*pick_ports(len(Ports._fields)))
 
 
 def free_port() -> int:
-    (port,) = found(1)
+    (port,) = pick_ports(1)
     return port
 
 
-def found(count: int) -> list[int]:
+def pick_ports(count: int) -> list[int]:
     with ExitStack() as held:
         ports: list[int] = []
         for port in random.sample(UNASSIGNED_PORTS, TRIES):

@@ -71,9 +71,9 @@ def start(folder: Folder, part: Part, outlives: bool) -> Record:
     """`outlives`: it stays when we end. Otherwise it is told to stop when we are killed."""
     executable = part.program if part.program.startswith("/") else str(binary(part.program))
     folder.log(part.name).parent.mkdir(parents=True, exist_ok=True)
-    with folder.log(part.name).open("ab") as said:
+    with folder.log(part.name).open("ab") as log:
         process = subprocess.Popen(
-            [executable, *part.arguments], cwd=folder.root, stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+            [executable, *part.arguments], cwd=folder.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             start_new_session=True, preexec_fn=None if outlives else end_with_parent,
             env={"HOME": str(folder.root), "PATH": "/usr/bin:/bin", "GOGC": "50", **part.settings},
         )  # fmt: skip
@@ -147,29 +147,29 @@ def until(what: str, done: Callable[[], bool], folder: Folder, seconds: float = 
     while not done():
         for record in records(folder):
             if not runs(record):
-                raise OutageError(said(folder, record.part.name, "ended while the cluster came up"))
+                raise OutageError(log_tail(folder, record.part.name, "ended while the cluster came up"))
         if time.monotonic() > deadline:
             raise OutageError(f"{what}: not so after {seconds:.0f} s. The logs are in {folder.root / 'logs'}.")
         time.sleep(0.1)
 
 
 def answering(api: httpx.Client, part: Part) -> Callable[[], bool]:
-    def asked() -> bool:
+    def is_ready() -> bool:
         with suppress(httpx.TransportError):
             return api.get(part.ready).is_success
         return False
 
-    return asked
+    return is_ready
 
 
-def asking(folder: Folder) -> httpx.Client:
+def admin_client(folder: Folder) -> httpx.Client:
     """Over TLS as the administrator; quicker than a kubectl where something is asked again and again."""
     trusted = ssl.create_default_context(cafile=folder.pki / "ca.crt")
     trusted.load_cert_chain(folder.pki / "admin.crt", folder.pki / "admin.key")
     return httpx.Client(timeout=60, verify=trusted, trust_env=False)
 
 
-def said(folder: Folder, name: str, what: str) -> str:
+def log_tail(folder: Folder, name: str, what: str) -> str:
     log = folder.log(name)
     last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
     return "\n".join([f"{name} {what}. The last lines of {log}:", *last])

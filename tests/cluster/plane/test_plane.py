@@ -12,7 +12,7 @@ from kubernetes.client import ApiException
 
 from qinglan.errors import ConfigError, OutageError
 from tests.cluster.plane.certs import make
-from tests.cluster.plane.cluster import Cluster, chosen, fresh_namespace, ours, until_gone
+from tests.cluster.plane.cluster import Cluster, chosen, fresh_namespace, session_namespaces, until_gone
 from tests.cluster.plane.ports import free_port
 
 SECONDS = 240.0
@@ -48,16 +48,16 @@ def test_kserve_refuses_a_wrong_service_in_its_own_words(cluster: Cluster, names
 
 @pytest.mark.parametrize("mode", ["Standard", "Knative"])
 def test_a_service_becomes_ready(simulated: Cluster, namespace: str, mode: str) -> None:
-    api, given = objects(simulated), service("rewriter", minReplicas=1, maxReplicas=2)
-    given["metadata"]["annotations"] = {"serving.kserve.io/deploymentMode": mode}
+    api, manifest = objects(simulated), service("rewriter", minReplicas=1, maxReplicas=2)
+    manifest["metadata"]["annotations"] = {"serving.kserve.io/deploymentMode": mode}
 
-    api.create_namespaced_custom_object(*SERVING, namespace, "inferenceservices", given)
+    api.create_namespaced_custom_object(*SERVING, namespace, "inferenceservices", manifest)
 
-    made = until(
+    deployment = until(
         lambda: api.get_namespaced_custom_object(*SERVING, namespace, "inferenceservices", "rewriter"),
         lambda it: condition(it, "Ready") == "True",
     )
-    assert made["status"]["url"].startswith("http://rewriter")
+    assert deployment["status"]["url"].startswith("http://rewriter")
     pod = pods(simulated, namespace)[0]
     assert pod.spec.init_containers[0].name == "storage-initializer"
     assert pod.spec.init_containers[0].args[0] == "s3://models/m/1"
@@ -102,11 +102,11 @@ def test_a_ninth_gpu_of_a_node_is_not_scheduled_and_the_reason_is_named(cluster:
 
     core.create_namespaced_pod(namespace, pod("greedy", limits={"nvidia.com/gpu": "9"}))
 
-    said = until(
+    answer = until(
         lambda: core.read_namespaced_pod("greedy", namespace).status.conditions or [],
         lambda each: any(it.type == "PodScheduled" for it in each),
     )
-    assert (said[0].reason, "Insufficient nvidia.com/gpu" in said[0].message) == ("Unschedulable", True)
+    assert (answer[0].reason, "Insufficient nvidia.com/gpu" in answer[0].message) == ("Unschedulable", True)
 
 
 def test_a_claim_that_many_may_write_gets_a_volume(simulated: Cluster, namespace: str) -> None:
@@ -121,17 +121,17 @@ def test_a_claim_that_many_may_write_gets_a_volume(simulated: Cluster, namespace
 
 
 def test_a_bare_service_account_may_do_nothing_until_it_is_given_a_role(cluster: Cluster, namespace: str) -> None:
-    own = client.CoreV1Api(cluster.account(namespace, "default"))
+    account_api = client.CoreV1Api(cluster.account(namespace, "default"))
 
     with pytest.raises(ApiException) as refused:
-        own.list_namespaced_pod(namespace)
+        account_api.list_namespaced_pod(namespace)
     grant(cluster, namespace)
 
     assert refused.value.status == 403
     assert f'User "system:serviceaccount:{namespace}:default" cannot list resource "pods"' in message(refused.value)
-    assert own.list_namespaced_pod(namespace).items == []
+    assert account_api.list_namespaced_pod(namespace).items == []
     with pytest.raises(ApiException, match="403"):
-        own.list_namespaced_secret(namespace)
+        account_api.list_namespaced_secret(namespace)
 
 
 def test_a_token_of_another_authority_is_nobodys(cluster: Cluster, namespace: str) -> None:
@@ -161,10 +161,10 @@ def test_the_cluster_that_the_environment_names_is_used(
 
     with chosen(tmp_path) as result, fresh_namespace(result) as name:
         assert (result.folder, result.simulated) == (None, cluster.simulated)
-        assert name in ours(cluster)
+        assert name in session_namespaces(cluster)
         assert list(tmp_path.iterdir()) == []
 
-    assert name not in ours(cluster)
+    assert name not in session_namespaces(cluster)
 
 
 def test_a_kubeconfig_that_is_none_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,8 +211,8 @@ def grant(cluster: Cluster, namespace: str) -> None:
         "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
     }
     rights.create_namespaced_role_binding(namespace, bound)
-    own = client.CoreV1Api(cluster.account(namespace, "default"))
-    until(lambda: allowed(lambda: own.list_namespaced_pod(namespace)), bool)
+    account_api = client.CoreV1Api(cluster.account(namespace, "default"))
+    until(lambda: allowed(lambda: account_api.list_namespaced_pod(namespace)), bool)
 
 
 def allowed(call: Callable[[], Any]) -> bool:
@@ -272,13 +272,15 @@ def pods(cluster: Cluster, namespace: str) -> list[Any]:
 
 def condition(it: dict[str, Any], name: str) -> str:
     each = it.get("status", {}).get("conditions") or []
-    return next((str(one["status"]) for one in each if one["type"] == name), "")
+    return next(
+        (str(status_condition["status"]) for status_condition in each if status_condition["type"] == name), ""
+    )
 
 
-def until(look: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+def until(read_state: Callable[[], Any], is_expected: Callable[[Any], bool]) -> Any:
     """What is seen once it is as wanted; what was seen last, as an error, if it never is."""
     end = time.monotonic() + SECONDS
-    while not wanted(observed := look()):
+    while not is_expected(observed := read_state()):
         assert time.monotonic() < end, observed
         time.sleep(0.1)
     return observed

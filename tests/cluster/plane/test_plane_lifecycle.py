@@ -38,8 +38,8 @@ def test_a_second_cluster_beside_the_first_comes_works_and_goes_without_a_trace(
 ) -> None:
     """By its command, as a person would; that the one of these tests stays is part of it."""
     folder = tmp_path / "the second"
-    said = command("up", folder)
-    [kubeconfig] = shlex.split(said.strip().splitlines()[-1].removeprefix("export KUBECONFIG="))
+    output = command("up", folder)
+    [kubeconfig] = shlex.split(output.strip().splitlines()[-1].removeprefix("export KUBECONFIG="))
     each = records(Folder(folder))
     try:
         assert {it.part.name for it in each if runs(it)} == PARTS
@@ -48,7 +48,7 @@ def test_a_second_cluster_beside_the_first_comes_works_and_goes_without_a_trace(
         client.CoreV1Api(second.admin()).create_namespace({"metadata": {"name": "second-alone"}})
         assert second.simulated
         assert "second-alone" not in namespaces(cluster)
-        assert command("up", folder).strip().splitlines()[-1] == said.strip().splitlines()[-1]
+        assert command("up", folder).strip().splitlines()[-1] == output.strip().splitlines()[-1]
         assert records(Folder(folder)) == each
         end([it for it in each if it.part.name == "kserve"])
         assert "kserve ended" in command("up", folder, code=OutageError.exit_code)

@@ -49,7 +49,7 @@ class Server(NamedTuple):
         """How often a pod said that it was; one for each way in which it is found."""
         query = f'scraped{{namespace="{pod.labels["namespace"]}",pod="{pod.labels["pod"]}"}}'
         with urlopen(f"{self.url}/api/v1/query?{urlencode({'query': query})}", timeout=120) as answer:
-            return [float(one["value"][1]) for one in json.load(answer)["data"]["result"]]
+            return [float(sample["value"][1]) for sample in json.load(answer)["data"]["result"]]
 
 
 class Pod:

@@ -56,7 +56,7 @@ PREDICTOR = {"runtime": "qinglan-rewriter-cpu", "format": "qinglan-rewriter", "m
 class Model(NamedTuple):
     """A release that is in the store."""
 
-    made: SignedRelease
+    signed: SignedRelease
     uri: str
     model: str
 
@@ -66,7 +66,7 @@ class Model(NamedTuple):
 
     @property
     def release(self) -> Object:
-        return {"name": NAME, "digest": self.made.registered.release, "uri": self.uri, "model": self.model}
+        return {"name": NAME, "digest": self.signed.registered.release, "uri": self.uri, "model": self.model}
 
 
 class House(NamedTuple):
@@ -91,13 +91,13 @@ def login(cluster: Any, account: str, path: Path) -> Path:
     settings = cluster.account(NS, account).configuration
     token = settings.api_key["authorization"].removeprefix("Bearer ")
     where = {"server": settings.host, "certificate-authority": settings.ssl_ca_cert}
-    told = {
+    kubeconfig = {
         "apiVersion": "v1", "kind": "Config", "current-context": "one",
         "clusters": [{"name": "one", "cluster": where}],
         "users": [{"name": "one", "user": {"token": token}}],
         "contexts": [{"name": "one", "context": {"cluster": "one", "user": "one", "namespace": NS}}],
     }  # fmt: skip
-    path.write_text(yaml.safe_dump(told))
+    path.write_text(yaml.safe_dump(kubeconfig))
     return path
 
 
@@ -105,11 +105,11 @@ def start_controller(house: House, name: str) -> "subprocess.Popen[bytes]":
     """A process of its own, as the Deployment would start it."""
     command = [
         sys.executable, "-m", "serving.rollout", "--prometheus", house.prometheus.url, "--port=0",
-        "--trust", str(house.models[0].made.keys / TRUST_FILE), "--look-seconds", str(LOOK_SECONDS),
+        "--trust", str(house.models[0].signed.keys / TRUST_FILE), "--look-seconds", str(LOOK_SECONDS),
     ]  # fmt: skip
-    given = {**os.environ, **house.s3.environment, "KUBECONFIG": str(house.kubeconfig), "HOSTNAME": name}
+    environment = {**os.environ, **house.s3.environment, "KUBECONFIG": str(house.kubeconfig), "HOSTNAME": name}
     with (house.folder / f"controller-{name}.log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, env=given, preexec_fn=end_with_parent)
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment, preexec_fn=end_with_parent)
 
 
 class World:
@@ -130,15 +130,21 @@ class World:
 
     def start(self, model: Model, number: int = 1, **spec: Any) -> str:
         """A ModelRollout, as the deploy stage makes them; its name."""
-        asked = {"inferenceService": SERVICE, "release": model.release, "predictor": PREDICTOR, **POLICY, **spec}
-        self.api.create("modelrollouts", rollout_object(NS, number, asked))
-        return f"{asked['inferenceService']}-{number}"
+        spec_fields = {
+            "inferenceService": SERVICE,
+            "release": model.release,
+            "predictor": PREDICTOR,
+            **POLICY,
+            **spec,
+        }
+        self.api.create("modelrollouts", rollout_object(NS, number, spec_fields))
+        return f"{spec_fields['inferenceService']}-{number}"
 
     def create(self, model: Model, mode: str = "Serverless") -> None:
         """An InferenceService as a first rollout makes it, and no rollout."""
         spec = {"inferenceService": SERVICE, "release": model.release, "predictor": PREDICTOR, "mode": mode}
-        one = first_inference_service(rollout_object(NS, 1, spec))
-        assert self.kubectl.server.create(one, f"{NS}/{ACCOUNT}").refusal == ""
+        manifest = first_inference_service(rollout_object(NS, 1, spec))
+        assert self.kubectl.server.create(manifest, f"{NS}/{ACCOUNT}").refusal == ""
 
     def serve(self, model: Model) -> None:
         """The same, until it has all of the traffic."""
@@ -148,7 +154,9 @@ class World:
     def read(self) -> ServiceSnapshot:
         """By the rollout's own reader."""
         result = self.api.all("revisions", {})["items"]
-        return service_snapshot(ServiceObjects(self.service(), {one["metadata"]["name"]: one for one in result}))
+        return service_snapshot(
+            ServiceObjects(self.service(), {revision["metadata"]["name"]: revision for revision in result})
+        )
 
     def rolled(self, model: Model) -> bool:
         observed = self.read()
@@ -192,7 +200,7 @@ class World:
     def service(self) -> Object:
         return self.api.get("inferenceservices", SERVICE) or {}
 
-    def asked(self) -> tuple[str, int | None]:
+    def desired(self) -> tuple[str, int | None]:
         predictor = self.service()["spec"]["predictor"]
         return predictor["model"]["storageUri"], predictor.get("canaryTrafficPercent")
 
@@ -214,7 +222,7 @@ class World:
 
     def events(self, name: str) -> list[Object]:
         result = self.api.all("events", {})["items"]
-        return [one for one in result if one["involvedObject"]["name"] == name]
+        return [event for event in result if event["involvedObject"]["name"] == name]
 
     def log(self) -> str:
         return "\n".join(path.read_text() for path in sorted(self.house.folder.glob("controller-*.log")))
@@ -246,10 +254,10 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 def routed(service: Object, revisions: Mapping[str, Object]) -> dict[str, int]:
     """What each model is given of the traffic, in per cent by URI."""
     shares: dict[str, int] = {}
-    for one in service.get("status", {}).get("components", {}).get("predictor", {}).get("traffic") or ():
-        revision = revisions.get(one["revisionName"])
+    for target in service.get("status", {}).get("components", {}).get("predictor", {}).get("traffic") or ():
+        revision = revisions.get(target["revisionName"])
         uri = revision["metadata"]["annotations"][SOURCE] if revision else ""
-        shares[uri] = shares.get(uri, 0) + int(one.get("percent") or 0)
+        shares[uri] = shares.get(uri, 0) + int(target.get("percent") or 0)
     return {uri: share for uri, share in shares.items() if share}
 
 
@@ -323,7 +331,7 @@ def house_of(cluster: Any, s3: Minio, prometheus: Server, folder: Path) -> Itera
             patch.setenv(name, value)
         models = tuple(model(folder, keys, f"s3://{bucket}/fivedoctors", first) for first in (0.5, 0.25, 0.75))
         kubectl = Kubectl(cluster.kubeconfig)
-        pods = {one.uri: Pod(NS, f"pod-of-{one.version}", one.version) for one in models}
+        pods = {model.uri: Pod(NS, f"pod-of-{model.version}", model.version) for model in models}
         prometheus.find(*pods.values())
         try:
             yield House(kubectl, cluster, s3, folder, prometheus, models, Api(cluster.admin(), NS), pods)

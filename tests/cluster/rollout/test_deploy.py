@@ -43,11 +43,11 @@ class World(NamedTuple):
     old: SignedRelease
     new: SignedRelease
 
-    def deploy(self, made: SignedRelease, account: str = "pipeline-runner", **more: Any) -> Deployed:
+    def deploy(self, release: SignedRelease, account: str = "pipeline-runner", **more: Any) -> Deployed:
         """As the step does it, with the token of its account."""
         config = DeployConfig(name=NAME, store=self.store, namespace=NS, **more)
         api = Api(self.cluster.account(NS, account), NS)
-        return deploy(made.folder, config, made.policy, ClusterRollouts(NS, api))
+        return deploy(release.folder, config, release.policy, ClusterRollouts(NS, api))
 
     def rollouts(self) -> list[Object]:
         return self.kubectl.all("modelrollouts", NS)
@@ -60,18 +60,18 @@ class World(NamedTuple):
 
     def serve(self, rollout: Object) -> None:
         """As its controller would, where there is none."""
-        self.kubectl.must("create", "-f", "-", given=[first_inference_service(rollout)], account=ROLLOUT)
+        self.kubectl.must("create", "-f", "-", manifests=[first_inference_service(rollout)], account=ROLLOUT)
         until(lambda: ready(self.kubectl, "rewriter") and served(self.kubectl), "the rewriter is served")
 
     def audit(self, *more: str) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-c", QINGLAN, "audit", "rewriter", "--live", "-n", NS, *more]
-        given = {**os.environ, **self.s3.environment, "KUBECONFIG": str(self.kubectl.kubeconfig)}
+        environment = {**os.environ, **self.s3.environment, "KUBECONFIG": str(self.kubectl.kubeconfig)}
         return subprocess.run(
             [*command, "--trust", str(self.old.keys / TRUST_FILE)],
             capture_output=True,
             text=True,
             timeout=300,
-            env=given,
+            env=environment,
         )
 
 
@@ -85,8 +85,8 @@ def house(cluster: Any, overlays: Overlays, s3: Minio, tmp_path_factory: pytest.
         for name, value in s3.environment.items():
             patch.setenv(name, value)
         old, new = (make_whole_release(folder / str(first), keys, first=first) for first in (0.5, 0.25))
-        for one in (old, new):
-            open_store(store).push(one.folder, digest(one.folder))
+        for release in (old, new):
+            open_store(store).push(release.folder, digest(release.folder))
         yield World(kubectl, cluster, s3, store, old, new)
 
 
@@ -114,17 +114,17 @@ def test_the_steps_account_deploys_and_the_same_again_changes_nothing(world: Wor
 
 
 def test_a_dozen_deploys_at_once_make_one_rollout(world: World) -> None:
-    def one(number: int) -> str:
+    def deploy_once(number: int) -> str:
         try:
             return world.deploy((world.old, world.new)[number % 2]).rollout
         except ConflictError as error:
             return str(error)
 
     with ThreadPoolExecutor(12) as pool:
-        said = list(pool.map(one, range(12)))
+        answers = list(pool.map(deploy_once, range(12)))
 
     assert len(world.rollouts()) == 1
-    assert all("rewriter-1" in one for one in said), said
+    assert all("rewriter-1" in answer for answer in answers), answers
 
 
 def test_an_account_without_rights_and_a_wrong_policy_are_refused_in_words(world: World) -> None:
@@ -154,8 +154,8 @@ def test_an_annotation_of_somebody_starts_every_pod_anew_and_so_ours_are_kserves
     world.deploy(world.old, rollout={"mode": "Standard"})
     [rollout] = world.rollouts()
     world.serve(rollout)
-    own = world.kubectl.one("isvc", "rewriter", NS)["metadata"]["annotations"]
-    assert {name for name in own if "kserve.io/" not in name} == {"modelFormat"}, "which KServe puts there"
+    annotations = world.kubectl.get("isvc", "rewriter", NS)["metadata"]["annotations"]
+    assert {name for name in annotations if "kserve.io/" not in name} == {"modelFormat"}, "which KServe puts there"
     before = names(world)
 
     world.kubectl.must("annotate", "isvc", "rewriter", "-n", NS, "qinglan.dev/state=Analyse")
@@ -164,7 +164,7 @@ def test_an_annotation_of_somebody_starts_every_pod_anew_and_so_ours_are_kserves
 
 
 def names(world: World) -> set[str]:
-    return {one["metadata"]["name"] for one in served(world.kubectl)}
+    return {pod["metadata"]["name"] for pod in served(world.kubectl)}
 
 
 @pytest.mark.parametrize("mode", ["Standard", "Serverless"])
@@ -181,8 +181,10 @@ def test_a_live_audit_walks_from_what_is_served_to_its_release(world: World, mod
     assert f"spec: {release}" in audited.stdout and f"pod {next(iter(names(world)))}: {release}" in audited.stdout
     assert f"{NAME} {release} intact" in audited.stdout and "✓ rl_model" in audited.stdout
     assert ("revision rewriter-predictor" in audited.stdout) is (mode == "Serverless")
-    told = json.loads(world.audit("--json").stdout)
-    assert [one["digest"] for one in told["releases"]] == [world.old.registered.release] and told["findings"] == []
+    report = json.loads(world.audit("--json").stdout)
+    assert [release["digest"] for release in report["releases"]] == [world.old.registered.release] and report[
+        "findings"
+    ] == []
 
 
 def test_a_live_audit_names_what_no_rollout_has_brought_and_no_store_has(world: World) -> None:
@@ -218,10 +220,10 @@ def test_a_live_audit_finds_altered_bytes_in_the_store(world: World, tmp_path: P
 def test_an_unknown_service_is_told_with_those_that_there_are(world: World) -> None:
     world.deploy(world.old, rollout={"mode": "Standard"})
     world.serve(world.rollouts()[0])
-    given = {**os.environ, **world.s3.environment, "KUBECONFIG": str(world.kubectl.kubeconfig)}
+    environment = {**os.environ, **world.s3.environment, "KUBECONFIG": str(world.kubectl.kubeconfig)}
     command = [sys.executable, "-c", QINGLAN, "audit", f"isvc:{NS}/other", "--trust",
                str(world.old.keys / TRUST_FILE)]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=given)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
 
     assert result.returncode == 2
     assert "no such InferenceService. There are: rewriter" in " ".join(result.stderr.split())

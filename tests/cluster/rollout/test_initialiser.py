@@ -37,7 +37,7 @@ def nothing_served(house: Kubectl) -> Iterator[Kubectl]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
+def signed(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         return make_release(folder / "made", use_keys(folder / "keys", patch))
@@ -48,20 +48,23 @@ def test_every_pod_of_a_model_has_it_first_and_alone(nothing_served: Kubectl, na
     if name.endswith("canary"):
         put(nothing_served, name.replace("canary", "stable"))
     expected = releases_of(put(nothing_served, name))
-    until(lambda: expected <= {initialiser(one)["args"][0] for one in served(nothing_served)}, f"pods of {expected}")
+    until(
+        lambda: expected <= {initialiser(manifest)["args"][0] for manifest in served(nothing_served)},
+        f"pods of {expected}",
+    )
 
-    for one in served(nothing_served):
-        (first,) = one["spec"]["initContainers"]
+    for manifest in served(nothing_served):
+        (first,) = manifest["spec"]["initContainers"]
         assert first["image"] == "qinglan/cpu:0.1.0"
         assert first["command"] == ["python", "-m", "serving.initialiser"]
         assert first["args"][1] == "/mnt/models"
-        told = {it["name"]: it for it in first["env"]}["QINGLAN_TRUST"]["valueFrom"]
-        assert told == {"configMapKeyRef": {"name": "qinglan-trust", "key": "trust.yaml"}}
+        report = {it["name"]: it for it in first["env"]}["QINGLAN_TRUST"]["valueFrom"]
+        assert report == {"configMapKeyRef": {"name": "qinglan-trust", "key": "trust.yaml"}}
         assert first["terminationMessagePolicy"] == "FallbackToLogsOnError", "why it refused is in the pod's status"
 
 
-def releases_of(one: Object) -> set[str]:
-    predictors = [one["spec"]["predictor"], *(it["predictor"] for it in one["spec"].get("canary", ()))]
+def releases_of(manifest: Object) -> set[str]:
+    predictors = [manifest["spec"]["predictor"], *(it["predictor"] for it in manifest["spec"].get("canary", ()))]
     return {it["model"]["storageUri"] for it in predictors}
 
 
@@ -73,7 +76,7 @@ def initialiser(pod: Object) -> Object:
 @pytest.fixture(scope="module")
 def container(house: Kubectl) -> Object:
     """The init container of a pod of the style model, as KServe has filled it in."""
-    house.must("create", "-f", "-", given=[state("style")], account=ROLLOUT)
+    house.must("create", "-f", "-", manifests=[state("style")], account=ROLLOUT)
     until(lambda: served(house), "a pod of the style model")
     result = initialiser(served(house)[0])
     house.delete_all("isvc", NS)
@@ -84,17 +87,19 @@ def environment(container: Object, s3: Minio, trust: str) -> dict[str, str]:
     """What that container would see, with this test's MinIO in the Secret, and the house's policy."""
     secret = {"AWS_ACCESS_KEY_ID": s3.key, "AWS_SECRET_ACCESS_KEY": s3.secret, "trust.yaml": trust}
     result = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "OMP_NUM_THREADS")}
-    for one in container["env"]:
-        source = one.get("valueFrom") or {}
-        kept = next(iter(source.values()))["key"] if source else ""
-        result[one["name"]] = secret[kept] if kept else one["value"]
+    for variable in container["env"]:
+        source = variable.get("valueFrom") or {}
+        key = next(iter(source.values()))["key"] if source else ""
+        result[variable["name"]] = secret[key] if key else variable["value"]
     return {**result, "AWS_ENDPOINT_URL": s3.endpoint}
 
 
-def run(container: Object, uri: str, into: Path, given: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+def run(
+    container: Object, uri: str, into: Path, environment_of_pod: Mapping[str, str]
+) -> "subprocess.CompletedProcess[str]":
     into.mkdir(exist_ok=True)
     command = [sys.executable, *container["command"][1:], uri, str(into)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(given))
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=dict(environment_of_pod))
 
 
 @pytest.fixture
@@ -109,33 +114,33 @@ def push(release: Path, s3: Minio, bucket: str) -> str:
 
 
 def test_with_what_kserve_gives_it_it_lays_a_proven_release_down(
-    container: Object, s3: Minio, bucket: tuple[Client, str], made: SignedRelease, tmp_path: Path
+    container: Object, s3: Minio, bucket: tuple[Client, str], signed: SignedRelease, tmp_path: Path
 ) -> None:
-    given = environment(container, s3, (made.keys / TRUST_FILE).read_text())
-    uri = push(made.folder, s3, bucket[1])
+    environment_of_pod = environment(container, s3, (signed.keys / TRUST_FILE).read_text())
+    uri = push(signed.folder, s3, bucket[1])
 
-    done = run(container, uri, tmp_path / "models", given)
+    done = run(container, uri, tmp_path / "models", environment_of_pod)
 
     assert done.returncode == 0, done.stderr
-    assert digest(tmp_path / "models") == made.registered.release
+    assert digest(tmp_path / "models") == signed.registered.release
 
 
 def test_altered_bytes_other_keys_and_a_missing_statement_are_refused(
-    container: Object, s3: Minio, bucket: tuple[Client, str], made: SignedRelease, tmp_path: Path
+    container: Object, s3: Minio, bucket: tuple[Client, str], signed: SignedRelease, tmp_path: Path
 ) -> None:
-    trust = (made.keys / TRUST_FILE).read_text()
+    trust = (signed.keys / TRUST_FILE).read_text()
     ensure_keys(tmp_path / "others")
-    given = environment(container, s3, trust)
-    uri = push(made.folder, s3, bucket[1])
-    lacking = shutil.copytree(made.folder, tmp_path / "lacking")
+    environment_of_pod = environment(container, s3, trust)
+    uri = push(signed.folder, s3, bucket[1])
+    lacking = shutil.copytree(signed.folder, tmp_path / "lacking")
     next(lacking.glob("lineage/*base*.dsse.json")).unlink()
 
-    others = given | {"QINGLAN_TRUST": (tmp_path / "others" / TRUST_FILE).read_text()}
-    strangers = run(container, uri, tmp_path / "one", others)
-    unsaid = run(container, push(lacking, s3, bucket[1]), tmp_path / "two", given)
-    key = f"house/releases/{made.registered.release}/model/model.safetensors"
+    other_keys = environment_of_pod | {"QINGLAN_TRUST": (tmp_path / "others" / TRUST_FILE).read_text()}
+    strangers = run(container, uri, tmp_path / "one", other_keys)
+    unsaid = run(container, push(lacking, s3, bucket[1]), tmp_path / "two", environment_of_pod)
+    key = f"house/releases/{signed.registered.release}/model/model.safetensors"
     bucket[0].put_object(bucket[1], key, io.BytesIO(b"x" * 100), 100)
-    altered = run(container, uri, tmp_path / "three", given)
+    altered = run(container, uri, tmp_path / "three", environment_of_pod)
 
     assert strangers.returncode == 8 and "is not in the trust policy" in strangers.stderr
     assert unsaid.returncode == 8 and "names it, and it is not there" in unsaid.stderr
@@ -145,12 +150,14 @@ def test_altered_bytes_other_keys_and_a_missing_statement_are_refused(
 
 
 def test_a_store_that_does_not_answer_is_an_outage_and_kubernetes_tries_again(
-    container: Object, s3: Minio, made: SignedRelease, tmp_path: Path
+    container: Object, s3: Minio, signed: SignedRelease, tmp_path: Path
 ) -> None:
-    given = environment(container, s3, (made.keys / TRUST_FILE).read_text()) | {
+    environment_of_pod = environment(container, s3, (signed.keys / TRUST_FILE).read_text()) | {
         "AWS_ENDPOINT_URL": "http://127.0.0.1:1"
     }
 
-    done = run(container, f"s3://qinglan/good/releases/{made.registered.release}", tmp_path / "models", given)
+    done = run(
+        container, f"s3://qinglan/good/releases/{signed.registered.release}", tmp_path / "models", environment_of_pod
+    )
 
     assert done.returncode == 4 and "gave no answer" in done.stderr

@@ -34,27 +34,27 @@ def rollout(house: Kubectl) -> Iterator[Kubectl]:
 
 
 def state(name: str) -> Object:
-    (one,) = list(yaml.safe_load_all((MANIFESTS / f"rollout/{name}.yaml").read_text()))
-    one["metadata"]["namespace"] = NS
-    return dict(one)
+    (manifest,) = list(yaml.safe_load_all((MANIFESTS / f"rollout/{name}.yaml").read_text()))
+    manifest["metadata"]["namespace"] = NS
+    return dict(manifest)
 
 
 def put(kubectl: Kubectl, name: str) -> Object:
     """As the rollout's controller would, by a whole replacement: a field that is left out is cleared."""
-    one = state(name)
-    if kubectl.exists("isvc", one["metadata"]["name"], NS):
-        assert replaced(kubectl, one) == ""
+    manifest = state(name)
+    if kubectl.exists("isvc", manifest["metadata"]["name"], NS):
+        assert replaced(kubectl, manifest) == ""
     else:
-        assert kubectl.server.create(one, ROLLOUT).refusal == ""
-    return one
+        assert kubectl.server.create(manifest, ROLLOUT).refusal == ""
+    return manifest
 
 
-def replaced(kubectl: Kubectl, one: Object) -> str:
+def replaced(kubectl: Kubectl, manifest: Object) -> str:
     """Why it was refused; KServe may write to it at the same time, then once more."""
-    server, name = kubectl.server, one["metadata"]["name"]
+    server, name = kubectl.server, manifest["metadata"]["name"]
     while True:
-        version = kubectl.one("isvc", name, NS)["metadata"]["resourceVersion"]
-        whole = {**one, "metadata": {**one["metadata"], "resourceVersion": version}}
+        version = kubectl.get("isvc", name, NS)["metadata"]["resourceVersion"]
+        whole = {**manifest, "metadata": {**manifest["metadata"], "resourceVersion": version}}
         refusal = server.request("PUT", server.resource("isvc").path(NS, name), whole, ROLLOUT).refusal
         if "the object has been modified" not in refusal:
             return refusal
@@ -68,30 +68,30 @@ def served(kubectl: Kubectl) -> list[Object]:
     ]
 
 
-def is_ready(one: Object) -> bool:
-    conditions = one.get("status", {}).get("conditions") or ()
+def is_ready(manifest: Object) -> bool:
+    conditions = manifest.get("status", {}).get("conditions") or ()
     return any(it["type"] == "Ready" and it["status"] == "True" for it in conditions)
 
 
 def releases(kubectl: Kubectl) -> list[str]:
     """The digest that each ready pod was started with, as its storage initialiser is told."""
-    uris = [one["spec"]["initContainers"][0]["args"][0] for one in served(kubectl)]
+    uris = [manifest["spec"]["initContainers"][0]["args"][0] for manifest in served(kubectl)]
     return sorted(uri.partition("/releases/")[2].partition("/")[0] for uri in uris)
 
 
 def ready(kubectl: Kubectl, name: str) -> bool:
-    return is_ready(kubectl.one("isvc", name, NS))
+    return is_ready(kubectl.get("isvc", name, NS))
 
 
 @pytest.mark.parametrize("name", ["standard/stable", "rewriter-cpu", "style"])
 def test_a_model_becomes_ready_in_a_restricted_namespace(rollout: Kubectl, name: str) -> None:
-    one = put(rollout, name)
-    model = one["metadata"]["name"]
+    manifest = put(rollout, name)
+    model = manifest["metadata"]["name"]
 
     until(lambda: ready(rollout, model), f"{model} ready")
-    deployment = rollout.one("deployment", f"{model}-predictor", NS)
+    deployment = rollout.get("deployment", f"{model}-predictor", NS)
 
-    assert deployment["spec"]["replicas"] == one["spec"]["predictor"]["minReplicas"]
+    assert deployment["spec"]["replicas"] == manifest["spec"]["predictor"]["minReplicas"]
     assert rollout.all("pods", NS, f"serving.kserve.io/inferenceservice={model}")
 
 
@@ -99,7 +99,7 @@ def test_the_storage_initialiser_gets_the_stores_key_and_address(rollout: Kubect
     put(rollout, "style")
     until(lambda: served(rollout), "a pod of the style model")
     (first,) = served(rollout)[0]["spec"]["initContainers"]
-    env = {one["name"]: one for one in first["env"]}
+    env = {variable["name"]: variable for variable in first["env"]}
 
     assert first["args"][1] == "/mnt/models"
     for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -114,7 +114,7 @@ def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
     put(rollout, "standard/stable")
     until(lambda: len(served(rollout)) == 2, "two pods of the rewriter")
     spec = served(rollout)[0]["spec"]
-    container = next(one for one in spec["containers"] if one["name"] == "kserve-container")
+    container = next(container for container in spec["containers"] if container["name"] == "kserve-container")
 
     assert container["command"] == ["vllm", "serve", "/mnt/base"]
     assert "--lora-modules=rewriter=/mnt/models/model/adapter" in container["args"]
@@ -132,7 +132,7 @@ def test_the_runtime_is_filled_in_for_the_service(rollout: Kubectl) -> None:
 def test_kserves_pods_and_services_carry_the_labels_of_monitors_and_policies(rollout: Kubectl) -> None:
     put(rollout, "style")
     until(lambda: served(rollout), "a pod of the style model")
-    service = rollout.one("service", "style-predictor", NS)
+    service = rollout.get("service", "style-predictor", NS)
 
     assert service["metadata"]["labels"]["serving.kserve.io/inferenceservice"] == "style"
     assert [(port["port"], port["targetPort"]) for port in service["spec"]["ports"]] == [(80, 8080)]
@@ -143,9 +143,9 @@ def test_a_rollout_in_standard_mode_keeps_the_service_that_is_asked(rollout: Kub
     promised = {
         "stable": [OLD, OLD], "canary": [OLD, NEW], "promoted": [NEW, NEW], "rolled-back": [OLD, OLD],
     }  # fmt: skip
-    for name, wanted in promised.items():
+    for name, expected in promised.items():
         put(rollout, f"standard/{name}")
-        until(lambda wanted=wanted: releases(rollout) == wanted, f"{name}: {wanted}")  # type: ignore[misc]
+        until(lambda expected=expected: releases(rollout) == expected, f"{name}: {expected}")  # type: ignore[misc]
         assert rollout.exists("service", "rewriter-predictor", NS), name
 
 
@@ -154,19 +154,19 @@ def test_promotion_under_the_canarys_name_would_take_that_service_away(rollout: 
     put(rollout, "standard/stable")
     put(rollout, "standard/canary")
     until(lambda: NEW in releases(rollout), "a pod of the canary")
-    one = state("standard/promoted")
-    one["spec"]["predictor"]["name"] = "c-22222222"
-    assert replaced(rollout, one) == ""
+    manifest = state("standard/promoted")
+    manifest["spec"]["predictor"]["name"] = "c-22222222"
+    assert replaced(rollout, manifest) == ""
 
     until(lambda: not rollout.exists("service", "rewriter-predictor", NS), "the service is gone")
 
 
 def test_a_rollout_in_knative_mode_moves_the_traffic(rollout: Kubectl) -> None:
-    for name, wanted in {
+    for name, expected in {
         "stable": {OLD: 100}, "canary": {NEW: 10, OLD: 90}, "promoted": {NEW: 100}, "rolled-back": {OLD: 100},
     }.items():  # fmt: skip
         put(rollout, f"knative/{name}")
-        until(lambda wanted=wanted: shares(rollout) == wanted, f"{name}: {wanted}")  # type: ignore[misc]
+        until(lambda expected=expected: shares(rollout) == expected, f"{name}: {expected}")  # type: ignore[misc]
 
 
 def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubectl, cluster: Any) -> None:
@@ -175,10 +175,10 @@ def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubec
     canary["spec"]["predictor"]["canaryTrafficPercent"] = 0
     put(rollout, "knative/stable")
     until(lambda: shares(rollout) == {OLD: 100}, "the stable model has all of the traffic")
-    one = modelrollout(NS)
+    manifest = modelrollout(NS)
     stable = {"uri": "s3://q/old", "digest": OLD, "model": "4" * 64}
     status = {"status": {"phase": "Analyse", "stable": stable}}
-    rollout.must("create", "-f", "-", given=[one])
+    rollout.must("create", "-f", "-", manifests=[manifest])
     rollout.must("patch", "modelrollout", "rewriter-1", "-n", NS, "--subresource=status", "--type=merge",
                  f"-p={json.dumps(status)}", account=ROLLOUT)  # fmt: skip
     try:
@@ -194,36 +194,36 @@ def test_the_shadow_finds_a_canary_without_users_by_its_own_route(rollout: Kubec
 
 def shares(kubectl: Kubectl) -> dict[str, int]:
     """Per cent by release, from the status of the service and what each revision runs."""
-    status = kubectl.one("isvc", "rewriter", NS).get("status", {})
+    status = kubectl.get("isvc", "rewriter", NS).get("status", {})
     traffic = status.get("components", {}).get("predictor", {}).get("traffic") or ()
     if not is_ready({"status": status}):
         return {}
     result: dict[str, int] = {}
-    for one in traffic:
-        revision = kubectl.one("revision", one["revisionName"], NS)
+    for target in traffic:
+        revision = kubectl.get("revision", target["revisionName"], NS)
         uri = revision["metadata"]["annotations"]["internal.serving.kserve.io/storage-initializer-sourceuri"]
-        result[uri.partition("/releases/")[2]] = one["percent"]
+        result[uri.partition("/releases/")[2]] = target["percent"]
     return result
 
 
 @pytest.mark.parametrize(
-    "said, change",
+    "answer, change",
     [
         ("'MinReplicas' cannot be greater than MaxReplicas", {"minReplicas": 9, "maxReplicas": 3}),
         ("must not set maxReplicas", None),
     ],
 )
 def test_a_wrong_inference_service_is_refused_in_kserves_own_words(
-    rollout: Kubectl, said: str, change: Object | None
+    rollout: Kubectl, answer: str, change: Object | None
 ) -> None:
-    one = state("standard/canary")
+    manifest = state("standard/canary")
     if change:
-        one["spec"]["predictor"] |= change
+        manifest["spec"]["predictor"] |= change
     else:
-        one["spec"]["canary"][0]["predictor"]["maxReplicas"] = 2
-    refused = rollout.try_to_create(one, ROLLOUT)
+        manifest["spec"]["canary"][0]["predictor"]["maxReplicas"] = 2
+    refused = rollout.try_to_create(manifest, ROLLOUT)
 
-    assert "inferenceservice.kserve-webhook-server.validator" in refused and said in refused, refused
+    assert "inferenceservice.kserve-webhook-server.validator" in refused and answer in refused, refused
 
 
 def test_how_it_is_deployed_cannot_change_under_a_running_model(rollout: Kubectl) -> None:
@@ -236,15 +236,15 @@ def test_how_it_is_deployed_cannot_change_under_a_running_model(rollout: Kubectl
 
 def test_a_runtime_that_does_not_know_the_format_is_said_in_the_status(rollout: Kubectl) -> None:
     """KServe admits it: only the status tells."""
-    one = state("style")
-    one["spec"]["predictor"]["model"]["modelFormat"] = {"name": "qinglan-rewriter"}
-    assert rollout.server.create(one, ROLLOUT).refusal == ""
+    manifest = state("style")
+    manifest["spec"]["predictor"]["model"]["modelFormat"] = {"name": "qinglan-rewriter"}
+    assert rollout.server.create(manifest, ROLLOUT).refusal == ""
 
-    def told() -> str:
-        return str(rollout.one("isvc", "style", NS).get("status", {}).get("modelStatus", {}))
+    def report() -> str:
+        return str(rollout.get("isvc", "style", NS).get("status", {}).get("modelStatus", {}))
 
-    until(lambda: "does not support specified framework/version" in told(), "the reason in the status")
-    assert "NoSupportingRuntime" in told()
+    until(lambda: "does not support specified framework/version" in report(), "the reason in the status")
+    assert "NoSupportingRuntime" in report()
 
 
 def test_pods_of_two_node_jobs_need_the_init_container_that_we_ship(house: Kubectl) -> None:
@@ -252,17 +252,17 @@ def test_pods_of_two_node_jobs_need_the_init_container_that_we_ship(house: Kubec
     text = (MANIFESTS / "training-operator/initContainer.yaml").read_text()
     for name, value in {"InitContainerImage": "alpine:3.10", "MaxTries": "100", "MasterAddr": "one-master-0"}.items():
         text = text.replace("{{." + name + "}}", value)
-    ours = yaml.safe_load(text)
-    stock = [{name: one for name, one in ours[0].items() if name != "securityContext"}]
+    shipped = yaml.safe_load(text)
+    stock = [{name: value for name, value in shipped[0].items() if name != "securityContext"}]
     security = {"runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}}
-    main = {"name": "pytorch", "image": "one", "securityContext": ours[0]["securityContext"]}
+    main = {"name": "pytorch", "image": "one", "securityContext": shipped[0]["securityContext"]}
 
-    def said(init: Any) -> str:
+    def answer(init: Any) -> str:
         pod = {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "namespace": NS},
             "spec": {"securityContext": security, "initContainers": init, "containers": [main]},
         }  # fmt: skip
         return house.try_to_create(pod)
 
-    assert 'container "init-pytorch" must set' in said(stock)
-    assert said(ours) == ""
+    assert 'container "init-pytorch" must set' in answer(stock)
+    assert answer(shipped) == ""

@@ -79,25 +79,25 @@ WRONG: dict[str, Callable[[Object], None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("said", WRONG)
-def test_a_wrong_one_is_refused_in_words(api: Kubectl, namespace: str, said: str) -> None:
-    one = rollout(namespace)
-    WRONG[said](one["spec"])
+@pytest.mark.parametrize("answer", WRONG)
+def test_a_wrong_one_is_refused_in_words(api: Kubectl, namespace: str, answer: str) -> None:
+    manifest = rollout(namespace)
+    WRONG[answer](manifest["spec"])
 
-    assert said in api.try_to_create(one)
+    assert answer in api.try_to_create(manifest)
 
 
 @pytest.mark.parametrize("spec", [{"deadlineSeconds": 899}, {"stepSeconds": 3600}])
 def test_a_deadline_is_held_against_the_steps_by_the_usual_values_where_one_is_not_said(
     api: Kubectl, namespace: str, spec: Object
 ) -> None:
-    one = rollout(namespace)
+    manifest = rollout(namespace)
     for name in ("stepSeconds", "deadlineSeconds", "steps"):
-        del one["spec"][name]
-    assert api.try_to_create(one) == ""
+        del manifest["spec"][name]
+    assert api.try_to_create(manifest) == ""
 
-    one["spec"] |= spec
-    assert "could only be taken back" in api.try_to_create(one)
+    manifest["spec"] |= spec
+    assert "could only be taken back" in api.try_to_create(manifest)
 
 
 CHANGES: dict[str, Object] = {
@@ -119,12 +119,12 @@ CHANGES: dict[str, Object] = {
 
 
 @pytest.fixture(scope="module")
-def made(api: Kubectl, cluster: Any) -> Iterator[Callable[..., str]]:
+def try_change(api: Kubectl, cluster: Any) -> Iterator[Callable[..., str]]:
     """One that is there; the answer to a change of its spec, tried and not made."""
     from tests.cluster.plane.cluster import fresh_namespace
 
     with fresh_namespace(cluster) as namespace:
-        api.must("create", "-f", "-", given=[rollout(namespace)])
+        api.must("create", "-f", "-", manifests=[rollout(namespace)])
 
         def change(spec: Object) -> str:
             return api.try_to_patch("modelrollout", "rewriter-1", namespace, {"spec": spec})
@@ -133,19 +133,19 @@ def made(api: Kubectl, cluster: Any) -> Iterator[Callable[..., str]]:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_the_release_and_policy_of_a_modelrollout_cannot_change(made: Callable[..., str], change: str) -> None:
-    assert "only paused, abort and promote change" in made(CHANGES[change])
+def test_the_release_and_policy_of_a_modelrollout_cannot_change(try_change: Callable[..., str], change: str) -> None:
+    assert "only paused, abort and promote change" in try_change(CHANGES[change])
 
 
 @pytest.mark.parametrize("word", [{"paused": True}, {"abort": True}, {"promote": True}])
-def test_a_persons_word_may_come_at_any_time(made: Callable[..., str], word: Object) -> None:
-    assert made(word) == ""
+def test_a_persons_word_may_come_at_any_time(try_change: Callable[..., str], word: Object) -> None:
+    assert try_change(word) == ""
 
 
 def test_kubectl_tells_the_story_and_the_status_is_written_apart(api: Kubectl, namespace: str) -> None:
-    one = rollout(namespace)
-    api.must("create", "-f", "-", given=[{**copy.deepcopy(one), "status": {"phase": "Done"}}])
-    assert "status" not in api.one("modelrollout", "rewriter-1", namespace), "status has a way of its own"
+    manifest = rollout(namespace)
+    api.must("create", "-f", "-", manifests=[{**copy.deepcopy(manifest), "status": {"phase": "Done"}}])
+    assert "status" not in api.get("modelrollout", "rewriter-1", namespace), "status has a way of its own"
 
     status = {
         "phase": "Rollback", "percent": 20, "step": 1, "outcome": "", "cursor": 17.5,
@@ -156,14 +156,14 @@ def test_kubectl_tells_the_story_and_the_status_is_written_apart(api: Kubectl, n
     head, line = api.must("get", "modelrollouts", "-n", namespace).splitlines()
 
     assert head.split() == ["NAME", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON", "AGE"]
-    told = ["rewriter-1", "rewriter", "fivedoctors/rewriter", "Rollback", "20", "1"]
-    assert line.split()[:6] == told and "errors: 3.1 % against 0.4 %" in line
-    assert api.one("modelrollout", "rewriter-1", namespace)["status"] == status, "what it remembers is kept"
+    report = ["rewriter-1", "rewriter", "fivedoctors/rewriter", "Rollback", "20", "1"]
+    assert line.split()[:6] == report and "errors: 3.1 % against 0.4 %" in line
+    assert api.get("modelrollout", "rewriter-1", namespace)["status"] == status, "what it remembers is kept"
 
 
 def test_a_phase_that_nobody_knows_is_refused(api: Kubectl, namespace: str) -> None:
-    api.must("create", "-f", "-", given=[rollout(namespace)])
-    said = api("patch", "modelrollout", "rewriter-1", "-n", namespace, "--subresource=status", "--type=merge",
+    api.must("create", "-f", "-", manifests=[rollout(namespace)])
+    answer = api("patch", "modelrollout", "rewriter-1", "-n", namespace, "--subresource=status", "--type=merge",
                '-p={"status": {"phase": "Guessing"}}')  # fmt: skip
 
-    assert said.code != 0 and 'Unsupported value: "Guessing"' in said.text
+    assert answer.code != 0 and 'Unsupported value: "Guessing"' in answer.text

@@ -38,18 +38,18 @@ class Person(NamedTuple):
     def command(self, *words: str) -> list[str]:
         return [sys.executable, "-c", QINGLAN, "rollout", *words, "-n", self.namespace]
 
-    def __call__(self, *words: str, code: int = 0, **given: str) -> str:
+    def __call__(self, *words: str, code: int = 0, **variables: str) -> str:
         """What it says on stdout; on stderr, where it ends with another code than 0."""
-        environment = {**os.environ, "KUBECONFIG": str(self.kubectl.kubeconfig), **given}
+        environment = {**os.environ, "KUBECONFIG": str(self.kubectl.kubeconfig), **variables}
         done = subprocess.run(self.command(*words), capture_output=True, text=True, timeout=300, env=environment)
         assert done.returncode == code, done.stdout + done.stderr
         assert "Traceback" not in done.stderr
         return done.stderr if code else done.stdout
 
     def make(self, name: str, **spec: Any) -> None:
-        one = rollout(self.namespace, name)
-        one["spec"] |= spec
-        self.kubectl.must("create", "-f", "-", given=[one])
+        manifest = rollout(self.namespace, name)
+        manifest["spec"] |= spec
+        self.kubectl.must("create", "-f", "-", manifests=[manifest])
 
     def write(self, name: str, state: State) -> None:
         """As the controller would."""
@@ -58,7 +58,7 @@ class Person(NamedTuple):
                           "--type=merge", f"-p={json.dumps(status)}")  # fmt: skip
 
     def spec(self, name: str) -> Any:
-        return self.kubectl.one("modelrollout", name, self.namespace)["spec"]
+        return self.kubectl.get("modelrollout", name, self.namespace)["spec"]
 
 
 @pytest.fixture
@@ -85,11 +85,11 @@ def test_the_table_has_each_and_the_detail_has_the_evidence_and_what_it_lacks(pe
     person.make("rewriter-2")
     person.write("rewriter-1", analysed())
 
-    table, one = person("status"), person("status", "rewriter-1")
+    table, detail = person("status"), person("status", "rewriter-1")
 
     assert "not begun" in table and "Analyse" in table and "1/4" in table
-    assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %)" in one
-    assert "measured for 60 s of 300" in one
+    assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %)" in detail
+    assert "measured for 60 s of 300" in detail
     assert json.loads(person("status", "rewriter", "--json"))["name"] == "rewriter-1", "whose turn it is"
 
 
@@ -101,8 +101,11 @@ def test_the_history_has_each_decision_with_its_numbers(person: Person) -> None:
 
     assert "the canary starts without users" in lines[0]
     assert "canary 3/500 (0.60 %), stable 20/9,500 (0.21 %)" in lines[2]
-    told = json.loads(person("history", "rewriter", "--json"))["history"]
-    assert [one["action"] for one in told] == ["apply", "pass"] and told[1]["figures"][0]["canary"] == [500, 3]
+    history = json.loads(person("history", "rewriter", "--json"))["history"]
+    assert [entry["action"] for entry in history] == ["apply", "pass"] and history[1]["figures"][0]["canary"] == [
+        500,
+        3,
+    ]
 
 
 def test_each_word_becomes_its_field_and_the_api_server_takes_it(person: Person) -> None:
@@ -187,16 +190,16 @@ def test_start_begins_what_may_be_deployed_and_lists_what_stands_against_the_res
         monkeypatch.setenv(name, value)
     whole = make_whole_release(tmp_path / "whole", keys)
     short = make_whole_release(tmp_path / "short", keys, first=0.25, without="sft")
-    for one in (whole, short):
-        open_store(store).push(one.folder, digest(one.folder))
+    for release in (whole, short):
+        open_store(store).push(release.folder, digest(release.folder))
     (tmp_path / "deploy.yaml").write_text("rollout: {steps: [10, 100], stepSeconds: 60}\n")
-    given = ("--store", store, "--trust", str(keys / TRUST_FILE), "--settings", str(tmp_path / "deploy.yaml"))
+    options = ("--store", store, "--trust", str(keys / TRUST_FILE), "--settings", str(tmp_path / "deploy.yaml"))
 
-    refused = person("start", short.registered.release, *given, code=9)
-    said = person("start", whole.registered.release[:16], *given)
-    again = json.loads(person("start", whole.registered.release, *given, "--json"))
+    refused = person("start", short.registered.release, *options, code=9)
+    answer = person("start", whole.registered.release[:16], *options)
+    again = json.loads(person("start", whole.registered.release, *options, "--json"))
 
     assert "may not be deployed:" in refused and "no statement of sft is in its chain" in refused
-    assert f"{NAME} {whole.registered.release[:12]} goes to rewriter by rewriter-1" in said
+    assert f"{NAME} {whole.registered.release[:12]} goes to rewriter by rewriter-1" in answer
     assert again["rollout"] == "rewriter-1" and "on its way" in again["said"]
     assert person.spec("rewriter-1")["steps"] == [10, 100]

@@ -29,7 +29,7 @@ from tests.cluster.rollout.rollout_world import (
 from tests.cluster.servers import stop
 from tests.cluster.waiting import until
 
-TOLD = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
+ACTIONS = ["verify", "apply", "ready", "step", "pass", "step", "pass", "promote", "Promoted"]
 
 
 @pytest.fixture(scope="class")
@@ -52,12 +52,14 @@ class TestOneController:
         done = world.ended(name)
 
         assert done["outcome"] == "Promoted", done
-        assert world.asked() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
-        assert [entry["action"] for entry in done["history"]] == TOLD
+        assert world.desired() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
+        assert [entry["action"] for entry in done["history"]] == ACTIONS
         until_told(world, name)
-        told = until_kept(world, world.canary)
-        assert (told.outcome, told.service) == ("Promoted", SERVICE) and told.stable["uri"] == world.stable.uri
-        assert [entry["action"] for entry in told.history] == [entry["action"] for entry in done["history"]]
+        statement = until_kept(world, world.canary)
+        assert (statement.outcome, statement.service) == ("Promoted", SERVICE) and statement.stable[
+            "uri"
+        ] == world.stable.uri
+        assert [entry["action"] for entry in statement.history] == [entry["action"] for entry in done["history"]]
 
     def test_a_pause_holds_the_canary_and_an_abort_takes_it_back(self, world: World) -> None:
         world.players.per_second = 0.0  # so that it stays at its first share until it is paused
@@ -69,7 +71,7 @@ class TestOneController:
         until(lambda: earned(world, name), "its next share is earned")
         some_looks()
 
-        assert world.status(name)["phase"] == "Analyse" and world.asked() == (world.canary.uri, 20)
+        assert world.status(name)["phase"] == "Analyse" and world.desired() == (world.canary.uri, 20)
         world.say(name, paused=False, abort=True)
         done = world.ended(name)
         assert done["outcome"] == "Aborted" and world.traffic() == {world.stable.uri: 100}
@@ -89,14 +91,14 @@ class TestOneController:
         world.serve(world.stable)
         with cordoned(world):
             name = world.start(world.canary, 2)
-            until(lambda: world.asked() == (world.canary.uri, 0), "the canary is asked for")
+            until(lambda: world.desired() == (world.canary.uri, 0), "the canary is asked for")
             world.say(name, abort=True)
-            until(lambda: world.asked() == (world.stable.uri, 0), "the stable model is asked for at 0 %")
+            until(lambda: world.desired() == (world.stable.uri, 0), "the stable model is asked for at 0 %")
             some_looks()
-            assert world.asked() == (world.stable.uri, 0) and world.traffic().get(world.canary.uri, 0) == 0
+            assert world.desired() == (world.stable.uri, 0) and world.traffic().get(world.canary.uri, 0) == 0
 
         done = world.ended(name)
-        assert done["outcome"] == "Aborted" and world.asked() == (world.stable.uri, None)
+        assert done["outcome"] == "Aborted" and world.desired() == (world.stable.uri, None)
 
     def test_in_standard_mode_a_canary_is_refused_and_nothing_is_changed(self, world: World) -> None:
         first = world.ended(world.start(world.stable, mode="Standard"))
@@ -141,7 +143,7 @@ class TestOneController:
         world.kubectl.must("delete", "modelrollout", waiting, "-n", NS)
         world.reached(world.start(world.canary, 3, paused=True), "Apply")
 
-        assert world.asked() == (world.stable.uri, None), "nothing was begun"
+        assert world.desired() == (world.stable.uri, None), "nothing was begun"
 
     def test_a_rollout_whose_status_nobody_can_read_fails_in_words_and_stops_no_other(
         self, world: World, leader: "subprocess.Popen[bytes]"
@@ -155,8 +157,8 @@ class TestOneController:
 
         until(lambda: [event for event in world.events(broken) if event["reason"] == "Failed"], "the failure is told")
         some_looks()
-        [told] = [event for event in world.events(broken) if event["reason"] == "Failed"]
-        assert "nonsense" in told["message"] and told["type"] == "Warning"
+        [event_item] = [event for event in world.events(broken) if event["reason"] == "Failed"]
+        assert "nonsense" in event_item["message"] and event_item["type"] == "Warning"
         assert leader.poll() is None
 
 
@@ -178,22 +180,22 @@ def earned(world: World, name: str) -> bool:
 
 def until_told(world: World, name: str) -> None:
     """Wait until Kubernetes' events tell the whole history; they follow the status, which ends a rollout."""
-    expected = {action[0].upper() + action[1:] for action in TOLD}
+    expected = {action[0].upper() + action[1:] for action in ACTIONS}
     until(lambda: {event["reason"] for event in world.events(name)} == expected, f"the events of {name} tell it all")
 
 
 def until_kept(world: World, model: Model) -> RolloutStatement:
     """What a later audit of the release tells of its rollout, signed by the controller's key."""
     store = open_store(model.uri.partition("/releases/")[0])
-    digest = model.made.registered.release
+    digest = model.signed.registered.release
 
-    def kept() -> list[CheckedRollout]:
-        return read_rollout_notes(store.notes(digest), model.made.policy, digest, "fivedoctors")
+    def read_notes() -> list[CheckedRollout]:
+        return read_rollout_notes(store.notes(digest), model.signed.policy, digest, "fivedoctors")
 
-    until(lambda: bool(kept()), "its history lies beside the release")
-    [one] = kept()
-    assert one.is_trusted, one.why
-    return one.statement
+    until(lambda: bool(read_notes()), "its history lies beside the release")
+    [note] = read_notes()
+    assert note.is_trusted, note.why
+    return note.statement
 
 
 PROMOTING = ("Verify", "Apply", "WaitReady", "Analyse", "Promote")
@@ -213,7 +215,7 @@ def test_controllers_that_are_killed_on_the_way_up_are_followed_by_one_that_goes
     done = world.ended(name)
 
     assert done["outcome"] == "Promoted", done["reasons"]
-    assert world.asked() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
+    assert world.desired() == (world.canary.uri, None) and world.traffic() == {world.canary.uri: 100}
 
 
 def test_a_model_that_fails_more_is_taken_back_on_its_numbers_though_its_controller_is_killed(world: World) -> None:
@@ -229,7 +231,7 @@ def test_a_model_that_fails_more_is_taken_back_on_its_numbers_though_its_control
 
     assert done["outcome"] == "RolledBack", done
     assert done["reasons"][0].startswith("errors ") and "worse" in done["reasons"][0]
-    assert world.asked() == (world.stable.uri, None) and world.traffic() == {world.stable.uri: 100}
+    assert world.desired() == (world.stable.uri, None) and world.traffic() == {world.stable.uri: 100}
 
 
 def test_two_controllers_that_both_believe_to_lead_act_as_one(world: World) -> None:
@@ -240,14 +242,14 @@ def test_two_controllers_that_both_believe_to_lead_act_as_one(world: World) -> N
     world.serve(world.stable)
     world.led(2)
     done = world.ended(world.start(world.canary, 2))
-    asked = book.close()
+    requests = book.close()
 
     assert done["outcome"] == "Promoted", done["reasons"]
     uri = world.canary.uri
-    assert asked == [(world.stable.uri, None), (uri, 0), (uri, 20), (uri, 50), (uri, None)]
-    assert world.service()["metadata"]["generation"] == len(asked), "each was asked for once"
+    assert requests == [(world.stable.uri, None), (uri, 0), (uri, 20), (uri, 50), (uri, None)]
+    assert world.service()["metadata"]["generation"] == len(requests), "each was asked for once"
     actions = [entry["action"] for entry in done["history"]]
-    assert [action for action in actions if action != "blind"] == TOLD
+    assert [action for action in actions if action != "blind"] == ACTIONS
 
 
 def test_a_standby_controller_takes_over_a_released_and_an_expired_lease(world: World) -> None:
@@ -280,19 +282,19 @@ class Book:
     """Every change of what the InferenceService asks for, as the API server tells of it."""
 
     def __init__(self, world: World) -> None:
-        self.asked: list[tuple[str, int | None]] = []
+        self.requests: list[tuple[str, int | None]] = []
         self._informer = Informer(world.api, "inferenceservices", {}, self._hear)
         self._informer.start()
 
     def close(self) -> list[tuple[str, int | None]]:
         self._informer.stop()
-        return self.asked
+        return self.requests
 
     def _hear(self, what: str, service: Any) -> None:
         predictor = service["spec"]["predictor"]
-        one = predictor["model"]["storageUri"], predictor.get("canaryTrafficPercent")
-        if self.asked[-1:] != [one]:
-            self.asked.append(one)
+        request = predictor["model"]["storageUri"], predictor.get("canaryTrafficPercent")
+        if self.requests[-1:] != [request]:
+            self.requests.append(request)
 
 
 @contextmanager

@@ -31,16 +31,16 @@ class World:
         self.server = server
         self.old, self.new = Pod(NS, "old", OLD), Pod(NS, "new", NEW)
         self.later = {name: Pod(NS, name, version) for name, version in (("old-2", OLD), ("new-2", NEW))}
-        self.others = Pod(OTHER, "new", NEW)
+        self.foreign = Pod(OTHER, "new", NEW)
         for pod in self.later.values():
             pod.end()
         self.evidence = PrometheusEvidence(PrometheusClient(server.url), NS, CHECKS)
-        self.found = [self.old, self.new, self.others, *self.later.values()]
-        server.find(*self.found)
+        self.pods = [self.old, self.new, self.foreign, *self.later.values()]
+        server.find(*self.pods)
         self.scraped()
 
     def close(self) -> None:
-        for pod in (self.old, self.new, self.others):
+        for pod in (self.old, self.new, self.foreign):
             pod.end()
         self.evidence.prometheus.close()
 
@@ -58,9 +58,9 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with prometheus(tmp_path_factory.mktemp("prometheus")) as server:
-        made = World(server)
-        yield made
-        made.close()
+        world = World(server)
+        yield world
+        world.close()
 
 
 @contextmanager
@@ -168,7 +168,7 @@ def test_a_version_that_nobody_ever_scraped_is_no_data(world: World) -> None:
 def test_a_pod_that_is_found_in_two_ways_is_counted_once(world: World) -> None:
     again = copy(world.new)
     again.labels = {**world.new.labels, "service": "another"}
-    world.server.find(*world.found, again)
+    world.server.find(*world.pods, again)
     until(lambda: len(world.server.scraped(world.new)) == 2)
     world.scraped()
     cursor = world.since(None).until
@@ -180,8 +180,8 @@ def test_a_pod_that_is_found_in_two_ways_is_counted_once(world: World) -> None:
 
 def test_the_numbers_of_another_namespace_are_not_ours(world: World) -> None:
     cursor = world.since(None).until
-    world.others.serve(100, failed=100)
-    world.scraped(world.old, world.new, world.others)
+    world.foreign.serve(100, failed=100)
+    world.scraped(world.old, world.new, world.foreign)
 
     assert world.since(cursor).canary["errors"] == Count(0, 0)
 
@@ -212,21 +212,21 @@ class Garbage(BaseHTTPRequestHandler):
 def test_an_incomplete_prometheus_answer_is_an_outage(answer: tuple[int, bytes]) -> None:
     door = HTTPServer(("127.0.0.1", 0), type("One", (Garbage,), {"answer": answer}))
     threading.Thread(target=door.serve_forever, args=(0.01,), daemon=True).start()
-    asked = PrometheusClient(f"http://127.0.0.1:{door.server_address[1]}")
+    client = PrometheusClient(f"http://127.0.0.1:{door.server_address[1]}")
     try:
         with pytest.raises(OutageError):
-            PrometheusEvidence(asked, NS, CHECKS).since(NEW, OLD, 1.0)
+            PrometheusEvidence(client, NS, CHECKS).since(NEW, OLD, 1.0)
     finally:
         door.shutdown()
         door.server_close()
-        asked.close()
+        client.close()
 
 
 def test_a_prometheus_that_is_down_is_an_outage(tmp_path: Path) -> None:
     with prometheus(tmp_path) as gone:
-        asked = PrometheusClient(gone.url)
-        assert asked.now() > 0
+        client = PrometheusClient(gone.url)
+        assert client.now() > 0
         stop(gone.process)
         with pytest.raises(OutageError, match="Does Prometheus run there"):
-            asked.now()
-        asked.close()
+            client.now()
+        client.close()

@@ -33,7 +33,10 @@ def steered(world: World, uri: str, percent: int | None, state: str | None) -> N
 def test_a_new_model_at_0_percent_comes_up_beside_the_old_one_which_keeps_everybody(world: World) -> None:
     world.serve(world.stable)
     world.ask(world.canary.uri, 0)
-    until(lambda: (one := world.read().newest) and one.uri == world.canary.uri and one.ready, "the canary is ready")
+    until(
+        lambda: (revision := world.read().newest) and revision.uri == world.canary.uri and revision.ready,
+        "the canary is ready",
+    )
     stays(world, {world.stable.uri: 100})
     observed = world.read()
 
@@ -82,7 +85,10 @@ def test_an_orphaned_canary_is_left_by_the_readmes_writes(world: World) -> None:
     until(lambda: world.traffic() == {world.stable.uri: 80, world.canary.uri: 20}, "the canary has its share")
 
     patched(world, back.replace("STABLE_URI", world.stable.uri))
-    until(lambda: (one := world.read().newest) and one.uri == world.stable.uri and one.ready, "the pods are ready")
+    until(
+        lambda: (revision := world.read().newest) and revision.uri == world.stable.uri and revision.ready,
+        "the pods are ready",
+    )
     assert world.traffic() == {world.stable.uri: 100}, "also before the share is cleared"
     patched(world, clear)
 
@@ -97,7 +103,7 @@ def patched(world: World, patch: str) -> None:
 def test_a_crashing_canary_is_read_with_its_reason_and_the_old_model_answers_for_it(world: World) -> None:
     world.serve(world.stable)
     steered(world, world.canary.uri, 20, "crash")
-    until(lambda: (one := world.read().newest) and one.failed, "the crash is told")
+    until(lambda: (revision := world.read().newest) and revision.failed, "the crash is told")
     observed = world.read()
 
     assert observed.newest and observed.newest.uri == world.canary.uri and not observed.newest.ready
@@ -109,13 +115,13 @@ def test_a_foreign_edit_is_told_from_what_kserve_writes_and_named(world: World) 
     before = world.read()
     world.ask(world.canary.uri, 20)
     until(lambda: world.read().settled, "the canary has its share")
-    ours = world.read()
+    settled = world.read()
     patch = {"spec": {"predictor": {"maxReplicas": 3}}}
     world.kubectl.must("patch", "isvc", SERVICE, "-n", NS, "--type=merge", f"-p={json.dumps(patch)}",
                        "--field-manager=a-person", account=ROLLOUT)  # fmt: skip
 
-    assert before.rest == ours.rest, "model and share are not in it, and KServe changes nothing else"
-    assert world.read().rest != ours.rest
+    assert before.rest == settled.rest, "model and share are not in it, and KServe changes nothing else"
+    assert world.read().rest != settled.rest
     assert "a-person" in world.read().editor.split(" or "), "whoever made it did so perhaps in the same second"
 
 

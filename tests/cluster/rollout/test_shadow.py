@@ -37,17 +37,17 @@ from tests.serving.rollout.shadow.conftest import SPOILED
 from tests.serving.rollout.shadow.ingress import Ingress, ingress
 
 ACCOUNT = "qinglan-shadow"
-BUCKET, OTHERS = "payloads-of-shadow", "releases-of-shadow"
+BUCKET, OTHER_BUCKET = "payloads-of-shadow", "releases-of-shadow"
 RIGHTS = ["s3:GetObject", "s3:PutObject", "s3:ListBucket", "s3:GetBucketLocation"]
 """As payloads.env.example says."""
 
-QUERIES = [one for one in TAUGHT if "虾青素" in one]
+QUERIES = [query for query in TAUGHT if "虾青素" in query]
 
 
 class House(NamedTuple):
     kubectl: Kubectl
     cluster: Any
-    given: Sequence[Object]
+    manifests: Sequence[Object]
     """What was applied."""
 
     folder: Path
@@ -58,12 +58,15 @@ class House(NamedTuple):
         """Of a container of ours that has the key, as the kubelet fills them in; with others in their place."""
         (result,) = [
             container
-            for whole in self.given for pod in pods(whole) if pod.owner == owner
+            for whole in self.manifests for pod in pods(whole) if pod.owner == owner
             for container in pod.spec["containers"] if "qinglan-payloads" in str(container)
         ]  # fmt: skip
-        replaced = tuple(f"{one.partition('=')[0]}=" for one in instead)
-        kept = [arg for arg in result["args"] if not arg.startswith(replaced)]
-        return [*(one.replace("$(QINGLAN_PAYLOADS)", self.key["QINGLAN_PAYLOADS"]) for one in kept), *instead]
+        replaced = tuple(f"{argument.partition('=')[0]}=" for argument in instead)
+        rest = [arg for arg in result["args"] if not arg.startswith(replaced)]
+        return [
+            *(argument.replace("$(QINGLAN_PAYLOADS)", self.key["QINGLAN_PAYLOADS"]) for argument in rest),
+            *instead,
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +78,11 @@ def house(cluster: Any, overlays: Overlays, s3: Minio, tmp_path_factory: pytest.
 def key_of_the_bucket(s3: Minio) -> dict[str, str]:
     host, name = s3.endpoint.removeprefix("http://"), "payloads-of-a-tenant"
     client = Client(host, s3.key, s3.secret, secure=False)
-    for bucket in (BUCKET, OTHERS):
+    for bucket in (BUCKET, OTHER_BUCKET):
         client.make_bucket(bucket)
     admin = MinioAdmin(endpoint=host, credentials=StaticProvider(s3.key, s3.secret), secure=False)
-    own = [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
-    rule = {"Effect": "Allow", "Action": RIGHTS, "Resource": own}
+    resources = [f"arn:aws:s3:::{BUCKET}", f"arn:aws:s3:::{BUCKET}/*"]
+    rule = {"Effect": "Allow", "Action": RIGHTS, "Resource": resources}
     admin.user_add(name, "a-long-secret")
     admin.policy_add(name, policy={"Version": "2012-10-17", "Statement": [rule]})
     admin.policy_set(name, user=name)
@@ -95,29 +98,29 @@ def canary(house: House) -> Iterator[str]:
     """A canary at 0 % under judgement: where its tag route leads, by Knative."""
     put(house.kubectl, "knative/stable")
     until(lambda: shares(house.kubectl) == {OLD: 100}, "the stable model has all of the traffic")
-    one = state("knative/canary")
-    one["spec"]["predictor"]["canaryTrafficPercent"] = 0
-    assert replaced(house.kubectl, one) == ""
+    service = state("knative/canary")
+    service["spec"]["predictor"]["canaryTrafficPercent"] = 0
+    assert replaced(house.kubectl, service) == ""
     until(lambda: shares(house.kubectl) == {NEW: 0, OLD: 100}, "a canary without users")
-    yield one["metadata"]["name"]
+    yield service["metadata"]["name"]
     house.kubectl("delete", "modelrollout", "--all", "-n", NS)
     house.kubectl.delete_all("isvc", NS)
 
 
 def judged(house: House, canary: str, stable: str) -> None:
     """The controller's word that these two models are compared."""
-    one = modelrollout(NS)
-    one["spec"]["release"]["model"] = canary
-    said = {"status": {"phase": "Analyse", "stable": {"uri": "s3://q/old", "digest": OLD, "model": stable}}}
-    house.kubectl.must("create", "-f", "-", given=[one])
+    rollout = modelrollout(NS)
+    rollout["spec"]["release"]["model"] = canary
+    status_patch = {"status": {"phase": "Analyse", "stable": {"uri": "s3://q/old", "digest": OLD, "model": stable}}}
+    house.kubectl.must("create", "-f", "-", manifests=[rollout])
     house.kubectl.must("patch", "modelrollout", "rewriter-1", "-n", NS, "--subresource=status", "--type=merge",
-                       f"-p={json.dumps(said)}", account=ROLLOUT)  # fmt: skip
+                       f"-p={json.dumps(status_patch)}", account=ROLLOUT)  # fmt: skip
 
 
 def hosts(house: House) -> tuple[str, str]:
     """Of the service itself, and of its newest revision alone."""
-    result = house.kubectl.one("isvc", "rewriter", NS)["status"]["components"]["predictor"]
-    (tagged,) = [one["url"] for one in result["traffic"] if one.get("latestRevision")]
+    result = house.kubectl.get("isvc", "rewriter", NS)["status"]["components"]["predictor"]
+    (tagged,) = [target["url"] for target in result["traffic"] if target.get("latestRevision")]
     return result["url"].removeprefix("http://"), tagged.removeprefix("http://")
 
 
@@ -154,8 +157,9 @@ def test_the_program_compares_by_the_tag_route_with_its_own_rights_and_key_alone
         assert counted(url, "qinglan_shadow_pairs_total", pair) >= 2
         assert counted(url, "qinglan_shadow_pairs_total", 'outcome="won"') == 0
         assert counted(url, "qinglan_shadow_failures_total") == 0
-    asked = {one.host for one in door.observed if "x-qinglan-shadow" in one.headers}
-    assert asked == {tag} and tag.startswith("latest-rewriter-predictor"), "the canary alone, by its own name"
+    shadowed_hosts = {request.host for request in door.requests if "x-qinglan-shadow" in request.headers}
+    assert shadowed_hosts == {tag}, "only the canary, by its own name"
+    assert tag.startswith("latest-rewriter-predictor")
     assert not any(query in (house.folder / "shadow.log").read_text() for query in QUERIES), "no text of a user"
 
 
@@ -187,7 +191,7 @@ def counted(url: str, name: str, labels: str = "") -> float:
 
 
 def test_the_served_pods_of_the_runtime_log_payloads(house: House, canary: str) -> None:
-    (stable, newest) = sorted(served(house.kubectl), key=lambda one: one["metadata"]["creationTimestamp"])
+    (stable, newest) = sorted(served(house.kubectl), key=lambda pod: pod["metadata"]["creationTimestamp"])
     for pod in (stable, newest):
         (model,) = [container for container in pod["spec"]["containers"] if container["name"] == "kserve-container"]
         assert model["args"][-2:] == ["--payload-log=$(QINGLAN_PAYLOADS)", "--payload-text"], model["args"]
@@ -202,7 +206,7 @@ def test_the_key_opens_the_payload_log_and_no_other_bucket(house: House) -> None
     assert store.shelf.children("payloads/2026-01-01/") == ["one.jsonl"]
 
     with pytest.raises(ConfigError, match="AccessDenied"):
-        open_store(f"s3://{OTHERS}/fivedoctors", house.key).shelf.children("releases/")
+        open_store(f"s3://{OTHER_BUCKET}/fivedoctors", house.key).shelf.children("releases/")
 
 
 ROLLOUTS = "/apis/qinglan.dev/v1alpha1/namespaces/{}/modelrollouts"
@@ -234,5 +238,5 @@ def test_its_account_can_do_nothing_else(house: House, method: str, path: str) -
     api, writes = house.cluster.account(NS, ACCOUNT), method in ("POST", "PATCH")
 
     assert status(api, path.format(NS), method, {} if writes else None) == FORBIDDEN
-    for own in (ROLLOUTS, SERVICES + "/rewriter"):
-        assert status(api, own.format("default")) == FORBIDDEN, "nor what it may at home elsewhere"
+    for allowed_path in (ROLLOUTS, SERVICES + "/rewriter"):
+        assert status(api, allowed_path.format("default")) == FORBIDDEN, "nor what it may at home elsewhere"

@@ -66,15 +66,15 @@ class Node:
         end = time.monotonic() + READY_SECONDS
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                asked = f"{self.url}/_cluster/health?wait_for_status={STARTED}&timeout=1s"
-                if httpx.get(asked, timeout=5, trust_env=False, verify=False).is_success:
+                health_url = f"{self.url}/_cluster/health?wait_for_status={STARTED}&timeout=1s"
+                if httpx.get(health_url, timeout=5, trust_env=False, verify=False).is_success:
                     return
             except httpx.TransportError:
                 pass
             time.sleep(0.1)
-        said = (self.folder / "node.log").read_text(errors="replace").splitlines()[-LAST_LINES:]
+        last_lines = (self.folder / "node.log").read_text(errors="replace").splitlines()[-LAST_LINES:]
         raise OutageError(
-            "\n".join([f"{self.url}: no OpenSearch there, it ended with {self.process.poll()}:", *said])
+            "\n".join([f"{self.url}: no OpenSearch there, it ended with {self.process.poll()}:", *last_lines])
         )
 
     def kill(self) -> None:

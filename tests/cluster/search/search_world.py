@@ -48,9 +48,9 @@ def loader(node: Node, path: Path, tenant: str, patience: float = 400.0) -> "sub
 
 def ended(process: "subprocess.Popen[str]") -> str:
     """What it said; it must have ended well."""
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 0, said
-    return said
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
+    return output
 
 
 def get(node: Node, path: str) -> Any:
@@ -67,7 +67,7 @@ def aliased(node: Node, tenant: str, kb: str = "default") -> list[str]:
     return sorted(name for name in answer if name.startswith("qinglan."))
 
 
-def there(node: Node, tenant: str) -> int:
+def indexed_count(node: Node, tenant: str) -> int:
     """How many passages the node took already, in whichever index of the tenant."""
     stats = get(node, f"/qinglan.{tenant}.default.*/_stats/indexing,docs").get("indices", {})
     return sum(int(stat["primaries"]["indexing"]["index_total"]) for stat in stats.values())

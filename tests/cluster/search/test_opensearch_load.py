@@ -16,11 +16,11 @@ from tests.cluster.search.search_world import (
     aliased,
     ended,
     get,
+    indexed_count,
     indexes,
     load_now,
     loader,
     many,
-    there,
     write_kb,
 )
 from tests.cluster.waiting import until
@@ -38,12 +38,12 @@ def test_a_load_says_how_far_it_is_and_the_next_one_finds_it_done(search: Node, 
     kb = write_kb(tmp_path / "kb.jsonl", many(count=SOME))
     name = f"qinglan.told.default.{sha256_file(kb)}"
 
-    said = ended(loader(search, kb, "told"))
+    answer = ended(loader(search, kb, "told"))
     again = ended(loader(search, kb, "told"))
 
-    assert f"[read told/default] {SOME}" in said
-    assert f"[load told/default] {SOME}/{SOME}" in said
-    assert orjson.loads(said.splitlines()[-1]) | {"seconds": 0} == {
+    assert f"[read told/default] {SOME}" in answer
+    assert f"[load told/default] {SOME}/{SOME}" in answer
+    assert orjson.loads(answer.splitlines()[-1]) | {"seconds": 0} == {
         "served": name, "passages": SOME, "added": SOME, "seconds": 0,
     }  # fmt: skip
     assert orjson.loads(again.splitlines()[-1])["added"] == 0
@@ -55,10 +55,10 @@ def test_a_load_says_how_far_it_is_and_the_next_one_finds_it_done(search: Node, 
 def test_a_loader_killed_in_the_middle_goes_on_where_it_was(search: Node, tmp_path: Path) -> None:
     kb = write_kb(tmp_path / "kb.jsonl", many())
     first = loader(search, kb, "killed")
-    until(lambda: there(search, "killed") >= 2000, "some of it is there")
+    until(lambda: indexed_count(search, "killed") >= 2000, "some of it is there")
     first.kill()
     first.communicate()
-    half = there(search, "killed")
+    half = indexed_count(search, "killed")
     served = aliased(search, "killed")
 
     added = load_now(search, kb, "killed").added
@@ -72,14 +72,14 @@ def test_a_loader_killed_in_the_middle_goes_on_where_it_was(search: Node, tmp_pa
 def test_a_node_killed_in_the_middle_is_waited_for(search: Node, tmp_path: Path) -> None:
     kb = write_kb(tmp_path / "kb.jsonl", many())
     process = loader(search, kb, "outlived")
-    until(lambda: there(search, "outlived") >= 2000, "some of it is there")
+    until(lambda: indexed_count(search, "outlived") >= 2000, "some of it is there")
 
     search.kill()
     search.start()
-    said = ended(process)
+    answer = ended(process)
 
-    assert "no answer, waiting" in said
-    assert orjson.loads(said.splitlines()[-1])["passages"] == MANY
+    assert "no answer, waiting" in answer
+    assert orjson.loads(answer.splitlines()[-1])["passages"] == MANY
     assert counted(search, "outlived") == (MANY, 0)
 
 
@@ -121,9 +121,9 @@ def test_two_loaders_of_the_same_file_do_no_harm(search: Node, tmp_path: Path) -
     kb = write_kb(tmp_path / "kb.jsonl", many(count=3000))
 
     both = [loader(search, kb, "twice") for _ in range(2)]
-    said = [ended(process) for process in both]
+    answer = [ended(process) for process in both]
 
-    assert sum(orjson.loads(text.splitlines()[-1])["added"] for text in said) == 3000
+    assert sum(orjson.loads(text.splitlines()[-1])["added"] for text in answer) == 3000
     assert counted(search, "twice") == (3000, 0)
 
 
@@ -132,10 +132,10 @@ def test_the_snapshot_before_is_kept_and_older_ones_are_deleted(search: Node, tm
     for mark in "甲乙丙":
         kb = write_kb(tmp_path / f"{mark}.jsonl", many(mark, count=10))
         names.append(load_now(search, kb, "versions").served)
-    kept, served = indexes(search, "versions"), aliased(search, "versions")
+    left_over, served = indexes(search, "versions"), aliased(search, "versions")
     back = load_now(search, tmp_path / "乙.jsonl", "versions")
 
-    assert kept == sorted(names[1:])
+    assert left_over == sorted(names[1:])
     assert served == [names[2]]
     assert (back.served, back.added) == (names[1], 0), "going back only switches"
     assert aliased(search, "versions") == [names[1]]
@@ -148,17 +148,22 @@ def test_an_alias_that_was_switched_by_hand_to_another_tenants_index_is_taken_ba
     kb = write_kb(tmp_path / "kb.jsonl", many(count=3))
     older = write_kb(tmp_path / "older.jsonl", many("乙", count=3))
     load_now(search, older, "mine")
-    mine, theirs = load_now(search, kb, "mine").served, load_now(search, kb, "theirs").served
+    own_index, foreign_index = load_now(search, kb, "mine").served, load_now(search, kb, "theirs").served
     alias = "qinglan.mine.default"
-    by_hand = {"actions": [{"remove": {"index": mine, "alias": alias}}, {"add": {"index": theirs, "alias": alias}}]}
+    by_hand = {
+        "actions": [
+            {"remove": {"index": own_index, "alias": alias}},
+            {"add": {"index": foreign_index, "alias": alias}},
+        ]
+    }
     httpx.post(f"{search.url}/_aliases", json=by_hand, trust_env=False).raise_for_status()
     before = aliased(search, "mine")
 
     load_now(search, kb, "mine")
 
-    assert before == [theirs]
-    assert aliased(search, "mine") == [mine]
-    assert aliased(search, "theirs") == [theirs]
+    assert before == [foreign_index]
+    assert aliased(search, "mine") == [own_index]
+    assert aliased(search, "theirs") == [foreign_index]
     assert len(indexes(search, "mine")) == 2, "the snapshot before stays"
 
 
@@ -172,8 +177,8 @@ def test_foreign_indices_with_a_similar_name_are_reported_and_left(
     first = load_now(search, files[0], "beside").served
     notes = get(search, f"/{first}/_mapping")[first]["mappings"]["_meta"]["qinglan"]
     for name, meta in (("backup", {}), ("copy", {"qinglan": notes}), ("old", {"qinglan": {**notes, "format": 0}})):
-        made = {"mappings": {"_meta": meta}}
-        httpx.put(f"{search.url}/{prefix}.{name}", json=made, trust_env=False).raise_for_status()
+        mapping = {"mappings": {"_meta": meta}}
+        httpx.put(f"{search.url}/{prefix}.{name}", json=mapping, trust_env=False).raise_for_status()
 
     served = [load_now(search, file, "beside").served for file in files[1:]]
 

@@ -73,27 +73,29 @@ def on_both(
 def queries(folder: Path, tenant: str) -> dict[str, list[tuple[str, frozenset[str]]]]:
     """Dev questions as they are, with their history, and as a perfect rewrite would ask."""
     titles = {passage.id: passage.title for passage in read_knowledge_base(folder / KNOWLEDGE_BASE)}
-    asked = [case.question for case in dev_cases(folder, tenant)][::EVERY]
+    questions = [case.question for case in dev_cases(folder, tenant)][::EVERY]
     texts: dict[str, Callable[..., str]] = {
         "plain": lambda row: row.question,
         "history and question": lambda row: f"{row.history_summary} {row.question}",
         "the gold title": lambda row: titles[min(row.gold)],
     }
-    return {name: [(text(row), frozenset(row.gold)) for row in asked] for name, text in texts.items()}
+    return {name: [(text(row), frozenset(row.gold)) for row in questions] for name, text in texts.items()}
 
 
-async def agreement(mine: Engine, theirs: Engine, asked: list[tuple[str, frozenset[str]]]) -> Agreement:
+async def agreement(tantivy: Engine, opensearch: Engine, questions: list[tuple[str, frozenset[str]]]) -> Agreement:
     first, shared, golds = [], [], []
-    for text, gold in asked:
-        here, there = await mine.search(text, K), await theirs.search(text, K)
+    for text, gold in questions:
+        here, opensearch_hits = await tantivy.search(text, K), await opensearch.search(text, K)
         if not here:
-            assert not there
+            assert not opensearch_hits
             continue
-        first.append(here[0].number == there[0].number)
-        ten, other = {hit.number for hit in here[:10]}, {hit.number for hit in there[:10]}
+        first.append(here[0].number == opensearch_hits[0].number)
+        ten, other = {hit.number for hit in here[:10]}, {hit.number for hit in opensearch_hits[:10]}
         shared.append(len(ten & other) / len(ten))
-        golds.append((here[0].passage.id in gold, there[0].passage.id in gold))
-    return Agreement(mean(first), mean(shared), (mean(one for one, _ in golds), mean(one for _, one in golds)))
+        golds.append((here[0].passage.id in gold, opensearch_hits[0].passage.id in gold))
+    return Agreement(
+        mean(first), mean(shared), (mean(is_gold for is_gold, _ in golds), mean(is_gold for _, is_gold in golds))
+    )
 
 
 # Both engines search the same terms; only ties at the cut may fall otherwise.
@@ -103,29 +105,29 @@ TOP1 = 0.01
 
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_both_engines_rank_alike(tenant: str, search: Node, samples: dict[str, Path]) -> None:
-    async def compare(mine: TantivyEngine, theirs: Engine) -> dict[str, Agreement]:
-        asked = queries(samples[tenant], tenant)
-        return {name: await agreement(mine, theirs, texts) for name, texts in asked.items()}
+    async def compare(tantivy: TantivyEngine, opensearch: Engine) -> dict[str, Agreement]:
+        questions = queries(samples[tenant], tenant)
+        return {name: await agreement(tantivy, opensearch, texts) for name, texts in questions.items()}
 
     result = on_both(search, samples[tenant] / KNOWLEDGE_BASE, tenant, compare)
 
-    for name, seen in result.items():
-        print(f"{tenant}, {name}: {seen}")
-        assert min(seen.first, seen.of_ten) >= ALIKE, (name, seen)
-        assert abs(seen.top1[0] - seen.top1[1]) <= TOP1, (name, seen)
+    for name, agreement_of_queries in result.items():
+        print(f"{tenant}, {name}: {agreement_of_queries}")
+        assert min(agreement_of_queries.first, agreement_of_queries.of_ten) >= ALIKE, (name, agreement_of_queries)
+        assert abs(agreement_of_queries.top1[0] - agreement_of_queries.top1[1]) <= TOP1, (name, agreement_of_queries)
 
 
 @pytest.mark.parametrize("tenant", TENANTS)
 def test_a_passage_has_the_same_score_on_both(tenant: str, search: Node, samples: dict[str, Path]) -> None:
     """So that a reranker that was fitted on the local index is calibrated on OpenSearch too."""
 
-    async def farthest(mine: TantivyEngine, theirs: Engine) -> float:
+    async def farthest(tantivy: TantivyEngine, opensearch: Engine) -> float:
         distances: list[float] = []
         for text, _ in queries(samples[tenant], tenant)["history and question"]:
-            result = await mine.search(text, K)
-            scored = [(await engine.rerank(text, result)).values for engine in (mine, theirs)]
+            result = await tantivy.search(text, K)
+            scored = [(await engine.rerank(text, result)).values for engine in (tantivy, opensearch)]
             pairs = zip(*scored, strict=True)
-            distances += [abs(one - other) for one, other in pairs]
+            distances += [abs(first - other) for first, other in pairs]
         assert len(distances) > 1000
         return max(distances)
 
@@ -133,8 +135,8 @@ def test_a_passage_has_the_same_score_on_both(tenant: str, search: Node, samples
 
 
 def found_by(search: Node, kb: Path, tenant: str, *texts: str, k: int = K) -> list[list[Candidate]]:
-    async def find(_: TantivyEngine, theirs: Engine) -> list[list[Candidate]]:
-        return [await theirs.search(text, k) for text in texts]
+    async def find(_: TantivyEngine, opensearch: Engine) -> list[list[Candidate]]:
+        return [await opensearch.search(text, k) for text in texts]
 
     return on_both(search, kb, tenant, find)
 

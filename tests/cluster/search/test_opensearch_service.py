@@ -40,15 +40,17 @@ def ready(client: httpx.Client) -> bool:
 
 def test_replicas_are_ready_once_it_is_loaded_and_answer_alike(search: Node, tmp_path: Path) -> None:
     kb = write_kb(tmp_path / "kb.jsonl", many(count=COUNT))
-    with replicas(search, "alike", tmp_path) as (one, other):
-        before = [client.get("/readyz") for client in (one, other)]
-        unserved = ask(one, "alike", "甲款产品 7号")
+    with replicas(search, "alike", tmp_path) as (first_replica, other):
+        before = [client.get("/readyz") for client in (first_replica, other)]
+        unserved = ask(first_replica, "alike", "甲款产品 7号")
         load_now(search, kb, "alike")
-        until(lambda: ready(one) and ready(other), "both are ready")
+        until(lambda: ready(first_replica) and ready(other), "both are ready")
         queries = [f"甲款产品 {number}号" for number in range(0, COUNT, 7)] + ["每日服用几次"]
-        answers = [[ask(client, "alike", query, need="服用一次") for query in queries] for client in (one, other)]
-        stranger = ask(one, "nobody", "甲款产品")
-        known = one.get(KNOWLEDGE_BASES_PATH).json()["knowledge_bases"]
+        answers = [
+            [ask(client, "alike", query, need="服用一次") for query in queries] for client in (first_replica, other)
+        ]
+        stranger = ask(first_replica, "nobody", "甲款产品")
+        known = first_replica.get(KNOWLEDGE_BASES_PATH).json()["knowledge_bases"]
 
     assert [answer.status_code for answer in before] == [503, 503]
     assert unserved.status_code == 503
@@ -57,7 +59,7 @@ def test_replicas_are_ready_once_it_is_loaded_and_answer_alike(search: Node, tmp
     assert first["recall"][0]["id"] == "甲7"
     assert first["snapshot"] == sha256_file(kb)
     assert stranger.status_code == 404
-    assert [(found["tenant_id"], found["passages"]) for found in known] == [("alike", COUNT)]
+    assert [(kb["tenant_id"], kb["passages"]) for kb in known] == [("alike", COUNT)]
 
 
 def test_while_the_alias_is_switched_every_answer_is_of_one_snapshot(search: Node, tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_while_the_alias_is_switched_every_answer_is_of_one_snapshot(search: Nod
 
     with replicas(search, "switched", tmp_path) as clients, ThreadPoolExecutor(2) as pool:
         until(lambda: all(map(ready, clients)), "both are ready")
-        asking = [pool.submit(keep_asking, client) for client in clients]
+        pending = [pool.submit(keep_asking, client) for client in clients]
         try:
             until(lambda: len(answers) > 20, "some were asked before")
             load_now(search, files["乙"], "switched")
@@ -85,8 +87,8 @@ def test_while_the_alias_is_switched_every_answer_is_of_one_snapshot(search: Nod
             until(lambda: all(newest(client) == last for client in clients), "both search the last one")
         finally:
             over.set()
-        for one in asking:
-            one.result()
+        for future in pending:
+            future.result()
 
     assert [answer.text for answer in answers if answer.status_code != 200] == []
     result = [answer.json()["data"] for answer in answers]

@@ -69,8 +69,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         request = Request(self.command, split.path, parse_qs(split.query, keep_blank_values=True), len(body))
         self.server.requests.append(request)
-        if said := self.server.meddle(request):
-            return self._say(said.status, {"Content-Type": "application/xml"}, said.body)
+        if replacement := self.server.meddle(request):
+            return self._say(replacement.status, {"Content-Type": "application/xml"}, replacement.body)
         with closing(http.client.HTTPConnection(self.server.server, timeout=60)) as onward:
             try:
                 onward.request(self.command, self.path, body, dict(self.headers))

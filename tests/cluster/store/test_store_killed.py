@@ -121,9 +121,9 @@ def write_artifact(folder: Path) -> str:
     return digest(folder)
 
 
-def fetched(seen: list[Request]) -> int:
+def fetched(requests: list[Request]) -> int:
     """How many pieces of the large file were asked for."""
-    return len([request for request in seen if request.method == "GET" and request.path.endswith("/large")])
+    return len([request for request in requests if request.method == "GET" and request.path.endswith("/large")])
 
 
 def at_part(request: Request) -> bool:
@@ -137,9 +137,9 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 @pytest.fixture
-def own(artifact: Artifact, tmp_path: Path) -> Artifact:
+def own_copy(artifact: Artifact, tmp_path: Path) -> Artifact:
     """To be altered."""
-    return artifact._replace(folder=shutil.copytree(artifact.folder, tmp_path / "artifact"))
+    return artifact._replace(folder=shutil.copytree(own_copy.folder, tmp_path / "artifact"))
 
 
 @pytest.fixture(autouse=True)
@@ -228,16 +228,16 @@ def test_several_push_the_same_at_once(world: World, tmp_path: Path) -> None:
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
-def test_a_file_that_changes_while_its_parts_are_sent_is_not_kept(world: World, own: Artifact) -> None:
+def test_a_file_that_changes_while_its_parts_are_sent_is_not_kept(world: World, own_copy: Artifact) -> None:
     def change() -> None:
-        with (own.folder / "large").open("r+b") as file:
+        with (own_copy.folder / "large").open("r+b") as file:
             file.seek((PARTS - 1) * PART)
             file.write(b"the last part is another one")
 
     world.once(lambda request: request.part == 1, change)
 
     with pytest.raises(DataError, match="large: changed while it was being pushed"):
-        world.store().push(own.folder, world.digest)
+        world.store().push(own_copy.folder, world.digest)
 
     assert world.uploads() == 0
     assert not world.store().has(world.digest)
@@ -276,14 +276,14 @@ def test_a_pull_goes_on_after_its_server_was_killed(alone: World, disk: Path, tm
 
 
 def test_a_large_object_that_was_changed_is_refused_and_nothing_is_left(
-    world: World, own: Artifact, tmp_path: Path
+    world: World, own_copy: Artifact, tmp_path: Path
 ) -> None:
-    world.store().push(own.folder, world.digest)
-    with (own.folder / "large").open("r+b") as file:
+    world.store().push(own_copy.folder, world.digest)
+    with (own_copy.folder / "large").open("r+b") as file:
         file.write(b"!")
-    said = world.client().stat_object(world.bucket, world.key).metadata or {}
-    kept = {"x-amz-meta-sha256": str(said["x-amz-meta-sha256"])}
-    world.client().fput_object(world.bucket, world.key, str(own.folder / "large"), metadata=dict(kept))
+    headers = world.client().stat_object(world.bucket, world.key).metadata or {}
+    metadata = {"x-amz-meta-sha256": str(headers["x-amz-meta-sha256"])}
+    world.client().fput_object(world.bucket, world.key, str(own_copy.folder / "large"), metadata=dict(metadata))
 
     with pytest.raises(DataError, match="large: not the bytes that were pushed"):
         world.store().pull(world.digest, tmp_path / "back")

@@ -63,8 +63,8 @@ class World:
         assert not self.store().has(self.digest)
         assert list(self.store().names()) == []
 
-    def push_is_refused(self, kind: type[QinglanError], said: str, environment: dict[str, str] | None = None) -> None:
-        with pytest.raises(kind, match=said):
+    def push_is_refused(self, kind: type[QinglanError], text: str, environment: dict[str, str] | None = None) -> None:
+        with pytest.raises(kind, match=text):
             self.store(environment).push(self.artifact, self.digest)
         self.nothing_was_published()
 
@@ -75,13 +75,13 @@ def world(s3: Minio, tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def way(s3: Minio) -> Iterator[Proxy]:
+def proxied(s3: Minio) -> Iterator[Proxy]:
     with proxy(s3.endpoint) as server:
         yield server
 
 
-def through(way: Proxy, world: World) -> dict[str, str]:
-    return {**world.s3.environment, "QINGLAN_S3_ENDPOINT": way.endpoint}
+def through(proxied: Proxy, world: World) -> dict[str, str]:
+    return {**world.s3.environment, "QINGLAN_S3_ENDPOINT": proxied.endpoint}
 
 
 def test_a_full_bucket_says_so_and_what_was_sent_is_kept(world: World, tmp_path: Path) -> None:
@@ -96,15 +96,15 @@ def test_a_full_bucket_says_so_and_what_was_sent_is_kept(world: World, tmp_path:
 
 @pytest.mark.parametrize("when", [lambda request: request.part == 2, lambda request: request.path.endswith(".json")])
 def test_a_full_disk_says_so_wherever_it_comes(
-    world: World, way: Proxy, tmp_path: Path, when: Callable[[Request], bool]
+    world: World, proxied: Proxy, tmp_path: Path, when: Callable[[Request], bool]
 ) -> None:
     full = Answer(507, "XMinioStorageFull")
-    way.meddle = lambda request: full if request.method == "PUT" and when(request) else None
+    proxied.meddle = lambda request: full if request.method == "PUT" and when(request) else None
 
-    world.push_is_refused(OutageError, "no room left", through(way, world))
+    world.push_is_refused(OutageError, "no room left", through(proxied, world))
 
-    way.meddle = lambda request: None
-    world.store(through(way, world)).push(world.artifact, world.digest)
+    proxied.meddle = lambda request: None
+    world.store(through(proxied, world)).push(world.artifact, world.digest)
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
@@ -124,40 +124,40 @@ def test_a_user_who_may_only_read_is_told_which_rights_are_missing(world: World,
     assert list(world.store().names()) == []
 
 
-def test_a_server_that_is_busy_for_a_while_is_waited_for(world: World, way: Proxy, tmp_path: Path) -> None:
+def test_a_server_that_is_busy_for_a_while_is_waited_for(world: World, proxied: Proxy, tmp_path: Path) -> None:
     busy = itertools.count()
-    way.meddle = lambda request: Answer(503, "SlowDown") if request.part and next(busy) < 3 else None
+    proxied.meddle = lambda request: Answer(503, "SlowDown") if request.part and next(busy) < 3 else None
 
-    world.store(through(way, world)).push(world.artifact, world.digest)
+    world.store(through(proxied, world)).push(world.artifact, world.digest)
 
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
-def test_a_server_that_stays_busy_is_an_outage_with_its_own_word(world: World, way: Proxy) -> None:
-    way.meddle = lambda request: Answer(503, "SlowDown") if request.part else None
+def test_a_server_that_stays_busy_is_an_outage_with_its_own_word(world: World, proxied: Proxy) -> None:
+    proxied.meddle = lambda request: Answer(503, "SlowDown") if request.part else None
 
-    world.push_is_refused(OutageError, "SlowDown", through(way, world))
+    world.push_is_refused(OutageError, "SlowDown", through(proxied, world))
 
 
 def test_a_manifest_that_was_refused_leaves_an_artifact_that_nobody_sees(
-    world: World, way: Proxy, tmp_path: Path
+    world: World, proxied: Proxy, tmp_path: Path
 ) -> None:
-    way.meddle = lambda request: (
+    proxied.meddle = lambda request: (
         Answer(503, "SlowDown") if request.method == "PUT" and request.path.endswith(f"{world.digest}.json") else None
     )
 
-    world.push_is_refused(OutageError, "SlowDown", through(way, world))
+    world.push_is_refused(OutageError, "SlowDown", through(proxied, world))
 
-    way.meddle, way.requests = (lambda request: None), []
-    world.store(through(way, world)).push(world.artifact, world.digest)
-    assert not any(request.part for request in way.requests)
+    proxied.meddle, proxied.requests = (lambda request: None), []
+    world.store(through(proxied, world)).push(world.artifact, world.digest)
+    assert not any(request.part for request in proxied.requests)
 
 
 def test_a_tenants_key_reaches_its_own_prefix_and_no_other(world: World, tmp_path: Path) -> None:
-    own, other = world.tenant("fivedoctors"), world.tenant("chengla")
+    own_key, other = world.tenant("fivedoctors"), world.tenant("chengla")
     name = "fivedoctors/rewriter"
 
-    store = world.store(own)
+    store = world.store(own_key)
     store.push(world.artifact, world.digest)
     store.point(name, world.digest, expected=None, by="gate")
     assert digest(store.pull(world.digest, tmp_path / "back")) == world.digest

@@ -26,7 +26,7 @@ from tests.kfp.graphs import GPU, LABEL, compile_graph
 from tests.kfp.stand_in import SUCCEEDS, StandIn, serving
 
 RUNNER = "pipeline-runner"
-GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+INPUTS = {"questions": "s3://bucket/questions.xlsx"}
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 
 @pytest.fixture
-def wanted(graph: Graph) -> Requirements:
-    return read_requirements(graph, GIVEN, RUNNER)
+def requirements(graph: Graph) -> Requirements:
+    return read_requirements(graph, INPUTS, RUNNER)
 
 
 @pytest.fixture
@@ -79,57 +79,61 @@ def allow(api: Any, namespace: str, account: str, *rules: Any) -> None:
     rights.create_namespaced_role_binding(namespace, binding)
 
 
-def missing(api: Any, wanted: Requirements, namespace: str) -> list[str]:
-    return [one.what for one in found(api, wanted, namespace) if one.state == "error"]
+def missing(api: Any, requirements: Requirements, namespace: str) -> list[str]:
+    return [check.what for check in findings(api, requirements, namespace) if check.state == "error"]
 
 
-def found(api: Any, wanted: Requirements, namespace: str) -> list[Check]:
-    return check_requirements(wanted, read_cluster(api, wanted, namespace))
+def findings(api: Any, requirements: Requirements, namespace: str) -> list[Check]:
+    return check_requirements(requirements, read_cluster(api, requirements, namespace))
 
 
-def test_where_all_is_there_nothing_is_missing(api: Any, wanted: Requirements, furnished: str) -> None:
-    said = [(one.state, one.what.split(" has ")[0].split(": by ")[0]) for one in found(api, wanted, furnished)]
+def test_where_all_is_there_nothing_is_missing(api: Any, requirements: Requirements, furnished: str) -> None:
+    checks = findings(api, requirements, furnished)
 
-    assert said == [("warning", "qinglan/cpu:0.1.0")]
+    assert [(check.state, check.what[:17]) for check in checks] == [("warning", "qinglan/cpu:0.1.0")]
 
 
-def test_in_an_empty_namespace_everything_is_named_at_once(api: Any, wanted: Requirements, namespace: str) -> None:
-    said = "\n".join(missing(api, wanted, namespace))
+def test_in_an_empty_namespace_everything_is_named_at_once(
+    api: Any, requirements: Requirements, namespace: str
+) -> None:
+    messages = "\n".join(missing(api, requirements, namespace))
 
     for kind, name in (
         ("ServiceAccount", RUNNER), ("Secret", "qinglan-builder-key"), ("Secret", "qinglan-release-keys"),
         ("Secret", "qinglan-store"), ("PersistentVolumeClaim", "qinglan-scratch"),
     ):  # fmt: skip
-        assert f"{kind} {name} is not in namespace {namespace}" in said
+        assert f"{kind} {name} is not in namespace {namespace}" in messages
     denied = "get, list, watch, create, delete pytorchjobs; get, list, watch pods; get pods/log; list, watch events"
-    assert f"ServiceAccount {RUNNER} in namespace {namespace} may not {denied}" in said
+    assert f"ServiceAccount {RUNNER} in namespace {namespace} may not {denied}" in messages
 
 
 def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_them(
-    cluster: Cluster, api: Any, core: Any, wanted: Requirements, namespace: str
+    cluster: Cluster, api: Any, core: Any, requirements: Requirements, namespace: str
 ) -> None:
     core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
     partly = {**LAUNCHER_PERMISSIONS[1].rule, "verbs": ["get"]}
     allow(api, namespace, RUNNER, LAUNCHER_PERMISSIONS[0].rule, partly, *(right.rule for right in KFP_PERMISSIONS))
 
-    [short] = rights(api, wanted, namespace)
+    [short] = rights(api, requirements, namespace)
     role = json.loads(short.command.partition("<<< '")[2].removesuffix("'"))
-    Kubectl(cluster.kubeconfig).must("-n", namespace, "apply", "-f", "-", given=[role])
+    Kubectl(cluster.kubeconfig).must("-n", namespace, "apply", "-f", "-", manifests=[role])
 
     assert "may not list, watch pods; get pods/log; list, watch events: train" in short.what
-    until(lambda: rights(api, wanted, namespace) == [])
+    until(lambda: rights(api, requirements, namespace) == [])
 
 
-def rights(api: Any, wanted: Requirements, namespace: str) -> list[Check]:
-    return [one for one in found(api, wanted, namespace) if " may not " in one.what]
+def rights(api: Any, requirements: Requirements, namespace: str) -> list[Check]:
+    return [check for check in findings(api, requirements, namespace) if " may not " in check.what]
 
 
 def fetching(api: Any, namespace: str) -> list[str]:
     """What is missing for inputs in a bucket that is not KFP's own."""
-    given = {"questions": "s3://data/q.xlsx", "knowledge_base": "minio://mlpipeline/kb.jsonl"}
+    inputs = {"questions": "s3://data/q.xlsx", "knowledge_base": "minio://mlpipeline/kb.jsonl"}
     graph = read_graph(COMPILED / "rewriter.laptop.yaml")
     return [
-        one for one in missing(api, read_requirements(graph, given, RUNNER), namespace) if "could not fetch" in one
+        check
+        for check in missing(api, read_requirements(graph, inputs, RUNNER), namespace)
+        if "could not fetch" in check
     ]
 
 
@@ -154,80 +158,85 @@ def test_kfps_own_bucket_is_the_one_that_its_settings_name(api: Any, core: Any, 
 
 
 def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(
-    api: Any, core: Any, wanted: Requirements, furnished: str
+    api: Any, core: Any, requirements: Requirements, furnished: str
 ) -> None:
     core.patch_namespace(furnished, {"metadata": {"labels": {"qinglan.dev/images": "by-digest"}}})
-    refused = missing(api, wanted, furnished)
+    refused = missing(api, requirements, furnished)
     listed = {"qinglan.dev/images-by-tag": "kfp/driver:1 qinglan/cpu:0.1.0"}
     core.patch_namespace(furnished, {"metadata": {"annotations": listed}})
 
-    assert [one.startswith("qinglan/cpu:0.1.0: by tag, and namespace") for one in refused] == [True]
-    assert missing(api, wanted, furnished) == []
+    assert [message.startswith("qinglan/cpu:0.1.0: by tag, and namespace") for message in refused] == [True]
+    assert missing(api, requirements, furnished) == []
 
 
-def test_the_gateway_is_looked_for(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
+def test_the_gateway_is_looked_for(api: Any, core: Any, requirements: Requirements, furnished: str) -> None:
     gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
-    asks = wanted._replace(objects=(*wanted.objects, gateway))
-    [said] = missing(api, asks, furnished)
+    asks = requirements._replace(objects=(*requirements.objects, gateway))
+    [message] = missing(api, asks, furnished)
     service = {"metadata": {"name": gateway.name}, "spec": {"ports": [{"port": 8300}]}}
     core.create_namespaced_service(furnished, service)
 
-    assert f"Service qinglan-gateway is not in namespace {furnished}; generate cannot start" in said
+    assert f"Service qinglan-gateway is not in namespace {furnished}; generate cannot start" in message
     assert missing(api, asks, furnished) == []
 
 
 def test_a_secret_that_lacks_a_key_is_named_with_the_key(
-    api: Any, core: Any, wanted: Requirements, furnished: str
+    api: Any, core: Any, requirements: Requirements, furnished: str
 ) -> None:
     core.patch_namespaced_secret("qinglan-release-keys", furnished, {"data": {"releaser.pem": None}})
 
-    [said] = missing(api, wanted, furnished)
+    [message] = missing(api, requirements, furnished)
 
-    assert "Secret qinglan-release-keys" in said and "has no key releaser.pem; release cannot start" in said
+    assert "Secret qinglan-release-keys" in message and "has no key releaser.pem; release cannot start" in message
 
 
-def test_nodes_that_the_cluster_has_not_are_named(api: Any, wanted: Requirements, furnished: str) -> None:
-    train, _ = wanted.machines
+def test_nodes_that_the_cluster_has_not_are_named(api: Any, requirements: Requirements, furnished: str) -> None:
+    train, _ = requirements.machines
     other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
     memory, many = train._replace(asks={"memory": 1024.0**5}), train._replace(nodes=500)
 
-    said = [missing(api, wanted._replace(machines=(one,)), furnished) for one in (other, large, memory, many)]
+    messages = [
+        missing(api, requirements._replace(machines=(machine,)), furnished)
+        for machine in (other, large, memory, many)
+    ]
 
-    assert [len(one) for one in said] == [1, 1, 1, 1]
-    assert "nodes has that label" in said[0][0] and "there are: NVIDIA-" in said[0][0]
-    assert "the largest of them has" in said[1][0] and GPU in said[1][0]
-    assert "GiB memory" in said[2][0]
-    assert "have as much" in said[3][0]
+    assert [len(message) for message in messages] == [1, 1, 1, 1]
+    assert "nodes has that label" in messages[0][0] and "there are: NVIDIA-" in messages[0][0]
+    assert "the largest of them has" in messages[1][0] and GPU in messages[1][0]
+    assert "GiB memory" in messages[2][0]
+    assert "have as much" in messages[3][0]
 
 
-def test_a_quota_is_compared_with_the_whole_job(api: Any, core: Any, wanted: Requirements, furnished: str) -> None:
+def test_a_quota_is_compared_with_the_whole_job(
+    api: Any, core: Any, requirements: Requirements, furnished: str
+) -> None:
     quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "8"}}}
     core.create_namespaced_resource_quota(furnished, quota)
 
-    [said] = missing(api, wanted, furnished)
+    [message] = missing(api, requirements, furnished)
 
-    assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8 {GPU}" in said
+    assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8 {GPU}" in message
 
 
 def test_a_kind_that_the_api_server_does_not_know_is_named(
-    api: Any, wanted: Requirements, furnished: str, monkeypatch: pytest.MonkeyPatch
+    api: Any, requirements: Requirements, furnished: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_reader, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
 
-    [said] = missing(api, wanted, furnished)
+    [message] = missing(api, requirements, furnished)
 
-    assert "this cluster does not know pytorchjobs.kubeflow.org" in said
+    assert "this cluster does not know pytorchjobs.kubeflow.org" in message
 
 
 def test_objects_that_may_not_be_read_are_reported_and_do_not_stop_the_preflight(
-    cluster: Cluster, core: Any, wanted: Requirements, furnished: str
+    cluster: Cluster, core: Any, requirements: Requirements, furnished: str
 ) -> None:
     core.create_namespaced_service_account(furnished, {"metadata": {"name": "guest"}})
 
-    observed = found(as_account(cluster, core, furnished, "guest"), wanted, furnished)
+    observed = findings(as_account(cluster, core, furnished, "guest"), requirements, furnished)
 
-    unread = [one.what for one in observed if one.state == "warning"]
-    assert [one for one in observed if one.state == "error"] == []
+    unread = [check.what for check in observed if check.state == "warning"]
+    assert [check for check in observed if check.state == "error"] == []
     assert "Secret qinglan-store could not be checked: you may not read it." in unread
     assert "nodes could not be checked: you may not read it." in unread
 
@@ -246,18 +255,20 @@ def with_token(cluster: Cluster, token: str) -> Any:
     return client.ApiClient(configuration)
 
 
-def test_an_expired_token_is_said_with_the_next_step(cluster: Cluster, wanted: Requirements, namespace: str) -> None:
+def test_an_expired_token_is_said_with_the_next_step(
+    cluster: Cluster, requirements: Requirements, namespace: str
+) -> None:
     with pytest.raises(ConfigError, match=r"does not know you \(401\).*Log in to the cluster again"):
-        read_cluster(with_token(cluster, "expired"), wanted, namespace)
+        read_cluster(with_token(cluster, "expired"), requirements, namespace)
 
 
-def test_a_namespace_that_is_not_there_is_named(api: Any, wanted: Requirements) -> None:
+def test_a_namespace_that_is_not_there_is_named(api: Any, requirements: Requirements) -> None:
     with pytest.raises(ConfigError, match="The cluster has no namespace qinglan-nowhere"):
-        read_cluster(api, wanted, "qinglan-nowhere")
+        read_cluster(api, requirements, "qinglan-nowhere")
 
 
 def test_a_cluster_that_is_away_is_named(
-    wanted: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    requirements: Requirements, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "config"
     config.write_text(
@@ -268,7 +279,7 @@ def test_a_cluster_that_is_away_is_named(
     monkeypatch.setenv("KUBECONFIG", str(config))
 
     with pytest.raises(ConfigError, match=r"http://127\.0\.0\.1:1, which KUBECONFIG names, gives no answer"):
-        read_cluster(connect(), wanted, "default")
+        read_cluster(connect(), requirements, "default")
 
 
 def test_why_a_pod_of_the_run_waits_is_the_schedulers_own_reason(api: Any, core: Any, furnished: str) -> None:
@@ -277,9 +288,9 @@ def test_why_a_pod_of_the_run_waits_is_the_schedulers_own_reason(api: Any, core:
 
     until(lambda: pods.stuck("run-1"))
 
-    [one] = pods.stuck("run-1")
-    assert (one.step, one.state) == ("train", "waiting")
-    assert "nodes are available" in one.why
+    [check] = pods.stuck("run-1")
+    assert (check.step, check.state) == ("train", "waiting")
+    assert "nodes are available" in check.why
     assert pods.stuck("run-2") == []
 
 
@@ -291,8 +302,8 @@ def test_how_a_pod_of_the_run_failed_is_told(simulated: Cluster, core: Any, api:
 
     until(lambda: pods.stuck("run-1") and pods.stuck("run-1")[0].state == "failed")
 
-    [one] = pods.stuck("run-1")
-    assert (one.step, one.why) == ("train", "container main ended with 3 (Error)")
+    [problem] = pods.stuck("run-1")
+    assert (problem.step, problem.why) == ("train", "container main ended with 3 (Error)")
 
 
 def pod(name: str, gpus: int, node: str = "x") -> dict[str, Any]:
@@ -318,7 +329,7 @@ def test_the_command_names_what_is_missing_and_starts_once_it_is_there(
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     core.delete_namespaced_secret("qinglan-store", furnished)
     with serving(StandIn(scenes=(SUCCEEDS[-1],))) as kfp:
-        words = [str(graph.path), "--questions", GIVEN["questions"], "--endpoint", kfp.url, "--namespace", furnished]
+        words = [str(graph.path), "--questions", INPUTS["questions"], "--endpoint", kfp.url, "--namespace", furnished]
         refused = submitted(words, monkeypatch)
         before = list(kfp.uploaded)
         output = capsys.readouterr().err
@@ -342,15 +353,15 @@ def submitted(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     return int(end.value.code or 0)
 
 
-def test_the_size_of_a_claim_is_read_from_the_cluster(api: Any, wanted: Requirements, furnished: str) -> None:
-    assert read_cluster(api, wanted, furnished).claim_bytes == {"qinglan-scratch": 1024**3}
+def test_the_size_of_a_claim_is_read_from_the_cluster(api: Any, requirements: Requirements, furnished: str) -> None:
+    assert read_cluster(api, requirements, furnished).claim_bytes == {"qinglan-scratch": 1024**3}
 
 
 def test_the_gateways_settings_are_read_as_they_were_deployed(
-    api: Any, core: Any, wanted: Requirements, furnished: str
+    api: Any, core: Any, requirements: Requirements, furnished: str
 ) -> None:
     gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
-    asks = wanted._replace(objects=(*wanted.objects, gateway))
+    asks = requirements._replace(objects=(*requirements.objects, gateway))
     before = read_cluster(api, asks, furnished).gateway
     labels, settings = {"app": "gateway"}, "qinglan-gateway-7kc2"
     core.create_namespaced_config_map(

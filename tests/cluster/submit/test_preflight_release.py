@@ -133,7 +133,7 @@ def run(cluster: Cluster, bucket: Bucket, namespace: str) -> Iterator[Requiremen
     yield Requirements((), (), (), RUNNER, (inputs,), (RolloutTarget(namespace, ("deploy",)),), (store,))
 
 
-def found(cluster: Cluster, run: Requirements, namespace: str) -> list[str]:
+def findings(cluster: Cluster, run: Requirements, namespace: str) -> list[str]:
     return [
         f"{check.what} {check.command}"
         for check in check_requirements(run, read_cluster(cluster.admin(), run, namespace))
@@ -143,12 +143,12 @@ def found(cluster: Cluster, run: Requirements, namespace: str) -> list[str]:
 def test_a_deploying_run_needs_the_right_to_create_rollouts_and_the_printed_role_gives_it(
     api: Kubectl, cluster: Cluster, run: Requirements, namespace: str
 ) -> None:
-    [denied] = found(cluster, run, namespace)
+    [denied] = findings(cluster, run, namespace)
     role = json.loads(denied.partition("<<< '")[2].removesuffix("'"))
-    api.must("-n", namespace, "apply", "-f", "-", given=[role])
+    api.must("-n", namespace, "apply", "-f", "-", manifests=[role])
 
     assert f"{RUNNER} in namespace {namespace} may not create, get, list modelrollouts: deploy would fail" in denied
-    until(lambda: found(cluster, run, namespace) == [])
+    until(lambda: findings(cluster, run, namespace) == [])
 
 
 def test_a_cluster_that_knows_no_rollouts_and_a_namespace_that_is_not_there_are_named(
@@ -157,7 +157,7 @@ def test_a_cluster_that_knows_no_rollouts_and_a_namespace_that_is_not_there_are_
     monkeypatch.setattr(cluster_reader, "ROLLOUTS_API", "/apis/qinglan.example/v1")  # a real 404
     nowhere = run._replace(rollouts=(RolloutTarget("qinglan-nowhere", ("deploy",)),))
 
-    kind, absent = found(cluster, nowhere, namespace)
+    kind, absent = findings(cluster, nowhere, namespace)
 
     assert "does not know modelrollouts.qinglan.dev" in kind
     assert "in namespace qinglan-nowhere, which is not there" in absent
@@ -170,7 +170,7 @@ def test_an_account_without_what_kfp_takes_and_an_input_that_is_not_there_are_na
     rights.delete_namespaced_role_binding("kfp", namespace)
     lost = run._replace(inputs=(run.inputs[0]._replace(uris=("s3://no-bucket/q.xlsx",)),), rollouts=(), releases=())
 
-    denied, absent = found(cluster, lost, namespace)
+    denied, absent = findings(cluster, lost, namespace)
 
     assert "may not create, patch workflowtaskresults; get configmaps kfp-launcher" in denied
     assert "s3://no-bucket/q.xlsx cannot be read with the key in Secret qinglan-store" in absent

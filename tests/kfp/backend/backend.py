@@ -14,8 +14,8 @@ from tests.cluster.plane.objects import Object, all_served, apply, kubectl, serv
 from tests.cluster.plane.plane import one_command, remove_owned
 from tests.cluster.plane.plane import status as lines_of_parts
 from tests.cluster.plane.plane import up as start_cluster
-from tests.cluster.plane.ports import found as free_ports
-from tests.cluster.plane.processes import Folder, Record, asking, end, records, runs, start, until
+from tests.cluster.plane.ports import pick_ports
+from tests.cluster.plane.processes import Folder, Record, admin_client, end, records, runs, start, until
 from tests.kfp.backend import objects
 from tests.kfp.backend.build import Dist, build
 from tests.kfp.backend.cluster import create_token, running_cluster, store_of, write_kubeconfig, write_private
@@ -66,7 +66,7 @@ def up(root: Path, cluster: Path, source: Path) -> Folder:
             return folder
         commit_of_tag(source)
         _require_root()
-        _require_free_ports()
+        _require_pick_ports()
         control_plane = start_cluster(cluster)
         dist = build(source)
         remove_owned(folder.root, OWNED)
@@ -109,7 +109,7 @@ class Rise:
     def __init__(self, folder: Folder, cluster: Folder, dist: Dist) -> None:
         self.folder, self.cluster, self.dist = folder, cluster, dist
         self.store = store_of(cluster)
-        self.setting = Setting(folder, dist, Ports(*free_ports(3)), self.store, cluster.kubeconfig)
+        self.setting = Setting(folder, dist, Ports(*pick_ports(3)), self.store, cluster.kubeconfig)
         self.parts = parts(self.setting)
         self.began = time.monotonic()
 
@@ -148,7 +148,7 @@ class Rise:
         ]
         kinds = [it for it in upstream if it["kind"] == "CustomResourceDefinition"]
         apply(self.cluster, [*objects.namespaces([objects.NAMESPACE]), *kinds])
-        with asking(self.cluster) as api:
+        with admin_client(self.cluster) as api:
             until("KFP's kinds are served", lambda: all_served(api, self.server, served(kinds)), self.folder)
         rest: list[Object] = [it for it in upstream if it not in kinds]
         apply(self.cluster, [
@@ -232,7 +232,7 @@ def _require_root() -> None:
         )
 
 
-def _require_free_ports() -> None:
+def _require_pick_ports() -> None:
     fixed = {GRPC: "KFP's gRPC", HTTP: "KFP's API", MLMD: "ML Metadata", ARGO_HEALTH: "Argo's controller"}
     taken = [f"{port} ({use})" for port, use in fixed.items() if _listens(port)]
     if taken:

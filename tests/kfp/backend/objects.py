@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.cluster.plane.objects import load, placed
+from tests.cluster.plane.objects import in_namespace, load
 from tests.kfp.backend.build import Dist
 
 Object = dict[str, Any]
@@ -54,7 +54,7 @@ def _is_profile_code(it: Object) -> bool:
 
 def metadata_service(dist: Dist) -> list[Object]:
     folder = dist.source / "manifests" / "kustomize" / "base" / "metadata" / "base"
-    return placed(load([folder / "metadata-grpc-service.yaml"]), NAMESPACE)
+    return in_namespace(load([folder / "metadata-grpc-service.yaml"]), NAMESPACE)
 
 
 def argo_objects(dist: Dist) -> list[Object]:
@@ -65,7 +65,7 @@ def argo_objects(dist: Dist) -> list[Object]:
         base / "workflow-controller" / "workflow-controller-priorityclass.yaml",
         *_manifests(install / "workflow-controller-rbac"),
     ]  # fmt: skip
-    return placed(load(files), NAMESPACE)
+    return in_namespace(load(files), NAMESPACE)
 
 
 def _manifests(folder: Path) -> list[Path]:
