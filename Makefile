@@ -15,7 +15,7 @@ PACKAGES := $(VENV)/.packages
 READY := $(VENV)/.ready
 UV := $(BIN)/python -m uv
 
-.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-cluster test-gpu rehearse mutants fuzz chaos cluster cluster-binaries cluster-status cluster-down \
+.PHONY: help demo demo-style demo-audit demo-rollout test test-fast test-slow test-cluster test-gpu rehearse mutants fuzz chaos cluster cluster-binaries cluster-status cluster-down \
   kfp kfp-check kfp-run kfp-canary kfp-page kfp-status kfp-down \
   check bench beir lock image-locks images try-image golden messages docs clean
 
@@ -58,14 +58,17 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 demo-rollout: $(READY) ## the demo's model is rolled out once more, on loopback: a minute
 	@$(BIN)/qinglan demo-rollout
 
-test: $(READY) ## every test
-	@$(PYTEST)
+test: $(READY) ## the tests: eight minutes on two quiet cores
+	@$(PYTEST) -m "not nightly"
+
+test-slow: $(READY) ## the nightly tests: 20 s and more each, which repeat another test's promise
+	@$(PYTEST) -m nightly
 
 test-fast: $(READY) ## the tests that take a minute together
-	@$(PYTEST) -m "not slow"
+	@$(PYTEST) -m "not slow and not nightly"
 
 test-cluster: cluster-binaries ## the tests against a real control plane and a real S3
-	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) tests/cluster
+	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) -m "not nightly" tests/cluster
 
 PROFILES ?=
 rehearse: $(READY) ## each step of the files for GPUs, here, both lines: narrow models, each step in its own image's environment; PROFILES="a100x4"

@@ -79,6 +79,9 @@ LONG = (
     "tests/commands/test_company_to_report.py",
     "tests/rehearsal/test_rehearse.py",
     "tests/components/evaluation/rewriter/test_engine_inference.py",
+    "tests/qinglan/jobs/inside/test_ray_cluster.py",
+    "tests/components/training/style/test_style_bases.py",
+    "tests/examples/test_style_policy_runs.py",
 )
 """Files of a minute and more: they begin first, so that at the end no worker is left alone with one."""
 

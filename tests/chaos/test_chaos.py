@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 SEED = 7
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_disturbed_ends_as_one_that_was_left_alone(tmp_path: Path) -> None:
     """Its processes are its own, to be killed and paused; those of the run left alone are forks."""
     thread = Thread.make(tmp_path)

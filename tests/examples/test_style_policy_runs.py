@@ -21,7 +21,7 @@ from qinglan.style.rows import StyleRow, read_split
 from tests.models.tiny_rewriter import tiny_model
 from tests.models.tiny_style import tiny_style_model
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 TINY = BaseConfig(source="tiny", tiny=TinyConfig(vocabulary=2000, hidden=96, layers=2, heads=4, steps=120, batch=32))
 SMALL = StylePolicyConfig(

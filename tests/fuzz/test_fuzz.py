@@ -49,6 +49,7 @@ def test_an_input_that_takes_too_much_memory_is_a_fault_and_ends_no_machine() ->
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_a_fault_behind_a_row_of_conditions_is_found_and_printed_smallest(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,10 +2,11 @@
 
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.processes.ctrl_c import goes_on
+from tests.processes.ctrl_c import goes_on, started_with
 from tests.processes.forkserver import fork_of, forked
 
 PARENT = (
@@ -32,3 +33,20 @@ def test_a_killed_client_leaves_neither_its_fork_nor_what_that_has_started() -> 
     while any(map(goes_on, started)):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_fork_is_known_by_its_training_although_its_environment_is_the_fork_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QINGLAN_SCRATCH", str(tmp_path))
+    command = forked("http.server", "--bind", "127.0.0.1", "0", libraries=("http.server",))
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as client:
+        assert client.stdout is not None
+        client.stdout.read(1)  # it serves
+        names = started_with(f"QINGLAN_SCRATCH={tmp_path}")
+        client.terminate()
+
+    assert [name for name in names if "http.server" in name and "-ES" not in name], "the fork, beside its client"
+    assert started_with(f"QINGLAN_SCRATCH={tmp_path}") == []

@@ -1,7 +1,6 @@
 """A cluster comes up whole or not at all, and what ends is what was started."""
 
 import fcntl
-import json
 import os
 import re
 import shlex
@@ -9,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,8 +21,7 @@ from tests.cluster.plane.cluster import Cluster, foreign
 from tests.cluster.plane.plane import down, running, up
 from tests.cluster.plane.ports import free_port, free_ports
 from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
-from tests.cluster.waiting import until
-from tests.processes.ctrl_c import goes_on, hears_ctrl_c
+from tests.processes.ctrl_c import hears_ctrl_c
 
 REPOSITORY = Path(__file__).parents[3]
 PARTS = {
@@ -107,49 +104,6 @@ def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, 
         assert process.wait(240) == code
     assert "etcd" in running_then
     assert [it.part.name for it in records(Folder(tmp_path / "it")) if runs(it)] == []
-
-
-STARTS = """
-import json, time
-from pathlib import Path
-from tests.cluster.servers import minio
-from tests.cluster.plane.test_plane_lifecycle import sleeping
-
-def test_it():
-    folder = Path({folder!r})
-    with minio(folder) as store, sleeping(folder) as etcd:
-        (folder / "partial").write_text(json.dumps([store.process.pid, etcd.pid]))
-        (folder / "partial").rename(folder / "pids")
-        time.sleep(3600)
-"""
-
-
-@pytest.mark.parametrize("whom", ["everybody, as a terminal does", "the first process alone"])
-def test_ctrl_c_in_the_middle_of_these_tests_leaves_no_server(whom: str, tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text(STARTS.format(folder=str(tmp_path)))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "--numprocesses=1",
-        str(tmp_path / "test_it.py"),
-    ]
-    with subprocess.Popen(
-        command, cwd=REPOSITORY, stdout=subprocess.PIPE, start_new_session=True, preexec_fn=hears_ctrl_c
-    ) as process:
-        while not (tmp_path / "pids").exists():
-            assert process.poll() is None
-            time.sleep(0.05)
-        servers = json.loads((tmp_path / "pids").read_text())
-        assert all(map(goes_on, servers))
-
-        (os.killpg if "everybody" in whom else os.kill)(process.pid, signal.SIGINT)
-        process.communicate(timeout=240)
-
-    assert process.returncode == pytest.ExitCode.INTERRUPTED
-    until(lambda: not any(map(goes_on, servers)), "the servers are gone")
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_the_evaluation_is_about_the_models_and_the_test_of_this_run(ran: Ran) -
     assert result["verdict"]["word"] == "hold"
 
 
+@pytest.mark.nightly
 def test_the_same_seed_gives_the_same_models_and_the_same_figures(
     ran: Ran, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

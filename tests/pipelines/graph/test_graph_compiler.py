@@ -28,6 +28,7 @@ from tests.pipelines.graph.compiled_graphs import DIGEST, GOLDENS, ON_GPUS, comp
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.nightly
 def test_the_golden_copies_are_fresh_under_another_hash_seed(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pipelines.graph.compiler", str(tmp_path)]
     subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "4242"})

@@ -173,6 +173,7 @@ def trained(table: RewardTable, mode: Mode) -> tuple[float, float]:
     )
 
 
+@pytest.mark.nightly
 def test_training_on_the_plans_retrieval_score_raises_the_reward_and_loses_held_out_gold(
     table: RewardTable,
 ) -> None:
@@ -182,6 +183,7 @@ def test_training_on_the_plans_retrieval_score_raises_the_reward_and_loses_held_
     assert gold < -0.03
 
 
+@pytest.mark.nightly
 def test_training_on_the_anchored_reward_raises_held_out_gold_too(table: RewardTable) -> None:
     reward, gold = trained(table, "anchored_v2")
 

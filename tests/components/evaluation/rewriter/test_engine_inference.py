@@ -153,6 +153,7 @@ def test_a_model_that_no_server_takes_is_refused_before_any_engine_starts(
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_vllm_writes_what_transformers_writes_and_is_timed_behind_our_server(tmp_path: Path) -> None:
     release = exported_release(tmp_path)
     expected = [without_fragment(rewrite) for rewrite in Student.load(release).write(QUESTIONS)]

@@ -57,6 +57,7 @@ def ray_forks(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[None]:
         server.wait()
 
 
+@pytest.mark.nightly
 def test_verl_trains_on_two_nodes_and_both_end_well(
     inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_training_that_fails_by_itself_is_not_taken_for_the_one_that_is_killed
             failure_of_killed(attempt, keeper)
 
 
+@pytest.mark.nightly
 def test_vllm_answers_as_the_checkpoint_does_in_transformers_after_each_update(training: Training) -> None:
     """One may differ: two tokens can be nearly as likely."""
     assert training["tested"] == [0, 1, 2, 2, 3], "before any update, after two, and once more when it was resumed"
@@ -101,11 +102,13 @@ def test_vllm_answers_as_the_checkpoint_does_in_transformers_after_each_update(t
     assert training["unchanged"][-1] < min(training["equal"]), "the answers are others than before training"
 
 
+@pytest.mark.nightly
 def test_a_killed_training_goes_on_from_its_checkpoint(training: Training) -> None:
     assert "The best checkpoint, of step" in training["killed"]
     assert "setting global step to 2" in training.log
 
 
+@pytest.mark.nightly
 def test_the_adapter_moves_at_each_step_and_is_float32(training: Training) -> None:
     norms = training["adapter_norms"]
 
@@ -113,16 +116,19 @@ def test_the_adapter_moves_at_each_step_and_is_float32(training: Training) -> No
     assert len(set(norms)) == len(norms) == 3 and min(norms) > 0
 
 
+@pytest.mark.nightly
 def test_the_released_model_is_the_best_checkpoint_merged_or_as_an_adapter(training: Training) -> None:
     assert training["released"] == DEV
     assert training["merged_equals_adapter"] < 1e-4
 
 
+@pytest.mark.nightly
 def test_vllm_gives_its_memory_away_while_the_actor_learns_and_computes_as_the_actor_does(training: Training) -> None:
     updates = 5  # one before each test
     assert len(re.findall("vLLM sleeps at level 2", training.log)) >= updates - 1
     assert max(training.metrics("training/rollout_probs_diff_max")) < 0.05
 
 
+@pytest.mark.nightly
 def test_nothing_of_the_training_stays_on_the_machine(training: Training) -> None:
     assert not training.left

@@ -92,6 +92,7 @@ TRAINED = dict.fromkeys(("a100x4", "a100x8", "a100-multinode"), 134_217_728) | {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", TRAINED)
+@pytest.mark.nightly
 def test_ms_swift_takes_each_a100_profiles_command_for_qwen3_32b(
     profile: str, base: Path, read_by_swift: Read
 ) -> None:

@@ -47,8 +47,12 @@ def train(base: Path, rows: Path, out: Path, **changes: Any) -> StyleCounts:
     return train_style(base, rows, out / "model", out / "log", CONFIG.model_copy(update=changes))
 
 
+EACH_BASE = [pytest.param(name, marks=[] if name in ("bert", "qwen2") else pytest.mark.nightly) for name in SUPPORTED]
+"""An encoder and a decoder in each run; the rest nightly."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("architecture", SUPPORTED)
+@pytest.mark.parametrize("architecture", EACH_BASE)
 def test_a_supported_base_trains_distils_and_says_the_same_as_int8(
     architecture: str, rows: Path, tmp_path: Path
 ) -> None:

@@ -108,6 +108,7 @@ def test_a_worker_that_is_killed_ends_the_job_with_its_name(job: Job) -> None:
     assert last.startswith("qinglan.errors.TrainingError: Training lost 1 of 2 nodes (sft-2x1-worker-0 (rank 1): ")
 
 
+@pytest.mark.nightly
 def test_a_head_that_is_killed_ends_the_worker_with_its_name(job: Job) -> None:
     job.train()
 
