@@ -86,11 +86,11 @@ def test_steps_stay_in_their_order_and_are_audited(
     (tmp_path / "questions").write_text("问题")
     files = {name: File(str(tmp_path / name)) for name in ("questions", "rewrites", "model", "first", "second")}
     steps = (("generate", "questions", "rewrites", "first", None), ("sft", "rewrites", "model", "second", "first"))
-    for number, (stage, source, made, lineage, before) in enumerate(steps):
+    for number, (stage, source, output, lineage, before) in enumerate(steps):
         machine(hours[2 * number])
-        inputs, outputs = {source: files[source]}, {made: files[made]}
+        inputs, outputs = {source: files[source]}, {output: files[output]}
         with recorded(stage, inputs, outputs, {}, files[lineage], files[before] if before else None):
-            Path(files[made].path).write_text(made)
+            Path(files[output].path).write_text(output)
             machine(hours[2 * number + 1])
     later = datetime.now(UTC) + timedelta(hours=HOURS, minutes=1)
     policy = load_trust(tmp_path / "keys" / TRUST_FILE)

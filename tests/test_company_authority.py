@@ -43,14 +43,16 @@ def index(tmp_path: Path) -> Iterator[str]:
         yield f"{address}/simple"
 
 
-def asked(index: str, folder: Path, program: list[str], environment: dict[str, str]) -> str:
+def install_absent_package(index: str, folder: Path, program: list[str], environment: dict[str, str]) -> str:
     """Run `program` while the system trusts only folder/authority.pem; returns its output."""
     words = ["pip", "install", "--no-config", "--dry-run", "--default-index", index, "absent-package"]
     trusted = f'mount --bind {folder / "authority.pem"} {SYSTEM_BUNDLE} && exec "$@"'
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("SSL_CERT", "UV_", "MAKE"))}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith(("SSL_CERT", "UV_", "MAKE"))
+    }
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", trusted, "sh", *program, *words],
-        env=own | environment | {"UV_CACHE_DIR": str(folder / "uv")},
+        env=inherited | environment | {"UV_CACHE_DIR": str(folder / "uv")},
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     return done.stdout + done.stderr
@@ -64,24 +66,24 @@ ENVIRONMENTS = (
 
 def exported_by_make() -> dict[str, str]:
     printing = ["make", "--no-print-directory", "--eval", "shown: ; @echo $$UV_SYSTEM_CERTS", "shown"]
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "MAKE"))}
-    done = subprocess.run(printing, cwd=ROOT, env=own, capture_output=True, text=True, check=True)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "MAKE"))}
+    done = subprocess.run(printing, cwd=ROOT, env=inherited, capture_output=True, text=True, check=True)
     return {"UV_SYSTEM_CERTS": done.stdout.strip()}
 
 
 def test_uv_alone_refuses_an_authority_that_only_the_system_trusts(index: str, tmp_path: Path) -> None:
-    assert UNKNOWN in asked(index, tmp_path, UV, {})
+    assert UNKNOWN in install_absent_package(index, tmp_path, UV, {})
 
 
 def test_the_makefile_has_uv_trust_what_the_system_trusts(index: str, tmp_path: Path) -> None:
-    output = asked(index, tmp_path, UV, exported_by_make())
+    output = install_absent_package(index, tmp_path, UV, exported_by_make())
 
     assert UNKNOWN not in output
     assert "there are no versions of absent-package" in output
 
 
 def test_environments_of_images_trust_what_the_system_trusts(index: str, tmp_path: Path) -> None:
-    output = asked(index, tmp_path, [sys.executable, "-c", ENVIRONMENTS], {})
+    output = install_absent_package(index, tmp_path, [sys.executable, "-c", ENVIRONMENTS], {})
 
     assert UNKNOWN not in output
     assert "there are no versions of absent-package" in output

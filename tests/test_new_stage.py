@@ -228,7 +228,7 @@ def test_a_run_executes_it_and_shows_its_artifact(run: Run, copy: Path, words: l
 
 def test_a_new_stage_may_import_no_other_stage(run: Run, copy: Path) -> None:
     stage = copy / "components/data/count/stage.py"
-    kept = stage.read_text(encoding="utf-8")
+    text = stage.read_text(encoding="utf-8")
     lint = (
         "-c",
         "import sys; from importlinter.cli import lint_imports_command; lint_imports_command()",
@@ -236,8 +236,8 @@ def test_a_new_stage_may_import_no_other_stage(run: Run, copy: Path) -> None:
     )
     run(*lint)
 
-    stage.write_text("from components.data.convert.split_rows import split_of as split_of\n" + kept, encoding="utf-8")
+    stage.write_text("from components.data.convert.split_rows import split_of as split_of\n" + text, encoding="utf-8")
 
     broken = run(*lint, code=1).stdout
-    stage.write_text(kept, encoding="utf-8")
+    stage.write_text(text, encoding="utf-8")
     assert "Stages stand alone BROKEN" in broken and "components.data.count" in broken

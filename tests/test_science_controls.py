@@ -25,7 +25,7 @@ def test_the_control_of_shuffled_rewards_is_what_they_trained_and_not_the_model_
         (folder / "weights").write_text(f"of {actor.relative_to(tmp_path / 'out')}")
 
     monkeypatch.setenv(SCRATCH_VARIABLE, "the run's own")
-    monkeypatch.setattr(runs, "gateway", lambda *given: nullcontext(""))
+    monkeypatch.setattr(runs, "gateway", lambda *arguments: nullcontext(""))
     monkeypatch.setattr(runs, "ppo", train)
     monkeypatch.setattr(runs, "export_checkpoint", export)
     config: Any = SimpleNamespace(ppo=None)

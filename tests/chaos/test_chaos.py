@@ -46,14 +46,14 @@ def test_the_clock_is_set_under_a_running_process_and_durations_stay(hours: int,
     command, environment = [sys.executable, "-c", TELLER], {**os.environ, **clock.environment}
     with subprocess.Popen(command, env=environment, **pipes) as teller:  # type: ignore[call-overload]
 
-        def told() -> list[float]:
+        def report() -> list[float]:
             teller.stdin.write("\n")
             teller.stdin.flush()
             return [float(word) for word in teller.stdout.readline().split()]
 
-        before = told()
+        before = report()
         clock.set(hours * 3600)
-        after = told()
+        after = report()
         teller.stdin.close()
 
     assert [round((late - early) / 3600, 1) for early, late in zip(before, after, strict=True)] == [hours, hours, 0]

@@ -30,7 +30,7 @@ HONEST = START._replace(
 
 
 @pytest.mark.parametrize(
-    ("seen", "expected"),
+    ("changes", "expected"),
     [
         ({}, None),
         ({"gap_growth": 0.4, "gap_low": 0.3}, "gaming"),
@@ -45,9 +45,9 @@ HONEST = START._replace(
     ],
 )
 def test_a_reward_that_runs_ahead_of_the_judge_or_answers_that_collapse_end_it(
-    seen: dict[str, float], expected: str | None
+    changes: dict[str, float], expected: str | None
 ) -> None:
-    raised = alarm([START, HONEST._replace(**seen)], LIMITS)  # type: ignore[arg-type]
+    raised = alarm([START, HONEST._replace(**changes)], LIMITS)  # type: ignore[arg-type]
 
     assert (raised.name if raised else None) == expected
     assert raised is None or "step 10" in raised.message
@@ -136,7 +136,7 @@ def test_unknown_and_foreign_labels_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "field"),
     [
         ({"batch": 30}, "multiple of num_generations"),
         ({"batch": 40, "accumulation": 16}, "multiple of accumulation"),
@@ -145,8 +145,8 @@ def test_unknown_and_foreign_labels_are_refused() -> None:
         ({"answers": 1}, "answers"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_settings_that_cannot_work_are_refused(values: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigError, match=field):
         StylePolicyConfig.parse(values, "style_policy")
 
 
@@ -166,7 +166,7 @@ def test_a_question_that_was_trained_on_is_never_held_out(tmp_path: Path) -> Non
 
     rows = read_rows(folder, held_out=64)
 
-    trained = {one.prompt for one in rows.train}
+    trained = {example_row.prompt for example_row in rows.train}
     assert rows.train[0] == Example("用户问题：问题0\n回答：", "答0")
     assert (len(rows.watched), len(rows.final)) == (20, 20)
     assert not trained & {*rows.watched, *rows.final} and not set(rows.watched) & set(rows.final)
@@ -185,8 +185,10 @@ def test_rows_that_lack_a_part_are_named(tmp_path: Path) -> None:
 
 
 def test_a_judge_that_cannot_tell_is_refused() -> None:
-    said = {"诚实": "说实话不一定有效", "售前": "现在下单立减"}
-    rows = [row(at, format_training_text(f"问{at}", said[label]), label) for at in range(20) for label in said]
+    sentences = {"诚实": "说实话不一定有效", "售前": "现在下单立减"}
+    rows = [
+        row(at, format_training_text(f"问{at}", sentences[label]), label) for at in range(20) for label in sentences
+    ]
 
     judge, accuracy = fit_judge(rows, rows, ("诚实",))
 

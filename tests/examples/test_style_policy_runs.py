@@ -41,20 +41,20 @@ class World(NamedTuple):
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("style")
     rows = write_style_rows(folder / "rows", 1500)
-    made = World(rows, tiny_base(folder / "base", 2000, TINY), read_split(rows, "train")[0])
+    world = World(rows, tiny_base(folder / "base", 2000, TINY), read_split(rows, "train")[0])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stage, "learn_to_answer", learned_once(made.base, folder / "start"))
-        yield made
+        patch.setattr(stage, "learn_to_answer", learned_once(world.base, folder / "start"))
+        yield world
 
 
 def learned_once(base: Path, start: Path) -> Callable[..., None]:
     """Trainings in this world begin with the same model, whatever their reward: the first trains it."""
 
-    def learn(trained: Path, out: Path, *given: Any) -> None:
+    def learn(trained: Path, out: Path, *arguments: Any) -> None:
         if trained != base:
-            return learn_to_answer(trained, out, *given)
+            return learn_to_answer(trained, out, *arguments)
         if not start.is_dir():
-            learn_to_answer(trained, start, *given)
+            learn_to_answer(trained, start, *arguments)
         shutil.copytree(start, out, dirs_exist_ok=True)
         return None
 
@@ -113,8 +113,8 @@ def test_a_shortcut_of_the_reward_is_exploited_and_the_judge_ends_it(world: Worl
     assert last["judge"] < first["judge"] + 0.05, "and the judge did not"
     assert last["step"] < 28
     newest = lines(observed.parent / "log" / "newest.jsonl")
-    said = {name: sum(bool(SHORTCUT.search(row[name]["answer"])) for row in newest) for name in ("start", "now")}
-    assert said["now"] > 1.5 * said["start"]
+    shortcuts = {name: sum(bool(SHORTCUT.search(row[name]["answer"])) for row in newest) for name in ("start", "now")}
+    assert shortcuts["now"] > 1.5 * shortcuts["start"]
     assert not (tmp_path / "model").exists()
 
 
@@ -141,16 +141,16 @@ def test_a_training_that_is_killed_goes_on_and_sees_the_same(
     monkeypatch.setenv("QINGLAN_SCRATCH", str(tmp_path / "scratch2"))
     take = Watch._take
     with monkeypatch.context() as killed:
-        killed.setattr(Watch, "_take", lambda *given: stop() if given[1] == 2 else take(*given))
+        killed.setattr(Watch, "_take", lambda *arguments: stop() if arguments[1] == 2 else take(*arguments))
         with pytest.raises(KeyboardInterrupt):
             train(*dull, tmp_path, **FEW)
     [resumed] = tmp_path.glob("scratch2/style_policy/*/snapshots.jsonl")
-    assert [look["step"] for look in lines(resumed)] == [0]
+    assert [snapshot["step"] for snapshot in lines(resumed)] == [0]
 
     with pytest.raises(TrainingError, match="Nothing was learned"):
         train(*dull, tmp_path, **FEW)
 
-    assert [look["step"] for look in lines(resumed)] == [0, 2, 4]
+    assert [snapshot["step"] for snapshot in lines(resumed)] == [0, 2, 4]
     assert lines(resumed) == lines(whole)
 
 
@@ -167,8 +167,8 @@ def test_after_an_alarm_the_weights_from_before_it_come_out(
     )
     real = snapshots.make_snapshot
 
-    def staged(*given: Any) -> Any:
-        return real(*given)._replace(**next(observed, {}))
+    def staged(*arguments: Any) -> Any:
+        return real(*arguments)._replace(**next(observed, {}))
 
     monkeypatch.setattr(snapshots, "make_snapshot", staged)
 

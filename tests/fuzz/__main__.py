@@ -74,9 +74,9 @@ def search(name: str, seconds: int, module: str, folder: Path) -> bool:
     text = log.read_text(encoding="utf-8", errors="replace")
     progress, executed = PROGRESS.findall(text), EXECUTED.search(text)
     if code == 0 and progress and executed:
-        (before, _), (places, kept) = progress[0], progress[-1]
+        (before, _), (places, unspoiled) = progress[0], progress[-1]
         figures = f"{int(executed[1]):,} inputs in {seconds} s; {before} places reached at first, {places} now"
-        print(f"{name}: {figures}; {kept} inputs kept", flush=True)
+        print(f"{name}: {figures}; {unspoiled} inputs kept", flush=True)
         return True
     print(f"{name}: {described(name, text)}\nThe whole log: {log}", flush=True)
     return False

@@ -162,10 +162,10 @@ def sft(device: Device, sizes: Sizes) -> Result:
         optimizer.zero_grad()
         losses.append(float(loss.detach()) * config.accumulation)
         times.append(device.seconds())
-    said = fit_gib("sft", config, {**sizes.rewriter, "model_type": "qwen3"})
-    figures = step_figures(times, config.batch * config.accumulation * sizes.tokens, device.peak_gib(), said)
+    estimate = fit_gib("sft", config, {**sizes.rewriter, "model_type": "qwen3"})
+    figures = step_figures(times, config.batch * config.accumulation * sizes.tokens, device.peak_gib(), estimate)
     figures += [Measured("loss of the first step", losses[0]), Measured("loss of the last step", losses[-1])]
-    return Result("sft", losses[-1] < losses[0] and fits(device.peak_gib(), said), figures)
+    return Result("sft", losses[-1] < losses[0] and fits(device.peak_gib(), estimate), figures)
 
 
 def style(device: Device, sizes: Sizes) -> Result:
@@ -202,10 +202,10 @@ def style(device: Device, sizes: Sizes) -> Result:
         watch = Watch("The style training on this machine", Path(folder))
         fitted = fit("style", model.float(), 0, data, few, clocked, pace, Path(folder) / "checkpoints", watch)
     losses = [row["loss"] for row in fitted.metrics if "loss" in row]
-    said = fit_gib("style", config, {**sizes.classifier, "model_type": "qwen2"})
-    figures = step_figures(times, config.batch * sizes.tokens, device.peak_gib(), said)
+    estimate = fit_gib("style", config, {**sizes.classifier, "model_type": "qwen2"})
+    figures = step_figures(times, config.batch * sizes.tokens, device.peak_gib(), estimate)
     finite = all(np.isfinite(losses)) and len(losses) > 0
-    return Result("style", finite and fits(device.peak_gib(), said), figures)
+    return Result("style", finite and fits(device.peak_gib(), estimate), figures)
 
 
 def rewriter(device: Device, sizes: Sizes) -> Result:
@@ -234,7 +234,7 @@ def rewriter(device: Device, sizes: Sizes) -> Result:
         figures.append(Measured(f"tokens a second, {size} at once", tokens / seconds))
     alone = written[sizes.batches[0]]
     for size in sizes.batches[1:]:
-        same = sum(one == other for one, other in zip(alone, written[size], strict=True)) / len(alone)
+        same = sum(answer == other for answer, other in zip(alone, written[size], strict=True)) / len(alone)
         figures.append(Measured(f"texts as alone, {size} at once", same))
     return Result("rewriter", all(len(answers) == len(prompts) for answers in written.values()), figures)
 
@@ -244,18 +244,18 @@ CHECKS: dict[str, Callable[[Device, Sizes], Result]] = {
 }  # fmt: skip
 
 
-def step_figures(times: Sequence[float], tokens: int, peak: float, said: float | None) -> list[Measured]:
+def step_figures(times: Sequence[float], tokens: int, peak: float, estimate: float | None) -> list[Measured]:
     """Seconds a step without the first, which warms up, and memory beside what `fit` computes."""
     steps = [later - before for before, later in itertools.pairwise(times)][1:]
     middle = statistics.median(steps)
     figures = [Measured("seconds a step", middle), Measured("tokens a second", tokens / middle)]
     figures += [Measured("peak memory, GiB", peak)] if peak else []
-    return [*figures, Measured("peak memory by fit, GiB", said)] if said else figures
+    return [*figures, Measured("peak memory by fit, GiB", estimate)] if estimate else figures
 
 
-def fits(peak: float, said: float | None) -> bool:
+def fits(peak: float, estimate: float | None) -> bool:
     """Tell if `fit` promised at least what was measured, and not the double of it."""
-    return not peak or not said or peak <= said <= 2 * peak + 1
+    return not peak or not estimate or peak <= estimate <= 2 * peak + 1
 
 
 FIT = {"sft": "card_phases", "style": "style_phases"}

@@ -129,8 +129,8 @@ def load(out: Path, shape: str) -> dict[str, Any]:
         asyncio.run(at_rate(engine.url, 2.0))  # the first questions of a process are slow
         rates = [asyncio.run(at_rate(engine.url, rate)) for rate in RATES]
     lines = log.read_text(errors="replace").splitlines()
-    said = [line.partition("] ")[2] for line in lines if any(part in line for part in LOG_LINES)]
-    return {"shape": shape, "ready": round(ready, 1), "rates": rates, "log": said}
+    log_lines = [line.partition("] ")[2] for line in lines if any(part in line for part in LOG_LINES)]
+    return {"shape": shape, "ready": round(ready, 1), "rates": rates, "log": log_lines}
 
 
 async def at_rate(url: str, rate: float) -> dict[str, Any]:

@@ -60,14 +60,14 @@ def faults(value: Any, kind: str, where: str = "$") -> Iterator[str]:
         if not isinstance(value, list):
             yield f"{where}: no list"
             return
-        for index, one in enumerate(value):
-            yield from faults(one, result[1], f"{where}[{index}]")
+        for index, item in enumerate(value):
+            yield from faults(item, result[1], f"{where}[{index}]")
     elif result := re.fullmatch(r"dict\(str, (.+)\)", kind):
         if not isinstance(value, dict):
             yield f"{where}: no object"
             return
-        for name, one in value.items():
-            yield from faults(one, result[1], f"{where}.{name}")
+        for name, item in value.items():
+            yield from faults(item, result[1], f"{where}.{name}")
     elif kind in PLAIN:
         yield from _plain_faults(value, kind, where)
     else:
@@ -93,8 +93,8 @@ def _model_faults(value: Any, model: Any, where: str) -> Iterator[str]:
         yield f"{where}: no {model.__name__}"
         return
     fields = {json: model.openapi_types[name] for name, json in model.attribute_map.items()}
-    for name, one in value.items():
+    for name, item in value.items():
         if name not in fields:
             yield f"{where}.{name}: {model.__name__} has no such field"
         else:
-            yield from faults(one, fields[name], f"{where}.{name}")
+            yield from faults(item, fields[name], f"{where}.{name}")

@@ -96,7 +96,7 @@ class StandIn:
         query = {name: values[0] for name, values in parse_qs(scope["query_string"].decode()).items()}
         path = scope["raw_path"].decode().split("?")[0]
         self.heard.append(f"{scope['method']} {path}")
-        fault = next((one for one in self.faults if one.path in path), None)
+        fault = next((fault for fault in self.faults if fault.path in path), None)
         if fault is None or fault.done:
             status, answer = self._answer(scope["method"], path, query, headers, body)
         if fault is not None:
@@ -127,7 +127,7 @@ class StandIn:
             raise Refused(401, 16, "Request header error: there is no user identity header.")
 
     def _call(self, method: str, path: str) -> tuple[Call, list[str]]:
-        for (known, template), call in sorted(self._contract.items(), key=lambda one: "{" in one[0][1]):
+        for (known, template), call in sorted(self._contract.items(), key=lambda entry: "{" in entry[0][1]):
             pattern = re.sub(r"\\\{[^}]+\\\}", "([^/:]+)", re.escape(template))
             if known == method and (result := re.fullmatch(pattern, path)):
                 return call, [unquote(group) for group in result.groups()]
@@ -150,13 +150,13 @@ class StandIn:
             ("GET", "pipelines/{pipeline_id}/versions"): lambda: {
                 "pipeline_versions": _filtered(self.versions, query, "name", pipeline_id=ids[0])
             },
-            ("GET", "pipelines/{pipeline_id}/versions/{pipeline_version_id}"): lambda: _there(self.versions, ids[1]),
+            ("GET", "pipelines/{pipeline_id}/versions/{pipeline_version_id}"): lambda: _find(self.versions, ids[1]),
             ("POST", "pipelines/upload_version"): lambda: self._upload(query, *body),
             ("GET", "experiments"): lambda: {"experiments": _filtered(self.experiments, query, "display_name")},
             ("POST", "experiments"): lambda: self._make_experiment(body),
             ("POST", "runs"): lambda: self._start(body),
             ("GET", "runs"): lambda: {"runs": _filtered(self.runs, query, "display_name")},
-            ("GET", "runs/{run_id}"): lambda: self._look(ids[0]),
+            ("GET", "runs/{run_id}"): lambda: self._get_run(ids[0]),
             ("POST", "runs/{run_id}:terminate"): lambda: self._terminate(ids[0]),
         }
         return does[call.method, call.path.removeprefix("/apis/v2beta1/")]()
@@ -170,7 +170,7 @@ class StandIn:
     def _make_pipeline(self, body: Any) -> Any:
         if any(pipeline["name"] == body["name"] for pipeline in self.pipelines.values()):
             raise Refused(409, 6, f"The name {body['name']} already exists")
-        return _kept(self.pipelines, "pipeline_id", body)
+        return _created(self.pipelines, "pipeline_id", body)
 
     def _upload(self, query: dict[str, str], body: bytes, kind: str) -> Any:
         boundary = kind.split("boundary=")[1].encode()
@@ -181,23 +181,23 @@ class StandIn:
             raise Refused(409, 6, "Failed to create a pipeline version")
         self.uploaded.append(text)
         whole = {"pipeline_spec": spec, "platform_spec": platform[0]} if platform else spec
-        made = {"name": query["name"], "display_name": query["name"], "pipeline_id": query["pipelineid"]}
-        made |= {name: query[name] for name in ("description",) if name in query}
-        return _kept(self.versions, "pipeline_version_id", {**made, "pipeline_spec": whole})
+        created = {"name": query["name"], "display_name": query["name"], "pipeline_id": query["pipelineid"]}
+        created |= {name: query[name] for name in ("description",) if name in query}
+        return _created(self.versions, "pipeline_version_id", {**created, "pipeline_spec": whole})
 
     def _make_experiment(self, body: Any) -> Any:
-        return _kept(self.experiments, "experiment_id", {**body, "storage_state": "AVAILABLE"})
+        return _created(self.experiments, "experiment_id", {**body, "storage_state": "AVAILABLE"})
 
     def _start(self, body: Any) -> Any:
         reference = body["pipeline_version_reference"]
-        _there(self.versions, reference["pipeline_version_id"])
-        _there(self.experiments, body["experiment_id"])
-        made: dict[str, Any] = _kept(self.runs, "run_id", body)
-        self.looks[made["run_id"]] = 0
-        return {**made, "state": "PENDING"}
+        _find(self.versions, reference["pipeline_version_id"])
+        _find(self.experiments, body["experiment_id"])
+        created: dict[str, Any] = _created(self.runs, "run_id", body)
+        self.looks[created["run_id"]] = 0
+        return {**created, "state": "PENDING"}
 
-    def _look(self, run_id: str) -> Any:
-        run = _there(self.runs, run_id)
+    def _get_run(self, run_id: str) -> Any:
+        run = _find(self.runs, run_id)
         scene = self.scenes[min(self.looks[run_id], len(self.scenes) - 1)]
         self.looks[run_id] += 1
         if state := run.get("state"):
@@ -215,17 +215,17 @@ class StandIn:
         return result
 
     def _terminate(self, run_id: str) -> Any:
-        _there(self.runs, run_id)["state"] = "CANCELING"
+        _find(self.runs, run_id)["state"] = "CANCELING"
         return {}
 
 
-def _kept(where: dict[str, dict[str, Any]], key: str, body: dict[str, Any]) -> dict[str, Any]:
-    made = {**body, key: str(uuid.uuid4()), "created_at": NOW}
-    where[made[key]] = made
-    return made
+def _created(where: dict[str, dict[str, Any]], key: str, body: dict[str, Any]) -> dict[str, Any]:
+    created = {**body, key: str(uuid.uuid4()), "created_at": NOW}
+    where[created[key]] = created
+    return created
 
 
-def _there(where: dict[str, dict[str, Any]], key: str) -> dict[str, Any]:
+def _find(where: dict[str, dict[str, Any]], key: str) -> dict[str, Any]:
     if key not in where:
         raise Refused(404, 5, f"{key} not found")
     return where[key]
@@ -233,12 +233,12 @@ def _there(where: dict[str, dict[str, Any]], key: str) -> dict[str, Any]:
 
 def _filtered(where: dict[str, dict[str, Any]], query: dict[str, str], field: str, **also: str) -> list[Any]:
     """KFP unquotes a filter once more than HTTP has."""
-    asked = json.loads(unquote_plus(query["filter"]))
-    if wrong := list(faults(asked, "V2beta1Filter")):
+    filter_body = json.loads(unquote_plus(query["filter"]))
+    if wrong := list(faults(filter_body, "V2beta1Filter")):
         raise Refused(400, 3, f"failed to parse filter: {wrong}")
-    [predicate] = asked["predicates"]
+    [predicate] = filter_body["predicates"]
     expected = {field: predicate["string_value"], **also}
-    return [one for one in where.values() if all(one.get(name) == value for name, value in expected.items())]
+    return [entry for entry in where.values() if all(entry.get(name) == value for name, value in expected.items())]
 
 
 async def _send(send: Any, status: int, body: bytes, kind: str = "application/json", **headers: str) -> None:

@@ -33,7 +33,9 @@ class OurTexts:
             if node.name not in FOREIGN:
                 names = self.names(node)
                 results = (
-                    part.value for part in _own(node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)
+                    part.value
+                    for part in _scope_nodes(node)
+                    if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)
                 )
                 if any(result is not None and self.is_ours(result, names) for result in results):
                     yield node.name
@@ -44,7 +46,7 @@ class OurTexts:
         grown = -1
         while grown < len(names):
             grown = len(names)
-            for node in _own(scope):
+            for node in _scope_nodes(scope):
                 if isinstance(node, ast.ExceptHandler) and node.name:
                     names.add(node.name)
                 name, value = _binding(node)
@@ -60,7 +62,7 @@ class OurTexts:
         values = (
             (part.value, names)
             for scope, names in scopes
-            for node in _own(scope)
+            for node in _scope_nodes(scope)
             if isinstance(node, ast.JoinedStr)
             for part in node.values
             if isinstance(part, ast.FormattedValue)
@@ -116,7 +118,7 @@ def _functions(tree: ast.AST) -> list[ast.FunctionDef]:
 
 
 @cache
-def _own(scope: ast.AST) -> list[ast.AST]:
+def _scope_nodes(scope: ast.AST) -> list[ast.AST]:
     """The nodes of a function that are looked at, without those of the functions in it."""
     inner = [*ast.iter_child_nodes(scope)]
     nodes: list[ast.AST] = []

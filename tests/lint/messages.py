@@ -55,12 +55,12 @@ def file_templates(path: Path) -> list[str]:
     return templates_of(parsed(path)) if path.suffix == ".py" else [*page_texts(path.read_text(encoding="utf-8"))]
 
 
-def _raw_templates(tree: ast.AST, ours: Container[ast.expr]) -> Iterator[str]:
+def _raw_templates(tree: ast.AST, translated: Container[ast.expr]) -> Iterator[str]:
     """The templates with a mark in place of each hole; `ours` are the expressions that put a text of ours in."""
     inner = set(_parts_of_others(tree))
     for node in nodes_of(tree):
         if isinstance(node, ast.JoinedStr | ast.Constant) and node not in inner:
-            yield from _texts(node, ours)
+            yield from _texts(node, translated)
 
 
 def _parts_of_others(tree: ast.AST) -> Iterator[ast.AST]:
@@ -93,7 +93,7 @@ def _choice_parts(value: ast.expr) -> Iterator[ast.AST]:
         yield from _choice_parts(text)
 
 
-def _texts(node: ast.expr, ours: Container[ast.expr]) -> list[str]:
+def _texts(node: ast.expr, translated: Container[ast.expr]) -> list[str]:
     """The texts that an expression can be, with holes for what only a run knows."""
     match node:
         case ast.Constant(value=str(text)):
@@ -101,7 +101,7 @@ def _texts(node: ast.expr, ours: Container[ast.expr]) -> list[str]:
         case ast.Constant():
             return []
         case ast.JoinedStr(values=values):
-            choices = [_texts(part, ours) for part in values]
+            choices = [_texts(part, translated) for part in values]
             count = 1
             for choice in choices:
                 count *= len(choice)
@@ -109,18 +109,18 @@ def _texts(node: ast.expr, ours: Container[ast.expr]) -> list[str]:
                 choices = [choice if len(choice) == 1 else [HOLE] for choice in choices]
             return ["".join(parts) for parts in product(*choices)]
         case ast.FormattedValue(value=ast.IfExp() | ast.BoolOp() as choice, format_spec=None):
-            return _texts(choice, ours)
+            return _texts(choice, translated)
         case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value=str(form))])):
             return [NUMBER_HOLE if form[-1:] in ",dfge%" else HOLE]
         case ast.FormattedValue(value=value, conversion=-1):
-            return [OUR_HOLE if value in ours else HOLE]
+            return [OUR_HOLE if value in translated else HOLE]
         case ast.IfExp(body=body, orelse=orelse):
-            return [text for choice in (body, orelse) for text in _texts(choice, ours) or [HOLE]]
+            return [text for choice in (body, orelse) for text in _texts(choice, translated) or [HOLE]]
         case ast.BoolOp(op=ast.And(), values=[_, text]):
-            return ["", *_texts(text, ours)]
+            return ["", *_texts(text, translated)]
         case ast.BoolOp(op=ast.Or(), values=[_, text]):
-            return [HOLE, *_texts(text, ours)]
-    return [OUR_HOLE if node in ours else HOLE]
+            return [HOLE, *_texts(text, translated)]
+    return [OUR_HOLE if node in translated else HOLE]
 
 
 def numbered(text: str) -> str:
@@ -145,9 +145,11 @@ def untranslated_parts() -> dict[str, str]:
     faulty: dict[str, str] = {}
     for path, tree in trees.items():
         for text in _raw_templates(tree, texts.ours_in(tree)):
-            ours = [number for number, hole in enumerate(HOLES.findall(_without_mark(text))) if OUR_HOLE in hole]
+            translated = [
+                number for number, hole in enumerate(HOLES.findall(_without_mark(text))) if OUR_HOLE in hole
+            ]
             translation = known.get(numbered(text), "")
-            if left := [number for number in ours if f"{{{number}}}" in translation]:
+            if left := [number for number in translated if f"{{{number}}}" in translation]:
                 faulty[numbered(text)] = (
                     f"{path.relative_to(ROOT)}: write {' '.join(f'{{{number}:t}}' for number in left)}"
                 )

@@ -45,9 +45,9 @@ def test_a_chinese_page_has_no_figure_that_its_english_page_lacks(chinese: Path)
 
 @pytest.mark.parametrize("readme", READMES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_readme_says_of_make_demo_stands_on_the_demos_page(readme: Path) -> None:
-    said = [block for block in BLOCK.split(read(readme)) if "`make demo`" in block]
+    mentions = [block for block in BLOCK.split(read(readme)) if "`make demo`" in block]
 
-    assert set().union(*map(figures, said)) - figures(read(ROOT / "docs" / "demo.md")) == set()
+    assert set().union(*map(figures, mentions)) - figures(read(ROOT / "docs" / "demo.md")) == set()
 
 
 def test_the_front_page_has_no_figure_that_no_page_has() -> None:

@@ -87,9 +87,9 @@ def test_every_command_is_on_the_page_of_commands(name: str) -> None:
 def test_the_settings_that_it_shows_are_accepted(name: str) -> None:
     shown = [yaml.safe_load(text) for text in SETTINGS.findall((ROOT / name).read_text(encoding="utf-8"))]
 
-    assert [next(iter(one)) for one in shown] == ["ppo", "deploy", "sft", "evaluate", "cluster"]
-    for one in shown:
-        RunConfig.parse(profile_with(one), name)
+    assert [next(iter(settings)) for settings in shown] == ["ppo", "deploy", "sft", "evaluate", "cluster"]
+    for settings_item in shown:
+        RunConfig.parse(profile_with(settings_item), name)
 
 
 def leads(document: Path, link: str) -> bool:

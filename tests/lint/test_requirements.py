@@ -11,7 +11,7 @@ import pytest
 from tests.lint.syntax_trees import nodes_of, parsed
 
 ROOT = Path(__file__).parents[2]
-OURS = (
+FOLDERS = (
     "qinglan",
     "components",
     "serving",
@@ -49,14 +49,14 @@ def imported_packages() -> dict[str, str]:
 
     A file is parsed if it may import something that no file before it did.
     """
-    ours = {*OURS, *sys.stdlib_module_names}
+    importable = {*FOLDERS, *sys.stdlib_module_names}
     result: dict[str, str] = {}
-    for path in (path for room in OURS for path in sorted((ROOT / room).rglob("*.py"))):
-        if possible_imports(path.read_text(encoding="utf-8")) - ours - result.keys():
+    for path in (path for room in FOLDERS for path in sorted((ROOT / room).rglob("*.py"))):
+        if possible_imports(path.read_text(encoding="utf-8")) - importable - result.keys():
             for node in nodes_of(parsed(path)):
                 for module in modules_of(node):
                     result.setdefault(module.partition(".")[0], str(path.relative_to(ROOT)))
-    return {name: path for name, path in result.items() if name not in ours}
+    return {name: path for name, path in result.items() if name not in importable}
 
 
 def modules_of(node: ast.AST) -> list[str]:

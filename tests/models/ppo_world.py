@@ -83,9 +83,9 @@ def laptop(**changes: Any) -> PpoConfig:
 
 
 def validated(number: int, split: Split, gold_rank: int | None = 1, **changes: Any) -> ValidatedRewrite:
-    result = validated_rows.FOUND.model_copy(update={"gold_rank": gold_rank})
-    mine = {"id": f"{split}{number}", "conversation_id": f"{split}{number}", "question": f"一天吃几次{number}"}
-    return validated_rows.validated(**mine, split=split, plain=result, rewritten=result, **changes)
+    result = validated_rows.RETRIEVAL.model_copy(update={"gold_rank": gold_rank})
+    identity = {"id": f"{split}{number}", "conversation_id": f"{split}{number}", "question": f"一天吃几次{number}"}
+    return validated_rows.validated(**identity, split=split, plain=result, rewritten=result, **changes)
 
 
 def write_rows(folder: Path, train: int = 32, dev: int = 8, hard: int = 8) -> Path:

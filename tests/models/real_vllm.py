@@ -95,7 +95,7 @@ def runtime_options(runtime: str, release: Path) -> list[str]:
     filled = [
         argument.replace("{{.Name}}", "rewriter").replace("/mnt/models/model", str(release)) for argument in arguments
     ]
-    return [one for one in filled if not one.startswith(("--port=", "--host="))]
+    return [argument for argument in filled if not argument.startswith(("--port=", "--host="))]
 
 
 @contextmanager

@@ -78,7 +78,9 @@ def _teach(folder: Path, seed: int, taught: tuple[tuple[str, str], ...], shape: 
 
     student = Student.load(tiny_model(folder, seed=seed, shape=shape))
     end = student.tokenizer.eos_token
-    rows = [(student.prompt(Question("fivedoctors", asked)).text, f"{written}{end}") for asked, written in taught]
+    rows = [
+        (student.prompt(Question("fivedoctors", question)).text, f"{written}{end}") for question, written in taught
+    ]
     tokens, labels = _batch(student, rows)
     optimizer = torch.optim.AdamW(student.model.parameters(), lr=1e-2)
     for _ in range(100):

@@ -7,7 +7,7 @@ from qinglan.style.labels import DEFAULT_LABELS, format_training_text, write_map
 from qinglan.style.model import StyleCard, write_card
 from tests.models.tiny_rewriter import SHAPE, TEXTS
 
-ASKED = format_training_text("这个产品有什么优缺点？", "有很多优点，但也存在一些限制。")
+STYLE_TEXT = format_training_text("这个产品有什么优缺点？", "有很多优点，但也存在一些限制。")
 
 
 def tiny_style_model(folder: Path, seed: int = 1, stage: str = "style") -> Path:
@@ -18,7 +18,7 @@ def tiny_style_model(folder: Path, seed: int = 1, stage: str = "style") -> Path:
     from components.training.base.tokenizer import train_tokenizer
 
     torch.manual_seed(seed)
-    tokenizer: Any = train_tokenizer([*TEXTS, ASKED], SHAPE)
+    tokenizer: Any = train_tokenizer([*TEXTS, STYLE_TEXT], SHAPE)
     config = Qwen3Config(
         vocab_size=len(tokenizer), hidden_size=16, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=1, head_dim=8, max_position_embeddings=512, initializer_range=0.6,

@@ -28,13 +28,13 @@ def knowledge_base(path: Path, passages: int) -> Path:
 def chat(number: int, **changes: Any) -> dict[str, Any]:
     """One chat row; `answer`, `tenant` and `system` can be others."""
     answer = changes.get("answer", f"虾青素软胶囊 {TERMS[number % 4]}")
-    asked = (
+    question = (
         f"原始查询: {'一天吃几次' if number % 2 else '要用多少'}\n历史摘要: 用户正在了解虾青素{number}\n\n请改写。"
     )
     return {
         "messages": [
             {"role": "system", "content": changes.get("system", SYSTEM)},
-            {"role": "user", "content": asked},
+            {"role": "user", "content": question},
             {"role": "assistant", "content": answer},
         ],
         "metadata": {"id": str(number), "tenant_id": changes.get("tenant", "fivedoctors")},

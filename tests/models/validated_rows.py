@@ -5,7 +5,7 @@ from typing import Any
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows.rows import Hit, Retrieval, ValidatedRewrite
 
-FOUND = Retrieval(query="虾青素", hits=(Hit(id="k1", reranker_score=0.5),), top1_score=0.5, count=1, gold_rank=1)
+RETRIEVAL = Retrieval(query="虾青素", hits=(Hit(id="k1", reranker_score=0.5),), top1_score=0.5, count=1, gold_rank=1)
 
 
 def validated(**changes: Any) -> ValidatedRewrite:
@@ -15,6 +15,6 @@ def validated(**changes: Any) -> ValidatedRewrite:
         "history_summary": "用户正在了解虾青素", "need": "虾青素一天吃几次", "need_source": "sheet", "gold": ("k1",),
         "split": "train", "rewritten_query": "虾青素 每日服用频次", "teacher": "standin", "call": "c",
         "scored_against": "need", "snapshot": "s", "retrieved_with": RetrievalConfig(),
-        "plain": FOUND, "rewritten": FOUND, "accepted": True, "reason": "",
+        "plain": RETRIEVAL, "rewritten": RETRIEVAL, "accepted": True, "reason": "",
     }  # fmt: skip
     return ValidatedRewrite.model_validate(values | changes)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-OURS = frozenset(
+PACKAGES = frozenset(
     {"qinglan", "components", "serving", "standins", "pipelines", "commands", "images", "benchmarks", "tests"}
 )
 LIBRARIES = (
@@ -67,9 +67,9 @@ def run_tests(root: Path, tests: Sequence[str], log: Path, seconds: float, write
         os.close(reading)
         _run_in_child(root, tests, log, writing, write_bytecode)
     os.close(writing)
-    told = _read_until_end(reading, began + seconds)
+    report = _read_until_end(reading, began + seconds)
     _end_group(child)
-    code, failed = json.loads(told) if told else (-1, "")
+    code, failed = json.loads(report) if report else (-1, "")
     return Result(code, failed, time.monotonic() - began)
 
 
@@ -96,7 +96,7 @@ def _run_in_child(root: Path, tests: Sequence[str], log: Path, writing: int, wri
 def _use_copy(root: Path, write_bytecode: bool) -> None:
     """Make the copy the only place that our modules come from, in this process and in those that it starts."""
     os.chdir(root)
-    for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in PACKAGES]:
         del sys.modules[name]
     sys.path[:] = [str(root), *(path for path in sys.path if path and not (Path(path) / "qinglan").is_dir())]
     os.environ["PYTHONPATH"] = str(root)

@@ -23,7 +23,7 @@ def test_the_table_has_at_least_sixty_faults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda fault: fault._replace(find="c"), "occurs 0 times"),
         (lambda fault: fault._replace(find="a"), "occurs 2 times"),
@@ -34,13 +34,13 @@ def test_the_table_has_at_least_sixty_faults() -> None:
         (lambda fault: fault._replace(tests=()), "names no test"),
     ],
 )  # fmt: skip
-def test_a_useless_entry_of_the_table_is_named(tmp_path: Path, change: Change, said: str) -> None:
+def test_a_useless_entry_of_the_table_is_named(tmp_path: Path, change: Change, message: str) -> None:
     (tmp_path / "budget.py").write_text("if a <= b:\n    a = 0\n")
     (tmp_path / "test_budget.py").write_text("def test_all() -> None: ...\n")
 
     [problem] = problems([change(FAULT)], tmp_path)
 
-    assert said in problem
+    assert message in problem
     assert list(problems([FAULT], tmp_path)) == []
 
 

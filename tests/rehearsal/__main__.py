@@ -34,21 +34,21 @@ PROFILES = sorted(FILES, key=lambda name: (len(name), name))
 
 
 def print_differences(rehearsal: Rehearsal, stages: tuple[str, ...]) -> None:
-    there, here = rehearsal.there(), rehearsal.here()
+    profile, here = rehearsal.profile_config(), rehearsal.here()
     print(f"{rehearsal.profile}: settings that differ from the GPUs'")
-    for difference in setting_differences(there, here, stages):
+    for difference in setting_differences(profile, here, stages):
         print(f"  {difference}")
     for name, value in ENVIRONMENT.items():
         print(f"  environment {name}: - -> {value}")
-    for line in other_differences(there, rehearsal.conversations):
+    for line in other_differences(profile, rehearsal.conversations):
         print(f"  {line}")
     for stage in (name for name in ("sft", "ppo") if name in stages):
         print(f"{rehearsal.profile}: what follows in the command of {stage}")
-        for difference in command_differences(there, here, stage):
+        for difference in command_differences(profile, here, stage):
             print(f"  {difference}")
     if "serve" in stages:
         print(f"{rehearsal.profile}: what differs in the commands of the runtime's containers")
-        for difference in serving_differences(there):
+        for difference in serving_differences(profile):
             print(f"  {difference}")
 
 

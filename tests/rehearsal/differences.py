@@ -24,35 +24,33 @@ ROWS = 560
 
 class Difference(NamedTuple):
     name: str
-    there: Any
+    profile: Any
     """On A100s."""
 
     here: Any
 
     def __str__(self) -> str:
-        return (
-            f"{self.name}: {'-' if self.there is None else self.there} -> {'-' if self.here is None else self.here}"
-        )
+        return f"{self.name}: {'-' if self.profile is None else self.profile} -> {'-' if self.here is None else self.here}"
 
 
-def setting_differences(there: LineConfig, here: LineConfig, stages: Sequence[str]) -> list[Difference]:
+def setting_differences(profile: LineConfig, here: LineConfig, stages: Sequence[str]) -> list[Difference]:
     """The settings of these stages in which two configurations differ, by their dotted names."""
-    first, second = (dict(_leaves(config.stages())) for config in (there, here))
+    first, second = (dict(_leaves(config.stages())) for config in (profile, here))
     names = [name for name in {**first, **second} if name.partition(".")[0] in stages]
     return [Difference(n, first.get(n), second.get(n)) for n in names if first.get(n) != second.get(n)]
 
 
-def command_differences(there: RunConfig, here: RunConfig, stage: str) -> list[Difference]:
+def command_differences(profile: RunConfig, here: RunConfig, stage: str) -> list[Difference]:
     """The options and environment variables in which a training's two commands differ."""
-    return _differences(*(_words(_command(config, stage)) for config in (there, here)))
+    return _differences(*(_words(_command(config, stage)) for config in (profile, here)))
 
 
 def serving_differences(config: RunConfig) -> list[Difference]:
     """The options in which the commands of the runtime's two containers differ."""
     assert config.deploy is not None
-    there = runtime_commands(config.deploy.runtime, config.deploy.service)
-    here = commands_here(there, Path("/release"), Path("/weights"))
-    pairs = zip(there, here, strict=True)
+    profile = runtime_commands(config.deploy.runtime, config.deploy.service)
+    here = commands_here(profile, Path("/release"), Path("/weights"))
+    pairs = zip(profile, here, strict=True)
     return [entry for pair in pairs for entry in _differences(*(_words(Command(tuple(c), {})) for c in pair))]
 
 

@@ -155,7 +155,7 @@ def rows(ids: Sequence[int], used: Sequence[int]) -> list[int]:
     return [place[token] for token in ids]
 
 
-def train(model: Any, examples: Sequence[tuple[list[int], int]], others: int, steps: int, seed: int) -> None:
+def train(model: Any, examples: Sequence[tuple[list[int], int]], rest: int, steps: int, seed: int) -> None:
     """Train on the answers; `others` is the number of tokens that the last one stands for."""
     import random
 
@@ -163,7 +163,7 @@ def train(model: Any, examples: Sequence[tuple[list[int], int]], others: int, st
 
     rng, optimizer = random.Random(seed), torch.optim.AdamW(model.parameters(), lr=RATE)
     more = torch.zeros(model.config.vocab_size)
-    more[-1] = float(torch.log(torch.tensor(float(others))))
+    more[-1] = float(torch.log(torch.tensor(float(rest))))
     for _ in range(steps):
         batch = [rng.choice(examples) for _ in range(BATCH)]
         longest = max(len(ids) for ids, _ in batch)

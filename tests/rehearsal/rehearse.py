@@ -94,7 +94,7 @@ class Rehearsal(NamedTuple):
     def run(self) -> RunDir:
         return RunDir(self.root / "run")
 
-    def there(self) -> RunConfig:
+    def profile_config(self) -> RunConfig:
         """The configuration on A100s, with the stand-ins of paid services."""
         return self._config({"register": {"store": release.STORE}})
 
@@ -103,7 +103,7 @@ class Rehearsal(NamedTuple):
         data = self.root / "data"
         files = {"questions": data / "questions.xlsx", "knowledge_base": data / "knowledge_base.jsonl"}
         store = {"register": {"store": str(self.root / "store")}}
-        hardware = {"ppo": {"hardware": processes_here(self.there().ppo.hardware, self.processes)}}
+        hardware = {"ppo": {"hardware": processes_here(self.profile_config().ppo.hardware, self.processes)}}
         changes = merge_settings(merge_settings(SIZES, DEVICE), hardware)
         return self._config(merge_settings(changes, {**files, **store}))
 
@@ -138,7 +138,7 @@ def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
     Stages before the first of these are done.
     """
     config, run = rehearsal.here(), rehearsal.run
-    images = stage_images(REWRITER, rehearsal.there(), [name for name in stages if name in REWRITER.stages])
+    images = stage_images(REWRITER, rehearsal.profile_config(), [name for name in stages if name in REWRITER.stages])
     images |= {"serve": release.SERVE_IMAGE} if "serve" in stages else {}
     pythons = {name: str(make_environment(image, cpu=True)) for name, image in images.items()}
     with _environment(rehearsal), run_lock(run):

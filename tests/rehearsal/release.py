@@ -66,7 +66,7 @@ class Commands(NamedTuple):
 class Served(NamedTuple):
     """Rewrites of judged questions by the served release."""
 
-    asked: int
+    rows: int
     same: int
     """Those that read as the evaluation's."""
 
@@ -77,7 +77,7 @@ class Served(NamedTuple):
     """Those that the server's guard replaced by the question."""
 
     def __str__(self) -> str:
-        texts = f"{self.same} of {self.asked} served rewrites read as the evaluation's"
+        texts = f"{self.same} of {self.rows} served rewrites read as the evaluation's"
         return f"{texts}, {self.learned} not as the SFT model's; the guard replaced {self.guarded}"
 
 
@@ -89,7 +89,9 @@ def runtime_commands(runtime: str, name: str) -> Commands:
     return Commands(*([word.replace("{{.Name}}", name) for word in command] for command in words))
 
 
-def commands_here(there: Commands, release: Path, base: Path, engine_url: str = "http://127.0.0.1:8085") -> Commands:
+def commands_here(
+    on_runtime: Commands, release: Path, base: Path, engine_url: str = "http://127.0.0.1:8085"
+) -> Commands:
     """The same commands with this machine's folders, ports and patience; vLLM takes the last of two equal options."""
 
     def moved(words: list[str]) -> list[str]:
@@ -98,8 +100,8 @@ def commands_here(there: Commands, release: Path, base: Path, engine_url: str = 
             words = [word.replace(mounted, folder) for word in words]
         return [word for word in words if not word.startswith(("--port=", "--host=", "--backend="))]
 
-    transformer = [*moved(there.transformer), f"--backend={engine_url}", "--port=0", DEADLINE_HERE]
-    return Commands([*moved(there.engine), *ENGINE_HERE], transformer)
+    transformer = [*moved(on_runtime.transformer), f"--backend={engine_url}", "--port=0", DEADLINE_HERE]
+    return Commands([*moved(on_runtime.engine), *ENGINE_HERE], transformer)
 
 
 def deploy_to_file(run: RunDir, config: DeployConfig, folder: Path) -> dict[str, Any]:
@@ -124,10 +126,10 @@ def serve_release(rollouts: Path, run: RunDir, base: Path, python: str, folder: 
     service = first_inference_service(rollout)
     model, name = service["spec"]["predictor"]["model"], service["metadata"]["name"]
     fetch(model["storageUri"], folder)
-    there, log = runtime_commands(model["runtime"], name), run.logs / "vllm.log"
-    _, _, weights, *options = commands_here(there, folder, base).engine  # vllm serve WEIGHTS ...
+    on_runtime, log = runtime_commands(model["runtime"], name), run.logs / "vllm.log"
+    _, _, weights, *options = commands_here(on_runtime, folder, base).engine  # vllm serve WEIGHTS ...
     with run_engine(Path(weights), options, log, START_SECONDS, python) as engine:
-        _, *transformer = commands_here(there, folder, base, engine.url).transformer
+        _, *transformer = commands_here(on_runtime, folder, base, engine.url).transformer
         with start_command(
             [python, *transformer], "rewriter", run.logs / "transformer.log", START_SECONDS
         ) as announced:

@@ -89,7 +89,7 @@ class StyleRehearsal(NamedTuple):
     def weights(self) -> Path:
         return self.root / "weights"
 
-    def there(self) -> StyleRunConfig:
+    def profile_config(self) -> StyleRunConfig:
         """The profile's configuration."""
         return load_style_config(self.profile, labelled=self.root / "data")
 
@@ -102,13 +102,13 @@ class StyleRehearsal(NamedTuple):
 
 def unset_differences(rehearsal: StyleRehearsal) -> list[str]:
     """Differences that no setting shows."""
-    there = rehearsal.there()
+    profile = rehearsal.profile_config()
     sizes = ", ".join(f"{name} {CONFIG[name]} -> {value}" for name, value in NARROW.items())
     lines = [
-        f"{there.base.model}: its files with random weights, {sizes}",
+        f"{profile.base.model}: its files with random weights, {sizes}",
         f"labelled answers: a sample of {rehearsal.rows}",
     ]
-    if there.style.device == "cuda":
+    if profile.style.device == "cuda":
         lines.append("arithmetic: bfloat16 -> float32, as in every training of this line on a CPU")
     lines.append("packages: none differs; the lock of the image style is installed, and its torch finds no GPU")
     return lines
@@ -118,7 +118,7 @@ def begin_style(name: str, folder: Path, done: Container[str]) -> Iterator[StepT
     """Print what differs from the profile; the steps that are not done run as they are taken."""
     rehearsal = StyleRehearsal(name, folder)
     print(f"{name}: what differs from the profile")
-    for difference in setting_differences(rehearsal.there(), rehearsal.here(), SHOWN):
+    for difference in setting_differences(rehearsal.profile_config(), rehearsal.here(), SHOWN):
         print(f"  {difference}")
     for line in unset_differences(rehearsal):
         print(f"  {line}")
@@ -130,19 +130,25 @@ def rehearse_style(rehearsal: StyleRehearsal, done: Container[str]) -> Iterator[
     images = {name: image_name(STYLE.stages[name].load_component()) for name in STAGES}
     server = runtime_container()
     images["serve"] = server["image"].rpartition("/")[2].partition(":")[0]
-    made = {image: str(make_environment(image)) for image in sorted({*images.values()} - {PRESENT})}
-    own = {WEIGHTS_VARIABLE: rehearsal.weights, KEYS_VARIABLE: rehearsal.root / "keys", "PYTHONPATH": WIDE_LIMITS}
-    with patch.dict(os.environ, {name: str(path.resolve()) for name, path in own.items()}):
+    environments = {image: str(make_environment(image)) for image in sorted({*images.values()} - {PRESENT})}
+    variables = {
+        WEIGHTS_VARIABLE: rehearsal.weights,
+        KEYS_VARIABLE: rehearsal.root / "keys",
+        "PYTHONPATH": WIDE_LIMITS,
+    }
+    with patch.dict(os.environ, {name: str(path.resolve()) for name, path in variables.items()}):
         check_keys()
         if STYLE.last not in done:
             write_inputs(rehearsal)
             with run_lock(rehearsal.run):
-                steps = run_line(rehearsal, {name: made[images[name]] for name in STAGES if images[name] in made})
+                steps = run_line(
+                    rehearsal, {name: environments[images[name]] for name in STAGES if images[name] in environments}
+                )
             yield from (recorded_step(rehearsal.name, name, images[name], record) for name, record in steps.items())
         if "serve" not in done:
             clock = time.monotonic()
             release = rehearsal.run.shown("small_release")
-            note = check_served(rehearsal, server_command(server, made[images["serve"]], release))
+            note = check_served(rehearsal, server_command(server, environments[images["serve"]], release))
             yield StepTime(rehearsal.name, "serve", images["serve"], round(time.monotonic() - clock, 1), note)
 
 

@@ -34,7 +34,9 @@ FOLLOWS_IN_SFT = {
 def test_only_the_listed_settings_differ(profile: str, tmp_path: Path) -> None:
     rehearsal = Rehearsal(profile, tmp_path, 60)
 
-    names = {difference.name for difference in setting_differences(rehearsal.there(), rehearsal.here(), STAGES)}
+    names = {
+        difference.name for difference in setting_differences(rehearsal.profile_config(), rehearsal.here(), STAGES)
+    }
 
     assert names <= {name for settings in (SIZES, DEVICE) for name, _ in _leaves(settings)} | STORES | PROCESSES
     assert {"sft.device", "ppo.hardware.device", "ppo.hardware.plugin", *STORES} <= names
@@ -44,16 +46,16 @@ def test_only_the_listed_settings_differ(profile: str, tmp_path: Path) -> None:
 def test_the_command_of_sft_differs_in_what_a_cpu_has_not(profile: str, tmp_path: Path) -> None:
     rehearsal = Rehearsal(profile, tmp_path, 60)
 
-    different = command_differences(rehearsal.there(), rehearsal.here(), "sft")
+    different = command_differences(rehearsal.profile_config(), rehearsal.here(), "sft")
 
     assert {difference.name for difference in different} <= FOLLOWS_IN_SFT
-    commands = [(command.there, command.here) for command in different if command.name == "command"]
-    there = rehearsal.there().sft
-    under_torchrun_here_too = there.nodes > 1 or there.deepspeed is not None
-    one_process_there_too = there.processes == 1
+    commands = [(command.profile, command.here) for command in different if command.name == "command"]
+    profile_sft = rehearsal.profile_config().sft
+    under_torchrun_here_too = profile_sft.nodes > 1 or profile_sft.deepspeed is not None
+    one_process_there_too = profile_sft.processes == 1
     assert len(commands) == (not under_torchrun_here_too and not one_process_there_too)
     assert all(
-        there.endswith("-m swift.cli.main sft") and here.endswith("-m swift.cli.sft") for there, here in commands
+        profile.endswith("-m swift.cli.main sft") and here.endswith("-m swift.cli.sft") for profile, here in commands
     )
 
 
@@ -61,7 +63,7 @@ def test_the_command_of_sft_differs_in_what_a_cpu_has_not(profile: str, tmp_path
 def test_the_runtime_is_served_by_its_own_options_but_for_size_patience_and_folders(
     profile: str, tmp_path: Path
 ) -> None:
-    different = serving_differences(Rehearsal(profile, tmp_path, 60).there())
+    different = serving_differences(Rehearsal(profile, tmp_path, 60).profile_config())
 
     names = {difference.name for difference in different}
     assert names - {"--lora-modules", "--base"} == {
@@ -74,7 +76,7 @@ def test_the_runtime_is_served_by_its_own_options_but_for_size_patience_and_fold
         "--port",
     }
     [command] = [difference for difference in different if difference.name == "command"]
-    assert command.here.removesuffix(" --enforce-eager").split()[3:] == command.there.split()[3:]
+    assert command.here.removesuffix(" --enforce-eager").split()[3:] == command.profile.split()[3:]
 
 
 def test_the_end_is_not_repeated_for_profiles_whose_later_commands_and_model_files_are_alike(tmp_path: Path) -> None:
@@ -106,11 +108,11 @@ def test_a_step_with_a_job_of_several_machines_starts_its_pods_here(tmp_path: Pa
 def test_several_machines_stay_several(tmp_path: Path) -> None:
     rehearsal = Rehearsal("a100-multinode", tmp_path, 60)
 
-    there, here = rehearsal.there(), rehearsal.here()
+    profile, here = rehearsal.profile_config(), rehearsal.here()
 
-    assert (here.sft.nodes, here.ppo.hardware.nodes) == (there.sft.nodes, there.ppo.hardware.nodes) == (2, 2)
+    assert (here.sft.nodes, here.ppo.hardware.nodes) == (profile.sft.nodes, profile.ppo.hardware.nodes) == (2, 2)
     assert here.ppo.hardware.per_node == 1
-    assert any("2 processes here" in line for line in other_differences(there, 60))
+    assert any("2 processes here" in line for line in other_differences(profile, 60))
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,6 @@ def test_sft_of_qwen3_runs_with_the_packages_of_its_image_and_leaves_merged_weig
     config = orjson.loads((model / "config.json").read_bytes())
     assert config["model_type"] == "qwen3" and config["hidden_size"] == NARROW["hidden_size"]
     adapter = orjson.loads((model / "adapter" / "adapter_config.json").read_bytes())
-    assert adapter["r"] == rehearsal.there().sft.lora_rank and (model / "model.safetensors").is_file()
+    assert adapter["r"] == rehearsal.profile_config().sft.lora_rank and (model / "model.safetensors").is_file()
     assert (rehearsal.run.step_record("sft") or {})["facts"]["steps"] >= 1
     assert "/environments/sft-" in read_job(rehearsal.run).pythons["sft"]

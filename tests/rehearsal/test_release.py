@@ -20,7 +20,7 @@ from tests.servers.echo_servers import running
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
+def signed(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     """A release with merged weights and an adapter, as LoRA leaves both."""
     import torch
 
@@ -34,20 +34,22 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_release_is_deployed_to_the_runtime_of_its_training_file(
-    profile: str, made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    profile: str, signed: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    use_keys(made.keys, monkeypatch)
+    use_keys(signed.keys, monkeypatch)
     rehearsal = Rehearsal(profile, tmp_path, 60)
     config, run = rehearsal.here().deploy, RunDir(tmp_path / "run")
     assert config is not None
     run.files.mkdir(parents=True)
-    (run.files / ARTIFACT_FILES["release"]).symlink_to(made.folder)
-    open_store(config.store).push(made.folder, digest(made.folder))
+    (run.files / ARTIFACT_FILES["release"]).symlink_to(signed.folder)
+    open_store(config.store).push(signed.folder, digest(signed.folder))
 
     rollout = deploy_to_file(run, config, tmp_path / "rollouts")
 
     spec = rollout["spec"]
-    lora = rehearsal.there().base.model == "Qwen/Qwen3-32B" and rehearsal.there().sft.tuner == "lora"
+    lora = (
+        rehearsal.profile_config().base.model == "Qwen/Qwen3-32B" and rehearsal.profile_config().sft.tuner == "lora"
+    )
     assert spec["predictor"]["runtime"] == f"qinglan-rewriter-vllm{'' if lora else '-full'}"
     assert spec["release"]["uri"].endswith("/model/adapter") is lora
     engine, transformer = runtime_commands(spec["predictor"]["runtime"], spec["inferenceService"])

@@ -25,7 +25,9 @@ from tests.rehearsal.style import (
 def test_only_the_listed_settings_differ(name: str, tmp_path: Path) -> None:
     rehearsal = StyleRehearsal(name, tmp_path)
 
-    names = {difference.name for difference in setting_differences(rehearsal.there(), rehearsal.here(), SHOWN)}
+    names = {
+        difference.name for difference in setting_differences(rehearsal.profile_config(), rehearsal.here(), SHOWN)
+    }
 
     assert names <= {name for settings in (SIZES, DEVICE, GATE) for name, _ in _leaves(settings)}
     assert ("style.device" in names) is (name != "style-cpu")

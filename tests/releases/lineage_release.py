@@ -90,30 +90,30 @@ def write_release(
     (folder / "lineage" / verdict_file_name(verdict.digest)).write_text('{"word": "promote"}')
     line = stages(model, evaluation, verdict)
     change(line)
-    for number, (stage, one) in enumerate(line.items()):
-        hours = one.get("hours", (2 * number + 1.0, 2 * number + 2.0))
+    for number, (stage, step) in enumerate(line.items()):
+        hours = step.get("hours", (2 * number + 1.0, 2 * number + 2.0))
         statement = sealed(
-            one.get("key", keys.builder),
-            one.get("stage", stage),
-            one["made"],
-            one["used"],
+            step.get("key", keys.builder),
+            step.get("stage", stage),
+            step["made"],
+            step["used"],
             hours,
-            one.get("config"),
-            one.get("facts"),
+            step.get("config"),
+            step.get("facts"),
         )
         (folder / "lineage" / f"{stage}.dsse.json").write_bytes(statement)
-        if calls := one.get("calls"):
+        if calls := step.get("calls"):
             (folder / "lineage" / f"paid-{stage}.jsonl").write_bytes(paid_paper(dict.fromkeys(calls, b"answer")))
     (folder / "model.sig").write_text("signature")
     (folder / "mlbom.cdx.json").write_text("{}")
     (folder / "lineage" / "prompt-judge.txt").write_text("prompt judge")  # what source() takes for its bytes
     files = ["model", "model.sig", "mlbom.cdx.json", "evaluation.json", "report.html", "lineage"]
     files.append("lineage/prompt-judge.txt")
-    own = sealed(
+    statement_of_release = sealed(
         keys.releaser, "release", [part_of(file, folder / file) for file in files],
         [model, evaluation, verdict, code()], (100, 101), {"name": name},
     )  # fmt: skip
-    (folder / "provenance.dsse.json").write_bytes(own)
+    (folder / "provenance.dsse.json").write_bytes(statement_of_release)
     return folder
 
 

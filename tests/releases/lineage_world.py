@@ -75,14 +75,14 @@ def make_keys(folder: Path) -> Keys:
 def sealed(
     signer: Signer | None,
     stage: str,
-    made: Sequence[ArtifactRef],
+    outputs: Sequence[ArtifactRef],
     used: Sequence[ArtifactRef],
     hours: tuple[float, float] = (1, 2),
     config: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> bytes:
     statement = Statement(
-        stage, tuple(made), tuple(used), config or {}, facts or {}, "run-1", at(hours[0]), at(hours[1]),
+        stage, tuple(outputs), tuple(used), config or {}, facts or {}, "run-1", at(hours[0]), at(hours[1]),
         {"python": "3.11"},
     )  # fmt: skip
     return sign_envelope(to_payload(statement), IN_TOTO, [signer] if signer else [])

@@ -95,9 +95,9 @@ def write_lineage(
         ("gate", {"evaluation": Thing(evaluation)}, {}),
     ]
     before = None
-    for stage, used, made in steps:
+    for stage, used, outputs in steps:
         lineage = Thing(folder / f"lineage-{stage}")
-        with recorded(stage, used, made, {"seed": 1}, lineage, before) as step:
+        with recorded(stage, used, outputs, {"seed": 1}, lineage, before) as step:
             if stage == "convert":
                 step.facts.update(sft_train=400, sft_dev=50, ppo_train=300, ppo_dev=40, test=1000)
                 add_student_prompts(step, prompts or {})

@@ -45,11 +45,11 @@ def make_whole_release(
 
 def _write_lineage(folder: Path, evaluation: Path, without: str) -> Path:
     before: Thing | None = None
-    for stage, takes, makes, names in (one for one in STAGES if one[0] != without):
+    for stage, takes, makes, names in (stage for stage in STAGES if stage[0] != without):
         lineage = Thing(folder / f"lineage-{stage}")
         with recorded(stage, _things(folder, takes), _things(folder, makes), {"seed": 1}, lineage, before) as step:
             step.used.extend(
-                ArtifactRef(one, f"{at:x}" * 64, "", {EXTERNAL_INPUT: True}) for at, one in enumerate(names, 10)
+                ArtifactRef(stage, f"{at:x}" * 64, "", {EXTERNAL_INPUT: True}) for at, stage in enumerate(names, 10)
             )
             if stage == "convert":
                 step.facts.update(sft_train=400, sft_dev=50, ppo_train=300, ppo_dev=40, test=1000)

@@ -5,7 +5,7 @@ import re
 from qinglan.messages import chinese
 
 NAME = r"[^\s`'\"，。；：、（）“”]"
-KEPT = re.compile(
+QUOTED = re.compile(
     rf"`[^`]*`|'[^']*'|\"[^\"]*\"|“[^”]*”|\{{.*\}}|--[\w-]+( [A-Z]+)*|{NAME}*[/_=@:\\]{NAME}*|\b[\w-]+(\.[\w-]+)+\b"
 )
 """What a text quotes or names: commands, options with their values, paths, addresses, settings."""
@@ -26,7 +26,7 @@ def english_left(text: str) -> list[str]:
 
 
 def _is_english(line: str) -> bool:
-    left = KEPT.sub(" · ", line)
+    left = QUOTED.sub(" · ", line)
     lone = LONE.search(line)
     known = lone and any(chinese().entries.get(word or "", word) != word for word in lone.groups())
     return bool(WORDS.search(left) or known or HALF_WIDTH.search(left))

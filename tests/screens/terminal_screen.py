@@ -75,20 +75,20 @@ def code_on_terminal(code: str, cwd: Path, **environment: str) -> Screen:
 
 
 def _run(command: list[str], cwd: Path, environment: dict[str, str]) -> Screen:
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     terminal = {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(ROWS), "PYTHONWARNINGS": "default"}
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, cwd=cwd,
+        command, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, cwd=cwd,
         env={**os.environ, **terminal, **environment},
     )  # fmt: skip
-    os.close(theirs)
+    os.close(slave)
     sent: list[bytes] = []
-    reader = threading.Thread(target=_read, args=(ours, sent))
+    reader = threading.Thread(target=_read, args=(master, sent))
     reader.start()
     code = process.wait(timeout=600)
     reader.join()
-    os.close(ours)
+    os.close(master)
     return shown(code, b"".join(sent))
 
 

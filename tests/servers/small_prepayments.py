@@ -98,9 +98,9 @@ def pay_ahead(
 ) -> Prepayment:  # fmt: skip
     """Prepay the rows' requests into the folder's journal."""
     config = gateway_config(teacher) if isinstance(teacher, str) else teacher
-    made = asyncio.run(prepay(requests(rows), config, folder / "journal.sqlite", approve, most_rows))
-    assert made is not None
-    return made
+    prepayment = asyncio.run(prepay(requests(rows), config, folder / "journal.sqlite", approve, most_rows))
+    assert prepayment is not None
+    return prepayment
 
 
 def ask_live(teacher: str, folder: Path, rows: Iterable[str]) -> tuple[list[Answer], dict[str, Any]]:

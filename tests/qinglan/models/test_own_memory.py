@@ -14,7 +14,7 @@ from qinglan.models.own_memory import copy_to_memory
 from qinglan.rewriter.model import Student
 from qinglan.style.model import ONNX_FILE, StyleModel
 from tests.models.tiny_rewriter import taught_model, tiny_model
-from tests.models.tiny_style import ASKED, tiny_style_model
+from tests.models.tiny_style import STYLE_TEXT, tiny_style_model
 from tests.processes.peak_memory import PeakMemory
 
 WEIGHTS = "model.safetensors"
@@ -74,12 +74,12 @@ def answer(): return model.write([Question("fivedoctors", "一天吃几次")])[0
     "style": f"""
 from qinglan.style.model import StyleModel
 model = StyleModel.load(folder)
-def answer(): return model.predict([{ASKED!r}])
+def answer(): return model.predict([{STYLE_TEXT!r}])
 """,
     "onnx": f"""
 from qinglan.style.model import StyleModel
 model = StyleModel.load(folder, "onnx")
-def answer(): return model.predict([{ASKED!r}])
+def answer(): return model.predict([{STYLE_TEXT!r}])
 """,
 }
 SPOIL = """
