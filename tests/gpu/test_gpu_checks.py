@@ -54,7 +54,7 @@ def test_fit_may_promise_more_than_was_measured_and_never_less() -> None:
 
 
 def test_steps_are_timed_without_the_first() -> None:
-    figures = step_figures([0.0, 9.0, 10.0, 11.0], tokens=100, peak=3.0, said=4.0)
+    figures = step_figures([0.0, 9.0, 10.0, 11.0], tokens=100, peak=3.0, estimate=4.0)
 
     assert figures[0] == Measured("seconds a step", 1.0)
     assert [figure.value for figure in figures] == [1.0, 100.0, 3.0, 4.0]

@@ -30,7 +30,8 @@ class Difference(NamedTuple):
     here: Any
 
     def __str__(self) -> str:
-        return f"{self.name}: {'-' if self.profile is None else self.profile} -> {'-' if self.here is None else self.here}"
+        profile, here = ("-" if value is None else value for value in (self.profile, self.here))
+        return f"{self.name}: {profile} -> {here}"
 
 
 def setting_differences(profile: LineConfig, here: LineConfig, stages: Sequence[str]) -> list[Difference]:

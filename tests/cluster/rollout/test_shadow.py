@@ -22,7 +22,7 @@ from qinglan.files.files import dump_line
 from qinglan.processes.services import run_service
 from qinglan.store import open_store
 from tests.cluster.kubectl import Kubectl
-from tests.cluster.manifests.test_manifests_tenants import FORBIDDEN, FOUND, status
+from tests.cluster.manifests.test_manifests_tenants import FORBIDDEN, OK, status
 from tests.cluster.overlays import Overlays
 from tests.cluster.rollout.rollout_world import login
 from tests.cluster.rollout.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, served, shares, state
@@ -216,8 +216,8 @@ SERVICES = "/apis/serving.kserve.io/v1beta1/namespaces/{}/inferenceservices"
 def test_its_account_reads_the_rollouts_and_the_rewriter(house: House, canary: str) -> None:
     api = house.cluster.account(NS, ACCOUNT)
 
-    assert status(api, ROLLOUTS.format(NS)) == FOUND
-    assert status(api, SERVICES.format(NS) + f"/{canary}") == FOUND
+    assert status(api, ROLLOUTS.format(NS)) == OK
+    assert status(api, SERVICES.format(NS) + f"/{canary}") == OK
 
 
 @pytest.mark.parametrize(

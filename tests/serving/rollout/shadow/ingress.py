@@ -22,19 +22,19 @@ class Ingress(NamedTuple):
     routes: dict[str, str]
     """Address of each host's pods; an unknown host is a 404, as at Istio's gateway."""
 
-    observed: list[Received]
+    requests: list[Received]
 
 
 @contextmanager
 def ingress() -> Iterator[Ingress]:
     routes: dict[str, str] = {}
-    observed: list[Received] = []
+    requests: list[Received] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             host = self.headers["host"]
-            observed.append(Received(host, self.path, {name.lower(): value for name, value in self.headers.items()}))
+            requests.append(Received(host, self.path, {name.lower(): value for name, value in self.headers.items()}))
             if host not in routes:
                 self._answer(404, b"")
                 return
@@ -56,7 +56,7 @@ def ingress() -> Iterator[Ingress]:
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
-        yield Ingress(f"http://127.0.0.1:{server.server_address[1]}", routes, observed)
+        yield Ingress(f"http://127.0.0.1:{server.server_address[1]}", routes, requests)
     finally:
         server.shutdown()
         server.server_close()

@@ -165,7 +165,7 @@ def test_by_an_ingress_gateway_the_canary_is_asked_by_its_own_host_which_resolve
         closed = observed(world, world.good, world.bad, pair=named, ingress=door.url)
 
     assert result.pairs == {"won": 0, "lost": 4, "tied": 0} and result.failures == {}
-    assert {(item.host, item.path, item.headers["x-qinglan-shadow"]) for item in door.observed} == {(tag, V1, TOKEN)}
+    assert {(item.host, item.path, item.headers["x-qinglan-shadow"]) for item in door.requests} == {(tag, V1, TOKEN)}
     assert closed.failures == {"canary_refused": 4}, "a gateway that knows no such host is no canary"
 
 
