@@ -139,7 +139,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 @pytest.fixture
 def own_copy(artifact: Artifact, tmp_path: Path) -> Artifact:
     """To be altered."""
-    return artifact._replace(folder=shutil.copytree(own_copy.folder, tmp_path / "artifact"))
+    return artifact._replace(folder=shutil.copytree(artifact.folder, tmp_path / "artifact"))
 
 
 @pytest.fixture(autouse=True)
