@@ -2,10 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Barrier, Lock, Thread
 from typing import Any
 
 import orjson
@@ -16,6 +14,7 @@ from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RAG_PATH, KnowledgeBase, RagAnswer, RagRequest
 from qinglan.rag.retrieval import RetrievalConfig, known_query_score
+from tests.servers.echo_servers import Reply, Scripted, running
 
 REQUEST = RagRequest(
     query="一天吃几次", rewritten_query="虾青素 服用频次", tenant_id="fivedoctors", need="虾青素一天吃几次"
@@ -23,49 +22,18 @@ REQUEST = RagRequest(
 HIT = {"id": "p1", "content": "每日一次", "reranker_score": 0.9}
 OLDER = {"code": 200, "msg": "success", "data": {"rewritten_query": "虾青素 服用频次", "recall": [HIT]}}
 
-Reply = tuple[int, bytes, dict[str, str]]
-
 
 def reply(body: Any, status: int = 200, **headers: str) -> Reply:
     content = body if isinstance(body, bytes) else orjson.dumps(body)
-    return status, content, {name.replace("_", "-"): value for name, value in headers.items()}
+    return Reply(status, content, {name.replace("_", "-"): value for name, value in headers.items()})
 
 
 @contextmanager
-def service(*replies: Reply, before: Callable[[], None] = lambda: None) -> Iterator[tuple[str, list[Any]]]:
-    """A real server that gives these replies in turn, the last one again and again; and what it was sent."""
-    received: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            received.append(orjson.loads(self.rfile.read(int(self.headers["content-length"]))))
-            before()
-            self.answer()
-
-        def do_GET(self) -> None:
-            received.append(self.path)
-            self.answer()
-
-        def answer(self) -> None:
-            status, content, headers = replies[min(len(received), len(replies)) - 1]
-            self.send_response(status)
-            for name, value in {**headers, "content-length": str(len(content))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", received
-    finally:
-        server.shutdown()
-        server.server_close()
+def service(*replies: Reply) -> Iterator[tuple[str, list[Any]]]:
+    """A server that gives these replies in turn, the last one again and again; and the requests to it."""
+    app = Scripted(*replies)
+    with running(app) as url:
+        yield url, app.requests
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +63,7 @@ def test_an_older_service_is_understood_and_says_nothing_it_does_not_know() -> N
     with service(reply({**OLDER, "took": 3})) as (url, received):
         data = ask(url).data
 
-    assert received == [{
+    assert [orjson.loads(body) for _, body, _ in received] == [{
         "query": "一天吃几次", "rewritten_query": "虾青素 服用频次", "tenant_id": "fivedoctors", "kb_name": "default",
         "top_k": 5, "score_threshold": 0.5, "need": "虾青素一天吃几次",
     }]  # fmt: skip
@@ -211,25 +179,29 @@ def test_a_score_that_is_no_probability_asks_for_calibration(score: float) -> No
         ask(url)
 
 
+class InThrees(Scripted):
+    """Answers once three requests are under way, and counts the most at once."""
+
+    three, under_way, most = asyncio.Barrier(3), 0, 0
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await self.three.wait()
+        self.under_way -= 1
+        await super().__call__(scope, receive, send)
+
+
 def test_as_many_requests_are_under_way_as_allowed_and_no_more() -> None:
-    three, lock, under_way = Barrier(3, timeout=120), Lock(), [0]
-
-    def meet() -> None:
-        with lock:
-            under_way.append(under_way[-1] + 1)
-        three.wait()
-        with lock:
-            under_way.append(under_way[-1] - 1)
-
     async def many(url: str) -> None:
         async with RagClient(url, concurrency=3) as client:
             await asyncio.gather(*(client.retrieve(REQUEST) for _ in range(12)))
 
-    with service(reply(OLDER), before=meet) as (url, received):
+    app = InThrees(reply(OLDER))
+    with running(app) as url:
         asyncio.run(many(url))
 
-    assert len(received) == 12
-    assert max(under_way) == 3
+    assert (len(app.requests), app.most) == (12, 3)
 
 
 FELL_BACK = {**OLDER, "data": {"recall": [HIT], "reranker": "local", "reranker_fallback_reason": "timeout"}}
