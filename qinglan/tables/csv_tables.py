@@ -46,7 +46,7 @@ def read_csv(
     # csv.reader reads a quote without its end to the end of the file: strict=True makes that an error with its row.
     text = read_text(path)
     csv.field_size_limit(UNCOMPRESSED_LIMIT)  # a quote without its end is an error of strict=True
-    number = rows_read = 0
+    number = 0
     try:
         delimiter = _delimiter(text)
         rows = enumerate(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), 1)
@@ -67,17 +67,11 @@ def read_csv(
         on_header(header_number)
         for number, row in chain(first[at + 1 :], filled):
             if any(cell.strip() for cell in row[len(header) :]):
-                if rows_read == 0 or len(header) == 1:
-                    raise DataError(
-                        f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. Row "
-                        f"{header_number} is taken for the names of columns: delete what stands above them. If it "
-                        f"holds them, put a cell that holds {delimiter!r} in double quotes."
-                    )
                 raise DataError(
                     f"{path}: row {number} has {len(row)} cells, and there are {len(header)} columns. "
-                    f"Put a cell that holds {delimiter!r} in double quotes."
+                    f"Put a cell that holds {delimiter!r} in double quotes. Row {header_number} is taken for the "
+                    "names of columns: delete a title above them."
                 )
-            rows_read += 1
             values = (Formula(cell) if FORMULA.match(cell) else cell for cell in row)
             yield number, {name: value for name, value in zip(header, values, strict=False) if name}
     except csv.Error as error:

@@ -57,7 +57,10 @@ def read_table(
     hidden are read too. A second sheet with the required columns is an error: its rows would be lost.
     """
     with visible_sheets(path) as sheets:
-        table = _named_sheet(path, sheets, sheet) if sheet else sheets[0]
+        table = next((each for each in sheets if each.name.strip() == sheet.strip()), None) if sheet else sheets[0]
+        if table is None:
+            names = ", ".join(visible(each.name) for each in sheets)
+            raise DataError(f"{path}: no sheet {sheet!r} can be seen; there are {names}.")
         header_number, header = _header(table, required, is_name)
         check_header(path, list(header.values()), required, is_name)
         if not sheet:
@@ -73,15 +76,6 @@ def sheet_names(path: Path) -> list[str]:
     """The names of the sheets that can be seen."""
     with visible_sheets(path) as sheets:
         return [sheet.name for sheet in sheets]
-
-
-def _named_sheet(path: Path, sheets: Sequence[Sheet], name: str) -> Sheet:
-    for sheet in sheets:
-        if sheet.name.strip() == name.strip():
-            return sheet
-    raise DataError(
-        f"{path}: no sheet {name!r} can be seen; there are {', '.join(visible(sheet.name) for sheet in sheets)}."
-    )
 
 
 def _header(table: Sheet, required: Sequence[str], is_name: IsName) -> tuple[int, dict[int, str]]:

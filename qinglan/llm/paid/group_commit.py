@@ -73,19 +73,16 @@ class GroupWriter:
     def _run(self) -> None:
         while (first := self._queue.get()) is not None:
             group, last = self._group(first)
+            outcome: list[int] | OutageError
             try:
-                changed, failure = self._commit(group), None
+                outcome = self._commit(group)
             except Exception as error:  # any error goes to the waiting callers; the thread must not die
-                changed, failure = (
-                    [],
-                    OutageError(
-                        f"{self._name}: cannot be written ({error}). Mend the disk, then run again: "
-                        "answers that were under way count as possibly billed."
-                    ),
+                outcome = self.failure = OutageError(
+                    f"{self._name}: cannot be written ({error}). Mend the disk, then run again: "
+                    "answers that were under way count as possibly billed."
                 )
-                self.failure = failure
             # Futures belong to the loop of the callers: only its thread may resolve them.
-            self._loop.call_soon_threadsafe(_resolve, group, changed, failure)
+            self._loop.call_soon_threadsafe(_resolve, group, outcome)
             if last:
                 return
 
@@ -118,14 +115,14 @@ class GroupWriter:
         return changed
 
 
-def _resolve(group: list[_Write], changed: list[int], failure: OutageError | None) -> None:
+def _resolve(group: list[_Write], outcome: list[int] | OutageError) -> None:
     for number, write in enumerate(group):
         if write.done.done():
             continue
-        if failure:
-            write.done.set_exception(failure)
+        if isinstance(outcome, OutageError):
+            write.done.set_exception(outcome)
         else:
-            write.done.set_result(changed[number])
+            write.done.set_result(outcome[number])
 
 
 def _retrieved(done: "asyncio.Future[int]") -> None:

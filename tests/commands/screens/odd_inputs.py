@@ -198,7 +198,7 @@ SHEETS = [
     sheet("a title above a CSV", data("q.csv", "客服部 2026 年导出\n\n编号,问题\nq1,怎么洗\n"), "q.csv", 0,
           "1 questions of 1 rows", "Row 3 is taken for the names of columns"),
     sheet("a title that no name follows", data("q.csv", "客服部 2026 年导出\n\nA,B\nq1,怎么洗\n"), "q.csv", 3,
-          "row 3 has 2 cells", "delete what stands above them"),
+          "row 3 has 2 cells", "delete a title above them"),
     sheet("questions on a hidden sheet", book("q.xlsx", ROWS, hide_the_first), "q.xlsx", 3,
           "first sheet that is not hidden"),
     sheet("typed numbers", book("q.xlsx", [["问题"], [10086], [3.5]]), "q.xlsx", 0, "question: 10086"),

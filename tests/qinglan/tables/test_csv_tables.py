@@ -104,20 +104,16 @@ def test_a_title_above_the_names_is_left_out_whatever_divides_the_cells(
     if "|" in title:
         assert [list(cells) for _, cells in read_csv(path)] == [["2026年导出"]] * 3
     else:
-        with pytest.raises(DataError, match=r"has 3 cells.*Row 1 is taken for the names of columns: delete what"):
+        with pytest.raises(DataError, match=r"has 3 cells.*Row 1 is taken for the names of columns"):
             list(read_csv(path))
 
 
 @pytest.mark.parametrize(
-    ("title", "above"),
-    [("2026年客服导出\n\n", True), ("2026年客服导出\n导出人：小王\n", True), ("导出,2026年\n", True),
-     ("编号,问题\nq0,怎么洗\n", False)],
-)  # fmt: skip
-def test_a_title_above_the_names_of_columns_is_to_be_deleted(tmp_path: Path, title: str, above: bool) -> None:
-    with pytest.raises(DataError, match=r"has 3 cells, and there are \d columns.*','") as refused:
+    "title", ["2026年客服导出\n\n", "2026年客服导出\n导出人：小王\n", "导出,2026年\n", "编号,问题\nq0,怎么洗\n"]
+)
+def test_a_title_above_the_names_of_columns_is_an_error(tmp_path: Path, title: str) -> None:
+    with pytest.raises(DataError, match=r"has 3 cells, and there are \d columns.*',' in double quotes. Row 1"):
         list(read_csv(write(tmp_path, f"{title}编号,问题,画像\nq1,怎么吃,a\n".encode())))
-
-    assert ("Row 1 is taken for the names of columns: delete what stands above them" in str(refused.value)) is above
 
 
 def test_a_formula_is_set_aside_as_in_a_spreadsheet(tmp_path: Path) -> None:
