@@ -38,6 +38,10 @@ VLLM = RerankServiceConfig.parse({"kind": "vllm", "url": "http://127.0.0.1", **P
 TEI = RerankServiceConfig.parse({"kind": "tei", "url": "http://127.0.0.1", **PATIENT}, "test")
 
 
+REFUSED: tuple[Fault, ...] = ("limited", "broken")
+MALFORMED: tuple[Fault, ...] = ("html", "nan", "missing", "twice", "stranger", "text")
+
+
 def scores(url: str, kind: Kind, documents: list[str] = DOCUMENTS, **settings: Any) -> list[float]:
     async def once() -> list[float]:
         service = RerankerClient(RerankServiceConfig(kind=kind, url=url, **{**PATIENT, **settings}))
@@ -83,46 +87,33 @@ def test_tei_is_never_sent_more_than_it_says_it_takes(running: Running) -> None:
     assert sorted(stand_in.documents) == [1, 3]
 
 
+MANY = [f"{TEXT}{number}" for number in range(40)]
+INCOMPLETE: list[tuple[Behaviour, list[str], dict[str, Any], dict[Kind, str]]] = [
+    *((Behaviour(fault=fault), DOCUMENTS, {}, dict.fromkeys(KINDS, "refused")) for fault in REFUSED),
+    *((Behaviour(fault=fault), DOCUMENTS, {}, dict.fromkeys(KINDS, "malformed")) for fault in MALFORMED),
+    (Behaviour(model="newer"), DOCUMENTS, {}, {"vllm": "refused", "tei": "other_model"}),
+    # One failed batch fails the whole list.
+    (Behaviour(fault="broken", error_rate=0.3), MANY, {"batch": 2}, dict.fromkeys(KINDS, "refused")),
+    # The deadline is for all batches together: each of these requests would be in time.
+    (
+        Behaviour(latency=0.2),
+        MANY,
+        {"batch": 1, "concurrency": 1, "deadline_seconds": 1},
+        dict.fromkeys(KINDS, "timeout"),
+    ),
+]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        ("limited", "refused"),
-        ("broken", "refused"),
-        ("html", "malformed"),
-        ("nan", "malformed"),
-        ("missing", "malformed"),
-        ("twice", "malformed"),
-        ("stranger", "malformed"),
-        ("text", "malformed"),
-    ],
-)
+@pytest.mark.parametrize(("behaviour", "documents", "settings", "reasons"), INCOMPLETE)
 def test_a_reply_that_is_not_whole_gives_no_scores_and_a_reason(
-    running: Running, kind: Kind, fault: Fault, reason: str
+    running: Running, kind: Kind, behaviour: Behaviour, documents: list[str], settings: Any, reasons: dict[Kind, str]
 ) -> None:
-    with running(create_app(FakeReranker(Behaviour(fault=fault)))) as url, pytest.raises(ServiceError, match=reason):
-        scores(url, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_failed_batch_fails_the_whole_list(running: Running, kind: Kind) -> None:
-    documents = [f"{TEXT}{number}" for number in range(40)]
-    stand_in = FakeReranker(Behaviour(fault="broken", error_rate=0.3))
-
-    with running(create_app(stand_in)) as url, pytest.raises(ServiceError, match="refused"):
-        scores(url, kind, documents, batch=2)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_deadline_is_for_all_batches_together(running: Running, kind: Kind) -> None:
-    """Each request alone would be in time."""
-    documents = [f"{TEXT}{number}" for number in range(20)]
-
     with (
-        running(create_app(FakeReranker(Behaviour(latency=0.2)))) as url,
-        pytest.raises(ServiceError, match="timeout"),
+        running(create_app(FakeReranker(behaviour))) as url,
+        pytest.raises(ServiceError, match=reasons[kind]),
     ):
-        scores(url, kind, documents, batch=1, concurrency=1, deadline_seconds=1)
+        scores(url, kind, documents, **settings)
 
 
 def test_a_service_that_is_not_there_is_unreachable() -> None:
@@ -131,15 +122,6 @@ def test_a_service_that_is_not_there_is_unreachable() -> None:
 
     with pytest.raises(ServiceError, match="unreachable"):
         scores(f"http://127.0.0.1:{port}", "vllm")
-
-
-@pytest.mark.parametrize(("kind", "reason"), [("vllm", "refused"), ("tei", "other_model")])
-def test_another_model_than_the_configured_one_is_not_believed(running: Running, kind: Kind, reason: str) -> None:
-    with (
-        running(create_app(FakeReranker(Behaviour(model="newer")))) as url,
-        pytest.raises(ServiceError, match=reason),
-    ):
-        scores(url, kind)
 
 
 def test_tei_that_comes_back_with_another_model_is_found_out(running: Running) -> None:
