@@ -90,9 +90,13 @@ def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -
     """One image, from the last commit."""
     lock = hashlib.sha256(_committed(f"images/{name}/requirements.lock")).hexdigest()
     arguments = {
-        "IMAGE": name, "RUNTIME": "compiler" if name in WITH_COMPILER else "plain",
-        "BASE": base, "BASE_DIGEST": base_digest, "REVISION": _git("rev-parse", "HEAD"), "LOCK": lock,
-    }  # fmt: skip
+        "IMAGE": name,
+        "RUNTIME": "compiler" if name in WITH_COMPILER else "plain",
+        "BASE": base,
+        "BASE_DIGEST": base_digest,
+        "REVISION": _git("rev-parse", "HEAD"),
+        "LOCK": lock,
+    }
     tag = f"qinglan/{name}:{VERSION}"
     with _committed_tree() as folder:
         command = [engine, "build", "--file", f"{folder}/images/Containerfile", "--tag", tag]
@@ -119,8 +123,10 @@ def base_digest(engine: str, base: str) -> str:
     pulled = subprocess.run([engine, "pull", "--quiet", base], capture_output=True, text=True, check=False)
     here = subprocess.run(
         [engine, "image", "inspect", "--format", "{{.Digest}} {{.Labels}}", base],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if here.returncode:
         sys.exit(
             f"The base {base} can neither be pulled nor is it here: {pulled.stderr.strip().splitlines()[-1:]}\n"

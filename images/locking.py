@@ -124,6 +124,7 @@ def resolve(name: str) -> str:
         files = {"requirements.in": [text], "constraints.txt": lines, "overrides.txt": overrides}
         for file, content in files.items():
             (Path(folder) / file).write_text("\n".join(content), encoding="utf-8")
+        # https://docs.astral.sh/uv/pip/compile/
         command = [
             sys.executable, "-m", "uv", "pip", "compile", "requirements.in", "--constraints", "constraints.txt",
             "--overrides", "overrides.txt", "--quiet",

@@ -40,6 +40,7 @@ class DynamicBatcher(Generic[Item, Result]):
                 answers = await loop.run_in_executor(self._thread, self._answer, [item for item, _ in batch])
                 answered = list(zip(batch, answers, strict=True))
             except Exception as error:
+                # Every caller of the batch gets the error; a task that ended would leave them waiting for ever.
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(error)

@@ -123,9 +123,14 @@ def drop_packets(listening: socket.socket) -> None:
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
     """The uvicorn settings of all our servers: one parser with its limits, and no WebSocket."""
     return uvicorn.Config(
-        app, http=BoundedHttpProtocol, ws="none", log_level="warning", access_log=False,
-        timeout_keep_alive=IDLE_SECONDS, **options,
-    )  # fmt: skip
+        app,
+        http=BoundedHttpProtocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=IDLE_SECONDS,
+        **options,
+    )
 
 
 async def serve_app(

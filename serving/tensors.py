@@ -32,16 +32,21 @@ def infer_response(
     """Outputs of these kinds; -1 in a shape stands for the rows."""
     tensors = [
         InferOutput(
-            name=kind["name"], datatype=kind["datatype"], data=data[kind["name"]],
+            name=kind["name"],
+            datatype=kind["datatype"],
+            data=data[kind["name"]],
             shape=[rows if size == -1 else size for size in kind["shape"]],
         )
         for kind in kinds
-    ]  # fmt: skip
+    ]
     return InferResponse(
-        response_id=request.id or str(uuid4()), model_name=request.model_name, model_version=version,
-        infer_outputs=tensors, requested_outputs=request.request_outputs,
+        response_id=request.id or str(uuid4()),
+        model_name=request.model_name,
+        model_version=version,
+        infer_outputs=tensors,
+        requested_outputs=request.request_outputs,
         use_binary_outputs=request.use_binary_outputs,
-    )  # fmt: skip
+    )
 
 
 def check_text(value: Any, where: str, empty: bool = False) -> None:

@@ -57,9 +57,14 @@ INVALID = "invalid_request_error"
 
 
 def create_app(
-    paid: PaidCalls, retrievals: RetrievalClient, journal: Journal, metrics: Metrics,
-    models: Mapping[Role, PaidModel], trainings: Trainings, mlflow: MlflowForward,
-) -> FastAPI:  # fmt: skip
+    paid: PaidCalls,
+    retrievals: RetrievalClient,
+    journal: Journal,
+    metrics: Metrics,
+    models: Mapping[Role, PaidModel],
+    trainings: Trainings,
+    mlflow: MlflowForward,
+) -> FastAPI:
     """Create the app of an open gateway."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
     app.add_exception_handler(ClientDisconnect, client_disconnected)

@@ -55,9 +55,13 @@ class PaidCalls:
     """All paid calls of a run."""
 
     def __init__(
-        self, config: GatewayConfig, journal: Journal, budget: Budget, upstreams: Mapping[str, Upstream],
+        self,
+        config: GatewayConfig,
+        journal: Journal,
+        budget: Budget,
+        upstreams: Mapping[str, Upstream],
         metrics: Metrics,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._limits = config.limits
         self._journal, self._budget, self._upstreams, self._metrics = journal, budget, upstreams, metrics
         self._pace = RequestThrottle(config.limits)
@@ -248,6 +252,7 @@ class PaidCalls:
 async def _await_flight(flight: "asyncio.Task[bytes]") -> bytes:
     """Result of a call under way; the call continues if a waiting caller hangs up."""
     try:
+        # A cancelled caller must not cancel the paid call, which other callers may wait for.
         return await asyncio.shield(flight)
     except asyncio.CancelledError as error:
         if flight.cancelled():

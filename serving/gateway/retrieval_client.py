@@ -88,6 +88,7 @@ class RetrievalClient:
         self._timeout = {"timeout": dict.fromkeys(("connect", "read", "write"), upstream.timeout_seconds)}
         trusted = trusted_certificates()
         self._lines = [httpcore2.AsyncConnectionPool(trusted, max_connections=1) for _ in range(upstream.concurrency)]
+        # Last in, first out: the connection that was used last is most likely still open.
         self._free: asyncio.LifoQueue[httpcore2.AsyncConnectionPool] = asyncio.LifoQueue()
         for line in self._lines:
             self._free.put_nowait(line)

@@ -52,6 +52,7 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
     except Exception:
         shutil.rmtree(incoming)
         raise
+    # Renamed only after the verification: a server beside this container never sees unverified files.
     for child in sorted(incoming.iterdir()):
         child.rename(into / child.name)
     incoming.rmdir()

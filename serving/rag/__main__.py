@@ -13,7 +13,7 @@ from serving.rag.server import serve_knowledge_bases
 
 def main() -> None:
     with exit_on_error():
-        serve_knowledge_bases(**vars(parser().parse_args()))
+        serve_knowledge_bases(parser().parse_args())
 
 
 def parser() -> argparse.ArgumentParser:

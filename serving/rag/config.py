@@ -65,9 +65,13 @@ class RewriterConfig(Config):
 
     @classmethod
     def read(
-        cls, text: str, model: Path | None = None, deadline_seconds: float | None = None,
-        cached_rewrites: int | None = None, as_asked: float | None = None,
-    ) -> Self | None:  # fmt: skip
+        cls,
+        text: str,
+        model: Path | None = None,
+        deadline_seconds: float | None = None,
+        cached_rewrites: int | None = None,
+        as_asked: float | None = None,
+    ) -> Self | None:
         """Parse `URL`, `kserve=URL` or `openai=URL`, and its options; None without a rewriter.
 
         An openai rewriter's prompts are read from its model's folder.

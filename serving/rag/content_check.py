@@ -84,9 +84,13 @@ def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
     except (ValueError, KeyError) as error:
         raise ServiceError("malformed") from error
     return ContentData(
-        checked=True, flagged=is_flagged(called_for, harmless, config), called_for=called_for, harmless=harmless,
-        predicted_label=answered.predicted_label, model_version=answered.model_version,
-    )  # fmt: skip
+        checked=True,
+        flagged=is_flagged(called_for, harmless, config),
+        called_for=called_for,
+        harmless=harmless,
+        predicted_label=answered.predicted_label,
+        model_version=answered.model_version,
+    )
 
 
 def is_flagged(called_for: float, harmless: float, config: ContentConfig) -> bool:

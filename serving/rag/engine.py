@@ -66,10 +66,12 @@ class TantivyEngine:
     def __init__(self, index: Index, reranker: RerankerModel) -> None:
         manifest = index.manifest
         self.knowledge_base = KnowledgeBase(
-            tenant_id=manifest.tenant_id, kb_name=manifest.kb_name,
-            snapshot=manifest.snapshot, passages=manifest.passages,
+            tenant_id=manifest.tenant_id,
+            kb_name=manifest.kb_name,
+            snapshot=manifest.snapshot,
+            passages=manifest.passages,
             reranker=sha256_text(reranker.model_dump_json()),
-        )  # fmt: skip
+        )
         self.calibrated = reranker.calibrated
         self._index = index
         self._scorer = LexicalReranker(index, reranker)

@@ -51,10 +51,15 @@ async def _score_candidates(
     recall = []
     for candidate, score, query_score in zip(shown, scores, query_scores, strict=True):
         passage = candidate.passage
-        recall.append(RecalledPassage(
-            id=passage.id, content=passage.content, reranker_score=round(score, DIGITS),
-            query_score=round(query_score, DIGITS), metadata={"title": passage.title, **passage.metadata},
-        ))  # fmt: skip
+        recall.append(
+            RecalledPassage(
+                id=passage.id,
+                content=passage.content,
+                reranker_score=round(score, DIGITS),
+                query_score=round(query_score, DIGITS),
+                metadata={"title": passage.title, **passage.metadata},
+            )
+        )
     return ScoredRetrieval(tuple(recall), by_query.by, by_query.fallback_reason)
 
 

@@ -62,7 +62,7 @@ class RewriteCache:
         self._confirm_at = time.monotonic() + CONFIRM_SECONDS
         if rewrite.version == self._version:
             self._same_answers += 1
-        elif self._version:
+        elif self._version:  # two versions answer: a rollout is under way
             self._rewrites, self._same_answers = LruCache(self._most), 1
         self._version = rewrite.version
         if self.open and not rewrite.guarded:

@@ -92,15 +92,20 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
     """Path and body of the question in the rewriter's own protocol."""
     if config.kind == "kserve":
         instance = {
-            "query": request.query, "user_profile": request.user_profile,
-            "history_summary": request.history_summary, "tenant_id": request.tenant_id,
-        }  # fmt: skip
+            "query": request.query,
+            "user_profile": request.user_profile,
+            "history_summary": request.history_summary,
+            "tenant_id": request.tenant_id,
+        }
         return f"/v1/models/{config.model}:predict", {"instances": [instance]}
     question = Question(request.tenant_id, request.query, request.user_profile, request.history_summary)
     messages = student_messages(question, config.system_prompts.get(request.tenant_id, ""))
     return "/chat/completions", {
-        "model": config.model, "messages": messages, "temperature": 0, "max_tokens": config.max_tokens,
-    }  # fmt: skip
+        "model": config.model,
+        "messages": messages,
+        "temperature": 0,
+        "max_tokens": config.max_tokens,
+    }
 
 
 def read_rewrite(config: RewriterConfig, content: bytes) -> RewriteResult:

@@ -2,9 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
-from typing import Any
 
 import uvicorn
 
@@ -40,23 +39,30 @@ DRAIN_SECONDS = 10
 log = logging.getLogger("serving.rag")
 
 
-def serve_knowledge_bases(
-    kb: Sequence[str], index_root: Path | None, opensearch: str, opensearch_deadline: float | None, host: str,
-    port: int, rewriter: str, rewriter_model: Path | None, rewriter_deadline: float | None, rewrite_cache: int | None,
-    as_asked: float | None, reranker: Sequence[str], reranker_service: str, style: str, **content: Any,
-) -> None:  # fmt: skip
+def serve_knowledge_bases(options: Namespace) -> None:
     """Serve by the options of the command line."""
+    rewriter = RewriterConfig.read(
+        options.rewriter,
+        options.rewriter_model,
+        options.rewriter_deadline,
+        options.rewrite_cache,
+        options.as_asked,
+    )
+    service = options.reranker_service
+    # An option of the content check that is absent has the default of ContentConfig.
+    content = {name: value for name, value in vars(options).items() if name in ContentConfig.model_fields}
     values = {
-        "knowledge_bases": [KnowledgeBaseSource.read(text) for text in kb],
-        "opensearch": OpenSearchConfig.read(opensearch, opensearch_deadline),
-        "host": host,
-        "port": port,
-        "rewriter": RewriterConfig.read(rewriter, rewriter_model, rewriter_deadline, rewrite_cache, as_asked),
-        "content": ContentConfig.read(style, content),
-        "rerankers": dict(read_reranker_option(text) for text in reranker),
-        "reranker_service": RerankServiceConfig.read(reranker_service) if reranker_service else None,
+        "knowledge_bases": [KnowledgeBaseSource.read(text) for text in options.kb],
+        "opensearch": OpenSearchConfig.read(options.opensearch, options.opensearch_deadline),
+        "host": options.host,
+        "port": options.port,
+        "rewriter": rewriter,
+        "content": ContentConfig.read(options.style, content),
+        "rerankers": dict(read_reranker_option(text) for text in options.reranker),
+        "reranker_service": RerankServiceConfig.read(service) if service else None,
     }
-    serve(RagConfig.parse(values | ({"index_root": index_root} if index_root else {}), "RAG service"))
+    root = {"index_root": options.index_root} if options.index_root else {}
+    serve(RagConfig.parse(values | root, "RAG service"))
 
 
 def serve(config: RagConfig) -> None:

@@ -82,7 +82,8 @@ class VllmBackend:
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
         self._model, self._max_new_tokens = model, max_new_tokens
         limits = httpx2.Limits(max_connections=MAX_CONCURRENCY + 2, keepalive_expiry=KEEP_ALIVE_SECONDS)
-        self._http = async_client(url, timeout=None, limits=limits)  # each request has the caller's deadline
+        # Without a timeout of its own: the server's middleware gives each request a deadline.
+        self._http = async_client(url, timeout=None, limits=limits)
         self._turns = asyncio.Semaphore(MAX_CONCURRENCY)
         self._url, self._waiting = url, 0
 

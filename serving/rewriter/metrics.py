@@ -46,20 +46,18 @@ class Metrics:
         self._tokens = counter("tokens", "Tokens read and written.", "kind")
         self._trimmed = counter("trimmed_prompts", "Questions answered without the oldest turns of a long history.")
         self._payloads = counter("payloads", "Records of the payload log.", "outcome")
-        self._seconds = Histogram(
-            "qinglan_rewriter_seconds", "Time to answer a request.", ["version", "protocol"], buckets=SECONDS,
-            registry=registry,
-        )  # fmt: skip
-        self._written = Histogram(
-            "qinglan_rewriter_written_tokens", "Tokens written for one question.", ["version"], buckets=TOKEN_BUCKETS,
-            registry=registry,
-        ).labels(version)  # fmt: skip
+        labels, about = ["version", "protocol"], "Time to answer a request."
+        self._seconds = Histogram("qinglan_rewriter_seconds", about, labels, buckets=SECONDS, registry=registry)
+        name, about = "qinglan_rewriter_written_tokens", "Tokens written for one question."
+        written = Histogram(name, about, ["version"], buckets=TOKEN_BUCKETS, registry=registry)
+        self._written = written.labels(version)
         self.under_way = Gauge(
             "qinglan_rewriter_under_way", "Requests not answered yet.", ["version"], registry=registry
         ).labels(version)
         Gauge(
             "qinglan_rewriter_waiting", "Questions that wait for their turn.", ["version"], registry=registry
         ).labels(version).set_function(waiting)
+        # https://prometheus.io/docs/practices/instrumentation/#avoid-missing-metrics
         for protocol in get_args(RequestProtocol):
             self._seconds.labels(self._version, protocol)
             for how in OUTCOMES:

@@ -79,6 +79,7 @@ class PayloadLog:
         """Write the records that arrive within FLUSH_SECONDS of a first one together; None ends the thread."""
         record = self._waiting.get()
         while record is not None:
+            # Few objects in the store: each holds the records of some seconds.
             until, batch = time.monotonic() + FLUSH_SECONDS, [record]
             try:
                 while len(batch) < MOST_TOGETHER:

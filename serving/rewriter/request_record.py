@@ -52,10 +52,16 @@ def make_request_id(header: str) -> str:
 def log_entry(record: RequestRecord, version: str, status: int, outcome: str, seconds: float) -> dict[str, Any]:
     """The log entry of an answered, refused or failed request."""
     entry: dict[str, Any] = {
-        "request_id": record.request_id, "protocol": record.protocol, "version": version, "status": status,
-        "outcome": outcome, "ms": round(seconds * 1000, 1), "questions": record.questions,
-        "prompt_tokens": record.prompt_tokens, "written_tokens": record.written_tokens,
-    }  # fmt: skip
+        "request_id": record.request_id,
+        "protocol": record.protocol,
+        "version": version,
+        "status": status,
+        "outcome": outcome,
+        "ms": round(seconds * 1000, 1),
+        "questions": record.questions,
+        "prompt_tokens": record.prompt_tokens,
+        "written_tokens": record.written_tokens,
+    }
     optional = {"trimmed": record.trimmed, "guards": record.guards, "why": record.why}
     return entry | {name: value for name, value in optional.items() if value}
 

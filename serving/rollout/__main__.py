@@ -41,9 +41,12 @@ def parser() -> argparse.ArgumentParser:
         "--standard-canary", action="store_true", help="this KServe (0.21) splits spec.canary's traffic"
     )
     options.add_argument(
-        "--shadow", action="append", default=[], metavar="SERVICE",
+        "--shadow",
+        action="append",
+        default=[],
+        metavar="SERVICE",
         help="an InferenceService for which a shadow runs: by default its canaries are also judged by `quality`",
-    )  # fmt: skip
+    )
     return options
 
 

@@ -103,9 +103,13 @@ def _verify(context: DecisionContext) -> Decision:
     stable = StableRelease(uri=service.desired.uri, digest=proof.digest, model=proof.model)
     why = f"release {context.spec.release.digest[:12]} and stable {proof.digest[:12]} are proven"
     context = context.with_record("verify", why).with_state(
-        phase="Apply", watched=0.0, stable=stable,
-        desired=service.desired, rest=service.rest, generation=service.generation,
-    )  # fmt: skip
+        phase="Apply",
+        watched=0.0,
+        stable=stable,
+        desired=service.desired,
+        rest=service.rest,
+        generation=service.generation,
+    )
     return Decision(context.state)
 
 

@@ -44,9 +44,15 @@ def history_record(namespace: str, name: str, snapshot: RolloutSnapshot) -> Roll
     spec, state = snapshot.spec, snapshot.state
     history = tuple(record.model_dump(mode="json", by_alias=True) for record in state.history)
     return RolloutStatement(
-        digest=spec.release.digest, name=spec.release.name, rollout=f"{namespace}/{name}",
-        service=spec.inference_service, outcome=state.outcome, reasons=state.reasons,
-        began=state.history[0].at if state.history else "", ended=state.history[-1].at if state.history else "",
-        spec=spec.model_dump(mode="json", by_alias=True), history=history,
+        digest=spec.release.digest,
+        name=spec.release.name,
+        rollout=f"{namespace}/{name}",
+        service=spec.inference_service,
+        outcome=state.outcome,
+        reasons=state.reasons,
+        began=state.history[0].at if state.history else "",
+        ended=state.history[-1].at if state.history else "",
+        spec=spec.model_dump(mode="json", by_alias=True),
+        history=history,
         stable=state.stable.model_dump(mode="json", by_alias=True) if state.stable else {},
-    )  # fmt: skip
+    )

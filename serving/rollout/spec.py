@@ -111,6 +111,7 @@ class RolloutPolicy(CamelCaseConfig):
 
     @model_validator(mode="after")
     def _can_be_followed(self) -> Self:
+        # The same rules are in the CRD as CEL: https://kubernetes.io/docs/reference/using-api/cel/
         rising = list(self.steps) == sorted(set(self.steps))
         if not rising or len(self.steps) < 2 or self.steps[-1] != 100 or self.steps[0] < 0:
             raise ValueError(

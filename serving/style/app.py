@@ -51,8 +51,10 @@ class RequestMetrics:
     def __init__(self, app: ASGIApp, model: str, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
         self._protocols = {
-            f"/v1/models/{model}:predict": "v1", f"/v2/models/{model}/infer": "v2", "/predict": "plain",
-        }  # fmt: skip
+            f"/v1/models/{model}:predict": "v1",
+            f"/v2/models/{model}/infer": "v2",
+            "/predict": "plain",
+        }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         protocol = self._protocols.get(scope.get("path", "")) if scope.get("method") == "POST" else None

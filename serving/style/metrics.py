@@ -15,20 +15,19 @@ class Metrics:
 
     def __init__(self, version: str, waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY) -> None:
         self._version = version
-        self._requests = Counter(
-            "qinglan_style_requests", "Requests, by protocol and how they ended.", ["version", "protocol", "outcome"],
-            registry=registry,
-        )  # fmt: skip
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"qinglan_style_{name}", about, labels, registry=registry)
+
+        labels = ["version", "protocol"]
+        self._requests = counter("requests", "Requests, by protocol and how they ended.", *labels, "outcome")
         self.under_way = Gauge("qinglan_style_requests_under_way", "Requests not answered yet.", registry=registry)
         self._seconds = Histogram(
-            "qinglan_style_seconds", "Time to answer a request.", ["version", "protocol"], buckets=SECONDS,
-            registry=registry,
-        )  # fmt: skip
-        self._texts = Counter("qinglan_style_texts", "Texts answered.", ["predicted_label"], registry=registry)
-        self._cut = Counter(
-            "qinglan_style_texts_cut", "Texts as long as the model reads, or longer: what is beyond is not read.",
-            registry=registry,
-        )  # fmt: skip
+            "qinglan_style_seconds", "Time to answer a request.", labels, buckets=SECONDS, registry=registry
+        )
+        self._texts = counter("texts", "Texts answered.", "predicted_label")
+        about = "Texts as long as the model reads, or longer: what is beyond is not read."
+        self._cut = counter("texts_cut", about)
         self._together = Histogram(
             "qinglan_style_batch_texts", "Texts answered together.", buckets=TEXTS, registry=registry
         )

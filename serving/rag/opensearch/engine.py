@@ -58,10 +58,13 @@ class OpenSearchEngine:
 
     def __init__(self, cluster: ClusterClient, index: str, notes: IndexMetadata, reranker: RerankerModel) -> None:
         self.knowledge_base = KnowledgeBase(
-            tenant_id=notes.tenant_id, kb_name=notes.kb_name, snapshot=notes.snapshot, passages=notes.passages,
+            tenant_id=notes.tenant_id,
+            kb_name=notes.kb_name,
+            snapshot=notes.snapshot,
+            passages=notes.passages,
             # Scores are near tantivy's and not the same: a cache must not mix the two.
             reranker=sha256_text("opensearch", str(FORMAT), reranker.model_dump_json()),
-        )  # fmt: skip
+        )
         self.calibrated = reranker.calibrated
         self.index = index
         self._alias = alias_of(notes.tenant_id, notes.kb_name)
@@ -112,7 +115,7 @@ class OpenSearchEngine:
     async def _search(self, terms: Sequence[str], k: int) -> list[Hit]:
         if not terms:
             return []
-        limit = k + 16
+        limit = k + 16  # a few more than requested, to see if the k-th hit ties with the next ones
         hits = await self._top(terms, limit, with_passages=True)
         while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MAX_TIED_HITS:
             limit = min(limit * 4, MAX_TIED_HITS)  # the tie continues below the cut: read all of it before ordering

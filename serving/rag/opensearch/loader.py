@@ -117,9 +117,14 @@ class RefusedPassages:
 
 
 def load(
-    client: "OpenSearch", path: Path, tenant_id: str, kb_name: str, replicas: int, patience_seconds: float,
+    client: "OpenSearch",
+    path: Path,
+    tenant_id: str,
+    kb_name: str,
+    replicas: int,
+    patience_seconds: float,
     refused: Path,
-) -> LoadReport:  # fmt: skip
+) -> LoadReport:
     """Fill an index and switch the alias to it; if passages were refused, a DataError, and nothing is switched."""
     if not path.is_file():
         raise DataError(f"{path}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
@@ -131,9 +136,13 @@ def load(
     if notes is None or not notes.whole:
         counted = count_terms(path, snapshot, f"{tenant_id}/{kb_name}")
         notes = IndexMetadata(
-            format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot, passages=counted.passages,
+            format=FORMAT,
+            tenant_id=tenant_id,
+            kb_name=kb_name,
+            snapshot=snapshot,
+            passages=counted.passages,
             whole=False,
-        )  # fmt: skip
+        )
         refusals = RefusedPassages(refused)
         added = _fill_index(client, counted, notes, patience, refusals)
         refusals.check(path, counted.passages)
@@ -158,9 +167,12 @@ def count_terms(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
 
 
 def _fill_index(
-    client: "OpenSearch", counted: KnowledgeBaseCounts, notes: IndexMetadata, patience: OutageRetry,
+    client: "OpenSearch",
+    counted: KnowledgeBaseCounts,
+    notes: IndexMetadata,
+    patience: OutageRetry,
     refusals: RefusedPassages,
-) -> int:  # fmt: skip
+) -> int:
     """Write every missing passage; the number of written ones. After an outage, look again for what is missing."""
     index, added = patience.index, 0
 
@@ -239,10 +251,17 @@ def send_bulk(
     from opensearchpy.helpers import streaming_bulk
 
     for _, item in streaming_bulk(
-        client, pairs, chunk_size=CHUNK, max_chunk_bytes=CHUNK_BYTES, raise_on_error=False,
-        expand_action_callback=lambda pair: pair, max_retries=REJECTED_TRIES, initial_backoff=1,
-        max_backoff=LONGEST_PAUSE, index=index,
-    ):  # fmt: skip
+        client,
+        pairs,
+        chunk_size=CHUNK,
+        max_chunk_bytes=CHUNK_BYTES,
+        raise_on_error=False,
+        expand_action_callback=lambda pair: pair,
+        max_retries=REJECTED_TRIES,
+        initial_backoff=1,
+        max_backoff=LONGEST_PAUSE,
+        index=index,
+    ):
         yield read_outcome(item["create"])
 
 

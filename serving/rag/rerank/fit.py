@@ -133,9 +133,13 @@ def html_page(reports: Reports) -> str:
         curves = {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": points}
         figures[name] = Markup(curve_svg(name, curves))  # noqa: S704 - curve_svg escapes
     return render_page(
-        TEMPLATE, headline="Calibration of passage scores", reports=reports, number=_number, advice=advice(reports),
+        TEMPLATE,
+        headline="Calibration of passage scores",
+        reports=reports,
+        number=_number,
+        advice=advice(reports),
         figures=figures,
-    )  # fmt: skip
+    )
 
 
 def _number(value: float | None) -> str:

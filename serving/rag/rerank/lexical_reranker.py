@@ -210,9 +210,13 @@ def compute_features(
 
 
 def _passage_features(
-    number: int, query: WeightedText, passage: WeightedPassage, shared: float,
-    rivals: Mapping[int, float], bm25: Mapping[int, float],
-) -> Features:  # fmt: skip
+    number: int,
+    query: WeightedText,
+    passage: WeightedPassage,
+    shared: float,
+    rivals: Mapping[int, float],
+    bm25: Mapping[int, float],
+) -> Features:
     lead = _share(shared, query.total) - _best_other(rivals, number)
     bm25_lead = -1.0
     if number in bm25:

@@ -31,12 +31,18 @@ def build_report(index: Index, labels: str, fitted: int, held_out: int, judged: 
     """The report of held-out pairs; `fitted` and `held_out` count conversations."""
     firsts = [passage for passage in judged if passage.first]
     return FitReport(
-        tenant_id=index.manifest.tenant_id, snapshot=index.snapshot, labels=labels,
-        fitted_conversations=fitted, held_out_conversations=held_out, held_out_pairs=len(judged),
-        auc=auc(judged), calibration_error=calibration_error(judged),
-        top1_calibration_error=calibration_error(firsts), reliability=reliability(judged),
+        tenant_id=index.manifest.tenant_id,
+        snapshot=index.snapshot,
+        labels=labels,
+        fitted_conversations=fitted,
+        held_out_conversations=held_out,
+        held_out_pairs=len(judged),
+        auc=auc(judged),
+        calibration_error=calibration_error(judged),
+        top1_calibration_error=calibration_error(firsts),
+        reliability=reliability(judged),
         top1_answers=round(sum(passage.answers for passage in firsts) / len(firsts), 4) if firsts else None,
-    )  # fmt: skip
+    )
 
 
 def auc(judged: Sequence[ScoredPassage]) -> float | None:
@@ -64,6 +70,7 @@ def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
     """Expected calibration error: the mean distance of score and frequency over the bins; None without passages."""
     if not judged:
         return None
+    # ECE = sum over bins of (n_bin / n) * |mean score - frequency| = (1 / n) * sum |sum(score - answer)|
     gaps = (abs(sum(passage.score - passage.answers for passage in members)) for members in _score_bins(judged))
     return round(sum(gaps) / len(judged), 4)
 

@@ -63,10 +63,12 @@ def fit_service(rows: Path, index: Index, config: RerankServiceConfig) -> Fitted
     counts = len({example.conversation for example in fitted}), len({example.conversation for example in held_out})
     mapped = [pair._replace(score=calibration.probability(pair.score)) for pair in raw]
     return FittedServiceReranker(
-        service=config.scored_by, calibration=calibration, local=fit_reranker(labelled, index, labels),
+        service=config.scored_by,
+        calibration=calibration,
+        local=fit_reranker(labelled, index, labels),
         report=build_report(index, labels, *counts, mapped),
         raw=build_report(index, labels, *counts, raw) if scale == "probability" else None,
-    )  # fmt: skip
+    )
 
 
 async def _score_all(labelled: Sequence[Example], index: Index, config: RerankServiceConfig) -> list[ScoredExample]:

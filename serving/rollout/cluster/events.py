@@ -35,6 +35,7 @@ def publish_events(api: Api, rollout: Object, records: Iterable[DecisionRecord])
 
 
 def event_object(rollout: Object, record: DecisionRecord) -> dict[str, object]:
+    # https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
     metadata = rollout["metadata"]
     when = "" if record.action == FAILED else record.at  # the same failure at every reconcile is one Event
     identity = "\n".join((str(metadata["uid"]), when, record.phase, record.action, record.why))
@@ -48,8 +49,11 @@ def event_object(rollout: Object, record: DecisionRecord) -> dict[str, object]:
             "labels": {"app.kubernetes.io/part-of": "qinglan"},
         },
         "involvedObject": {
-            "apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "name": metadata["name"],
-            "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "apiVersion": f"{GROUP}/{VERSION}",
+            "kind": KIND,
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
         },
         "type": "Warning" if record.action in WARNINGS else "Normal",
         "reason": "".join(word[0].upper() + word[1:] for word in record.action.split()),
@@ -59,4 +63,4 @@ def event_object(rollout: Object, record: DecisionRecord) -> dict[str, object]:
         "count": 1,
         "source": {"component": FIELD_MANAGER},
         "reportingComponent": FIELD_MANAGER,
-    }  # fmt: skip
+    }

@@ -41,6 +41,8 @@ def first_inference_service(rollout: Object) -> dict[str, Any]:
         "model": model,
     }
     if standard:  # Knative has no field for these two
+        # A pod gets requests for a few seconds after its SIGTERM, until every proxy knows that it is terminating.
+        # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
         predictor["priorityClassName"] = "qinglan-online"
         model["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", "5"]}}}
     return {

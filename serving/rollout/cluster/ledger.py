@@ -35,6 +35,8 @@ class ClusterLedger:
         metadata = {**rollout["metadata"], "resourceVersion": expected}
         body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "spec": rollout["spec"], "metadata": metadata}
         body["status"] = dump_status(state)
+        # A write with a resourceVersion fails with 409 if the object has changed since.
+        # https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
         with translate_refusals(self.api):
             self.cache.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
 

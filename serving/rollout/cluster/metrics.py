@@ -60,14 +60,16 @@ class Metrics:
             rollouts.add_metric([phase], status.phases.get(phase, 0))
         yield rollouts
         yield GaugeMetricFamily(
-            "qinglan_rollout_judging_quality", "Of those in Analyse, with the check `quality`.",
+            "qinglan_rollout_judging_quality",
+            "Of those in Analyse, with the check `quality`.",
             value=status.judging_quality,
-        )  # fmt: skip
+        )
         yield GaugeMetricFamily("qinglan_rollout_leader", "Whether this one leads.", value=float(status.leads))
         yield GaugeMetricFamily(
-            "qinglan_rollout_unlooked_seconds", "Since the last good look of the rollout that waits longest.",
+            "qinglan_rollout_unlooked_seconds",
+            "Since the last good look of the rollout that waits longest.",
             value=status.seconds_unreconciled,
-        )  # fmt: skip
+        )
         calls = CounterMetricFamily("qinglan_rollout_api_calls", "Calls of the API server.", labels=["call"])
         for call, count in sorted(status.calls.items()):
             calls.add_metric([call], count)

@@ -50,6 +50,8 @@ class PrometheusClient:
     def samples(self, selector: str, until: float, seconds: float) -> list[ScrapedSeries]:
         """The samples of the last `seconds` before `until`."""
         with _malformed_as_outage(self.url):
+            # A range selector at one instant returns the scraped samples; /query_range would interpolate at its
+            # steps. https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
             matrix = self._query(f"{selector}[{max(round(seconds * 1000), 1)}ms]", "matrix", time=f"{until:.3f}")
             return [_series(series) for series in matrix]
 

@@ -40,6 +40,7 @@ class ClusterTarget:
                 self.cache.put(SERVICES, self.api.create(SERVICES, first_inference_service(self.rollout)))
                 return
             service = self._service()
+            # A JSON merge patch (RFC 7386): a percent of None removes the field, which gives the model all users.
             patch: dict[str, Any] = {
                 "predictor": {"canaryTrafficPercent": desired.percent, "model": {"storageUri": desired.uri}}
             }

@@ -19,9 +19,10 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     """The options. An option that is left out has the default of ShadowConfig."""
     options = argparse.ArgumentParser(
-        prog="python -m serving.rollout.shadow", argument_default=argparse.SUPPRESS,
+        prog="python -m serving.rollout.shadow",
+        argument_default=argparse.SUPPRESS,
         description="Compares a canary's rewrites with the stable model's, on live questions that nobody waits for.",
-    )  # fmt: skip
+    )
     options.add_argument(
         "--payloads", required=True, metavar="STORE", help="the store of the rewriter's --payload-log, with texts"
     )

@@ -36,9 +36,11 @@ class CanaryClient:
     async def rewrite(self, question: LoggedQuestion, pair: ModelPair) -> str:
         """The canary's rewrite, as a user would have got it; a PairFailure if it gave none."""
         instance = {
-            "query": question.question, "user_profile": question.user_profile,
-            "history_summary": question.history_summary, "tenant_id": question.tenant,
-        }  # fmt: skip
+            "query": question.question,
+            "user_profile": question.user_profile,
+            "history_summary": question.history_summary,
+            "tenant_id": question.tenant,
+        }
         headers = {"content-type": "application/json", SHADOW_HEADER: self._token}
         if self._ingress:  # Knative and Istio route by the Host header, so its name need not resolve here
             headers["host"] = urlsplit(pair.url).netloc

@@ -92,9 +92,14 @@ class JudgeComparer:
 
         need = build_need(question)
         prompt = Prompt(
-            id=question.request_id, tenant_id=question.tenant, question=question.question, need=need,
-            teacher_rewrite=need, user_profile=question.user_profile, history_summary=question.history_summary,
-        )  # fmt: skip
+            id=question.request_id,
+            tenant_id=question.tenant,
+            question=question.question,
+            need=need,
+            teacher_rewrite=need,
+            user_profile=question.user_profile,
+            history_summary=question.history_summary,
+        )
         try:
             comparison = await compare_rewrites(self._gateway, prompt, canary, stable)
         except QinglanError as error:

@@ -19,14 +19,10 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._pairs = Counter(
-            "qinglan_shadow_pairs", "Questions that both models have rewritten, by the canary's outcome.",
-            ["canary", "stable", "outcome"], registry=self.registry,
-        )  # fmt: skip
-        self._failures = Counter(
-            "qinglan_shadow_failures", "Questions that are no pair, and looks that failed.", ["reason"],
-            registry=self.registry,
-        )  # fmt: skip
+        about, labels = "Questions that both models have rewritten, by the canary's outcome.", ["canary", "stable"]
+        self._pairs = Counter("qinglan_shadow_pairs", about, [*labels, "outcome"], registry=self.registry)
+        about = "Questions that are no pair, and looks that failed."
+        self._failures = Counter("qinglan_shadow_failures", about, ["reason"], registry=self.registry)
         for reason in get_args(FailureReason):
             self._failures.labels(reason)
 

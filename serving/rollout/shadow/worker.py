@@ -32,9 +32,13 @@ log = logging.getLogger("serving.rollout.shadow")
 
 class ShadowWorker:
     def __init__(
-        self, config: ShadowConfig, reader: PayloadLogReader, pair_source: RolloutPairSource, comparer: Comparer,
+        self,
+        config: ShadowConfig,
+        reader: PayloadLogReader,
+        pair_source: RolloutPairSource,
+        comparer: Comparer,
         metrics: Metrics,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._config, self._reader, self._pair_source = config, reader, pair_source
         self._comparer, self._metrics = comparer, metrics
         self._canary = CanaryClient(config.model, config.ingress, config.deadline_seconds)
@@ -79,7 +83,7 @@ class ShadowWorker:
             "unreadable": unreadable,
             "no_text": len(sampled_lines) - len(with_text),
             "too_many": len(with_text) - limit,
-        }  # fmt: skip
+        }
         for reason, count in reasons.items():
             if count > 0:
                 self._metrics.failed(reason, count)
