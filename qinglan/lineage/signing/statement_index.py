@@ -59,22 +59,6 @@ class Step(NamedTuple):
         return self.state == "attested"
 
 
-class Use(NamedTuple):
-    """An input of a step."""
-
-    name: str
-    step: str
-    """Its id."""
-
-
-class Output(NamedTuple):
-    """An output of a step."""
-
-    digest: str
-    step: str
-    """Its id."""
-
-
 class StatementIndex(NamedTuple):
     steps: dict[str, Step]
     """By id."""
@@ -95,11 +79,11 @@ class StatementIndex(NamedTuple):
     newest: frozenset[str] = frozenset()
     """Ids of the steps that an audited run shows as its own."""
 
-    inputs: Mapping[str, Sequence[Use]] = MappingProxyType({})
-    """The inputs of trusted steps, by digest."""
+    inputs: Mapping[str, Sequence[tuple[str, Step]]] = MappingProxyType({})
+    """Names of the inputs of trusted steps with the step that used them, by digest."""
 
-    outputs: Mapping[str, Sequence[Output]] = MappingProxyType({})
-    """The outputs of trusted steps, by name."""
+    outputs: Mapping[str, Sequence[tuple[str, Step]]] = MappingProxyType({})
+    """Digests of the outputs of trusted steps with the step that made them, by name."""
 
 
 def index_statements(
@@ -190,8 +174,8 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
     external: set[str] = set()
     named: set[str] = set()
     doubtful: set[str] = set()
-    inputs: dict[str, list[Use]] = {}
-    outputs: dict[str, list[Output]] = {}
+    inputs: dict[str, list[tuple[str, Step]]] = {}
+    outputs: dict[str, list[tuple[str, Step]]] = {}
     for step_id, step in steps.items():
         used = {part.digest for part in step.statement.used}
         for part in step.statement.made:
@@ -203,9 +187,9 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
         if step.is_trusted:
             named |= used
             for part in step.statement.used:
-                inputs.setdefault(part.digest, []).append(Use(FOLD_INPUT.sub("", part.name), step_id))
+                inputs.setdefault(part.digest, []).append((FOLD_INPUT.sub("", part.name), step))
             for part in step.statement.made:
-                outputs.setdefault(part.name, []).append(Output(part.digest, step_id))
+                outputs.setdefault(part.name, []).append((part.digest, step))
         roots = external if step.is_trusted else doubtful
         roots.update(part.digest for part in step.statement.used if part.is_external)
     return StatementIndex(
@@ -226,17 +210,16 @@ def exchanged_reason(digest: str, index: StatementIndex) -> str:
 
     A trusted step took them under the name of an output that a trusted step before it had signed with other bytes.
     """
-    for use in sorted(index.inputs.get(digest, ()), key=lambda use: (index.steps[use.step].began, use)):
-        user = index.steps[use.step]
+    uses = index.inputs.get(digest, ())
+    for name, user in sorted(uses, key=lambda use: (use[1].began, use[0], use[1].id)):
         latest = user.began + MAX_CLOCK_DIFFERENCE
-        outputs = [(index.steps[output.step], output) for output in index.outputs.get(use.name, ())]
         # Of a stage that ran again, the last run before the use is the one that the step should have taken.
-        earlier = [(maker, output) for maker, output in outputs if maker.done <= latest and maker.id != user.id]
+        earlier = [made for made in index.outputs.get(name, ()) if made[1].done <= latest and made[1].id != user.id]
         if earlier:
-            maker, output = max(earlier, key=lambda item: (item[0].done, item[0].id))
+            signed, maker = max(earlier, key=lambda made: (made[1].done, made[1].id))
             return (
-                f"{user.statement.stage} took it for {use.name}, which {maker.statement.stage} had signed with "
-                f"digest {output.digest[:12]}: it was changed or exchanged between the two"
+                f"{user.statement.stage} took it for {name}, which {maker.statement.stage} had signed with "
+                f"digest {signed[:12]}: it was changed or exchanged between the two"
             )
     return ""
 

@@ -256,7 +256,7 @@ def _output_name(digest: str, index: StatementIndex) -> str:
     maker = maker_of(digest, index)
     outputs = index.steps[maker].statement.made if maker else ()
     names = [part.name for part in outputs if part.digest == digest]
-    names += [use.name for use in index.inputs.get(digest, ())]
+    names += [name for name, _ in index.inputs.get(digest, ())]
     return names[0] if names else digest[:12]
 
 
