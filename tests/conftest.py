@@ -1,4 +1,4 @@
-"""What every test stands on."""
+"""Fixtures and settings of every test."""
 
 import functools
 import os

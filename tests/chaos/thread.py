@@ -58,7 +58,7 @@ class Thread(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a run: its clock, and keys of its own to sign with."""
+        """Return the environment of a run: its clock, and its own keys to sign with."""
         return {**os.environ, **self.clock.environment, KEYS_VARIABLE: str(self.folder / "keys")}
 
     @contextmanager
@@ -108,7 +108,7 @@ def digests(out: Path) -> dict[str, str]:
 
 
 def grave_findings(thread: Thread, out: Path) -> list[str]:
-    """What an audit of the run finds that no time will mend, once no clock is ahead of it any more."""
+    """Return findings of an audit that remain after the clocks agree."""
     policy = load_trust(thread.folder / "keys" / TRUST_FILE)
     later = datetime.now(UTC) + timedelta(hours=LONGEST_JUMP_HOURS + 1)
     return [str(finding) for finding in audit(str(out), policy, now=later).findings if finding.state in GRAVE]

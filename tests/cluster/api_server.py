@@ -24,7 +24,7 @@ class Resource(NamedTuple):
     kind: str
     plural: str
     names: frozenset[str]
-    """What kubectl may call it: plural, singular and short names, each also with the group behind it."""
+    """Names that kubectl accepts: plural, singular and short names, each also with the group behind it."""
 
     namespaced: bool
 

@@ -95,7 +95,7 @@ def api(cluster: Cluster) -> Iterator[Kubectl]:
 def rollouts(
     cluster: Cluster, overlays: Overlays, s3: Minio, scraping: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[House]:
-    """Where the rollout's controller is at home."""
+    """Namespace of the rollout's controller."""
     overlays.use("single-tenant")
     with house_of(cluster, s3, scraping, tmp_path_factory.mktemp("rollout")) as house:
         yield house

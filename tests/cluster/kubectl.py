@@ -70,7 +70,7 @@ class Kubectl(NamedTuple):
         return answer.body
 
     def all(self, kind: str, namespace: str = "", labels: str = "") -> list[Any]:
-        """Of every namespace, where none is named."""
+        """List objects, of every namespace if none is named."""
         answer = self.server.get(kind, namespace=namespace, labels=labels)
         assert answer.refusal == ""
         result: list[Any] = answer.body["items"]
@@ -131,14 +131,14 @@ def _filled(line: str) -> str:
 
 
 def with_images(manifests: Path, names: Sequence[str] = ("cpu", "serve", "style")) -> None:
-    """What `make images` leaves once they are built."""
+    """Write image digests as `make images` does."""
     images = [{"name": f"qinglan/{name}", "digest": f"sha256:{name.encode().hex():0>64}"} for name in names]
     file = manifests / "overlays/release/images/kustomization.yaml"
     file.write_text(yaml.safe_dump(yaml.safe_load(file.read_text()) | {"images": images}))
 
 
 def rendered(folder: Path) -> list[Object]:
-    """What `kubectl apply -k` would send."""
+    """Return the objects that `kubectl apply -k` would send."""
     answer = kustomized(folder)
     assert answer.code == 0, answer.text
     return [document for document in yaml.load_all(answer.text, Loader=LOADER) if document]

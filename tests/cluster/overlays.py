@@ -8,7 +8,7 @@ from tests.manifests.manifest_objects import Object
 
 
 class Overlays:
-    """What is installed now. Files that share an overlay share its installation, and leave it as they found it."""
+    """The present installation. Files that share an overlay share its installation, and leave it as it was."""
 
     def __init__(self, kubectl: Kubectl, folder: Path) -> None:
         self.kubectl, self.manifests = kubectl, filled_in(folder)
@@ -23,7 +23,7 @@ class Overlays:
         return self.kubectl
 
     def install(self, name: str) -> None:
-        """Where nothing of another one is left."""
+        """Install an overlay on a cluster without any other."""
         self.clear()
         self.objects = rendered(self.manifests / "overlays" / name)
         volumes = [volume(manifest) for manifest in self.objects if manifest["kind"] == "PersistentVolumeClaim"]

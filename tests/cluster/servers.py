@@ -28,7 +28,7 @@ class Minio(NamedTuple):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What `open_store` reads."""
+        """Environment that `open_store` reads."""
         return {
             "QINGLAN_S3_ENDPOINT": self.endpoint, "AWS_ACCESS_KEY_ID": self.key, "AWS_SECRET_ACCESS_KEY": self.secret,
         }  # fmt: skip

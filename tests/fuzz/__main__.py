@@ -83,7 +83,7 @@ def search(name: str, seconds: int, module: str, folder: Path) -> bool:
 
 
 def described(name: str, log: str) -> str:
-    """What broke the parser, by the log of its search."""
+    """Return the input that broke the parser, from the log of its search."""
     if not (written := WRITTEN.search(log)):
         return f"the search ended by itself:\n{log[-2000:]}"
     path = Path(written[1])

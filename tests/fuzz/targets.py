@@ -216,7 +216,7 @@ def read_index(content: bytes) -> None:
 
 
 def judge_figures(content: bytes) -> None:
-    """What register does with evaluation.json: its kind, its model, and the verdict by the settings in it."""
+    """Read evaluation.json as register does: its kind, its model, and the verdict by the settings in it."""
     with file_of(content, "evaluation.json") as path:
         evaluation = read_evaluation(path)
         kind = kind_of(evaluation, "evaluation.json")
@@ -237,7 +237,7 @@ def read_history_entry(content: bytes) -> None:
 
 
 def read_service_answer(content: bytes) -> None:
-    """What the RAG service does with the answers of the rewriter, the reranker and the style service."""
+    """Read the answers of the rewriter, the reranker and the style service as the RAG service does."""
     tried: list[Callable[[], object]] = [
         lambda: read_rewrite(RewriterConfig(url="http://127.0.0.1"), content),
         lambda: read_rewrite(RewriterConfig(url="http://127.0.0.1", kind="openai"), content),
@@ -251,7 +251,7 @@ def read_service_answer(content: bytes) -> None:
 
 
 def read_note(content: bytes) -> None:
-    """What an audit does with a note beside a release: these bytes, as if they had been signed."""
+    """Audit a note beside a release: these bytes, as if they had been signed."""
     signatures = [{"keyid": SHA, "sig": "AA=="}]
     envelope = {"payload": base64.b64encode(content).decode(), "payloadType": IN_TOTO, "signatures": signatures}
     notes = [json.dumps(envelope).encode()]

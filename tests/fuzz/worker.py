@@ -35,7 +35,7 @@ PACKAGES = [
     "mammoth",
     "bs4",
 ]
-"""Whose lines lead the search: ours, and the parsers under them that are Python."""
+"""Packages whose lines lead the search: ours, and the parsers below them that are Python."""
 
 BROKEN = 1
 """The exit status after a fault."""

@@ -1,4 +1,4 @@
-"""What all processes hold of a machine's first GPU, read some times a second by NVIDIA's own program."""
+"""Memory that all processes hold of a machine's first GPU, read several times a second with NVIDIA's own program."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the checks of whole stages share: a file of pipelines/configs/training, and a stage that is measured."""
+"""Shared parts of the checks of whole stages: a file of pipelines/configs/training, and a stage that is measured."""
 
 import argparse
 import time

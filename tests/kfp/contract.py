@@ -1,4 +1,4 @@
-"""What kfp-server-api, generated from KFP's own definition, says of its REST API: paths, queries, bodies, answers.
+"""KFP's REST API as kfp-server-api, generated from KFP's own definition, has it: paths, queries, bodies, answers.
 
 The stand-in may answer nothing that is not in here, and takes nothing that is not: so it cannot drift from KFP.
 """
@@ -55,7 +55,7 @@ def _call(source: str) -> Call:
 
 
 def faults(value: Any, kind: str, where: str = "$") -> Iterator[str]:
-    """What KFP's own model of this kind would not have: unknown fields, wrong types, states that do not exist."""
+    """Yield differences from KFP's own model of this kind: unknown fields, wrong types, unknown states."""
     if result := re.fullmatch(r"list\[(.+)\]", kind):
         if not isinstance(value, list):
             yield f"{where}: no list"

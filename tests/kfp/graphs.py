@@ -84,7 +84,7 @@ def compile_branch(path: Path) -> Path:
 
 
 def on_a_pod(task: Any) -> None:
-    """What every graph's steps have, or it is not sent."""
+    """Set what every graph's steps need."""
     task.set_cpu_request("1").set_cpu_limit("1").set_memory_request("1Gi").set_memory_limit("1Gi")
     task.set_caching_options(False)
     kubernetes.set_security_context(task, run_as_user=1000, run_as_group=1000, run_as_non_root=True)

@@ -24,7 +24,7 @@ from tests.servers.echo_servers import Server
 
 NOW = "2026-11-22T03:00:00Z"
 TASKS_AROUND = ("root", "root-driver", "executor")
-"""What the real back end lists beside the steps; one more has neither name nor state."""
+"""Tasks that the real back end lists beside the steps; one more has neither name nor state."""
 
 
 class Scene(NamedTuple):
@@ -57,7 +57,7 @@ class Fault(NamedTuple):
     kind: str = "application/json"
     headers: dict[str, str] = {}
     done: bool = False
-    """What was asked for is done all the same; only the answer is lost."""
+    """The request is carried out; only the answer is lost."""
 
 
 class Refused(Exception):
@@ -83,7 +83,7 @@ class StandIn:
         self.runs: dict[str, dict[str, Any]] = {}
         self.looks: dict[str, int] = {}
         self.ends_canceled = True
-        """Whether a canceled run ends; on some clusters one stays CANCELING."""
+        """True if a canceled run ends; on some clusters it stays CANCELING."""
 
         self._contract = read_contract()
 

@@ -28,7 +28,7 @@ LISTS = ("requirements.in", "tests/kfp/backend/mlmd.in")
 """The second is of a program that runs in an environment of its own."""
 
 DISTRIBUTIONS = {"google": "protobuf"}
-"""Of names that several distributions share."""
+"""Distributions of names that several distributions share."""
 
 
 IMPORT = re.compile(

@@ -1,4 +1,4 @@
-"""What PPO's tests train on: a tiny model that ends its sentences, rows as convert writes them, a reward."""
+"""Inputs of PPO's tests: a tiny model that ends its sentences, rows as convert writes them, a reward."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.models import validated_rows
 from tests.models.tiny_rewriter import SHAPE, SYSTEM, TEXTS
 
 FAULT = "QUICK_REWARD_FAULT"
-"""What the reward below reads in the environment: nothing, `constant`, `outage:N` or `pause:N`, after N calls.
+"""Environment variable that the reward below reads: nothing, `constant`, `outage:N` or `pause:N`, after N calls.
 
 A training whose reward pauses gets no further, however long a busy test takes to kill it.
 """

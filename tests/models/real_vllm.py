@@ -44,7 +44,7 @@ ENGINE = (
     "vllm.v1.engine.core", "vllm.v1.worker.cpu_worker", "vllm.v1.attention.backends.cpu_attn",
     "vllm.model_executor.models.qwen3", "kserve", "serving.rewriter.app",
 )  # fmt: skip
-"""What both processes of an engine import, and our server before it."""
+"""Modules that both processes of an engine import, and our server before it."""
 
 START_SECONDS = 600.0
 SFT_RANK, PPO_RANK = 16, 64

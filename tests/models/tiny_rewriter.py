@@ -50,7 +50,7 @@ TAUGHT = {
     "虾青素软胶囊一天吃几次": "虾青素软胶囊 每日服用频次",
     "老人一天吃几次": "老人 每日服用频次",
 }
-"""What the taught model was shown: it ends its texts, and they differ."""
+"""Texts that the taught model learned: it ends its texts, and they differ."""
 
 
 def taught_model(folder: Path, seed: int = 1, taught: Mapping[str, str] = TAUGHT, shape: TinyConfig = SHAPE) -> Path:

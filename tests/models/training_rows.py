@@ -1,4 +1,4 @@
-"""What trainings learn from, in small: passages, and chats as the convert stage writes them."""
+"""Small inputs of trainings: passages, and chats as the convert stage writes them."""
 
 from pathlib import Path
 from typing import Any

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
     replace: str
     promise: str
-    """What somebody relies on and the fault breaks, in one sentence."""
+    """Promise that the fault breaks, in one sentence."""
 
     tests: tuple[str, ...]
     """Test files, or single tests as path::function."""
@@ -85,7 +85,7 @@ def misfit(fault: Fault, root: Path) -> str:
 
 
 def test_exists(test: str, root: Path) -> bool:
-    """Whether a file, or a function of it, is there."""
+    """Tell if a file, or a function of it, exists."""
     name, _, function = test.partition("::")
     path = root / name
     if not path.is_file():

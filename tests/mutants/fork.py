@@ -26,7 +26,7 @@ LIBRARIES = (
     "httpx", "httpx2", "httpcore2", "openai", "stamina", "aiolimiter", "fastapi", "fastapi.testclient", "uvicorn",
     "prometheus_client", "cryptography.hazmat.primitives.asymmetric.ec", "hypothesis.strategies",
 )  # fmt: skip
-"""What most tests import, in seconds: a child starts with all of it."""
+"""Modules that most tests import, which takes seconds: a child starts with all of them."""
 
 
 class Result(NamedTuple):

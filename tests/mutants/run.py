@@ -72,7 +72,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def judge_group(copy: Path, tests: Sequence[str], faults: Sequence[Fault]) -> list[bool]:
-    """Whether each fault is caught, after the tests have passed without one."""
+    """Check that each fault is caught, after the tests have passed without one."""
     log = copy.parent / "log.txt"
     clean = run_tests(copy, tests, log, LONGEST, write_bytecode=True)
     if clean.code != 0:

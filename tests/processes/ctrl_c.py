@@ -8,7 +8,7 @@ from tests.processes.forkserver import LONGEST_NAME
 
 
 def hears_ctrl_c() -> None:
-    """What a shell starts in its background ignores it, and so does all that is started from there."""
+    """Restore the signal: a process that a shell starts in the background ignores it, and so do its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -17,7 +17,7 @@ from tests.processes.forkserver import GATEWAY, MODELS, connect, socket_path
 from tests.run_forks.sitecustomize import FORKS_VARIABLE
 
 SWIFT = ("swift.pipelines.train.kto", "torch.utils.tensorboard")
-"""What imports all that a training of ms-swift imports."""
+"""Module that imports all that a training of ms-swift imports."""
 
 VERL = ("tests.models.verl_libraries",)
 VLLM = ("tests.models.vllm_libraries",)

@@ -36,7 +36,7 @@ MODELS = (
     "uvicorn", "pandas", "sklearn.metrics", "httpx", "prometheus_client", "pydantic", "orjson",
     "openai", "yaml", "rich.console", "kfp.dsl.executor", "peft", "datasets", "openpyxl", "qinglan.rewriter.model",
 )  # fmt: skip
-"""What the servers of models and the steps of a run import: one fork server has it for both."""
+"""Modules that the servers of models and the steps of a run import: one fork server has them for both."""
 
 GATEWAY = (
     "openai", "fastapi", "uvicorn", "httpx", "prometheus_client", "pydantic", "orjson", "yaml", "rich.console",
@@ -44,7 +44,7 @@ GATEWAY = (
     "commands.cli", "commands.run.run", "pipelines.execute.execution", "serving.gateway.server", "serving.rag.server",
     "standins.teacher.__main__", "components.data.validate.stage", "components.data.augment.stage",
 )  # fmt: skip
-"""What the gateway, the command and its other servers import, our own modules too: half of a start. Their forks copy
+"""Modules of the gateway, the command and its other servers, ours too: importing is half of a start. Their forks copy
 a tenth of the memory."""
 
 KILL = signal.SIGUSR1
@@ -52,7 +52,7 @@ KILL = signal.SIGUSR1
 SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
 WIDE_VARIABLE = "QINGLAN_TEST_WIDE_LIMITS"  # of tests/wide_limits; a client is started without the tests' folder
 LONGEST_NAME = 240
-"""Of an open file without content Linux takes 249 bytes."""
+"""Longest name of a file without content: Linux takes 249 bytes."""
 
 SERVERS: list["subprocess.Popen[bytes]"] = []
 """Fork servers that this process has started."""
@@ -70,7 +70,7 @@ def forked(
 
 @functools.cache
 def socket_path(libraries: tuple[str, ...], python: str = sys.executable) -> str:
-    """Where a fork server of this Python that has these libraries listens; the first call of a run of the tests
+    """Return the socket of a fork server of this Python with these libraries; the first call of a run of the tests
     starts it."""
     owner = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
     begun = Path(f"/proc/{owner}/stat").read_text().rpartition(")")[2].split()[19]  # a process's id comes again

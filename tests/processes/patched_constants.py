@@ -9,7 +9,7 @@ import sys
 
 
 def with_constants(*changes: str) -> list[str]:
-    """What stands before a module's name and arguments."""
+    """Command before a module's name and arguments."""
     return ["tests.processes.patched_constants", *changes, "--"]
 
 

@@ -20,7 +20,7 @@ class StepTime(NamedTuple):
     image: str
     seconds: float
     note: str = ""
-    """What the step has to say; the served release, how many of its rewrites were the judged ones."""
+    """The step's result; for the served release, how many of its rewrites were the judged ones."""
 
     def __str__(self) -> str:
         note = f"; {self.note}" if self.note else ""

@@ -34,7 +34,7 @@ API = "/api/2.0/mlflow"
 
 
 class Arrived(NamedTuple):
-    """What the trackers got of a training."""
+    """Calls that the trackers got from a training."""
 
     training: str
     mlflow_status: str

@@ -1,4 +1,4 @@
-"""What KFP hands a component, as far as a record looks at it."""
+"""A KFP artifact as a component gets it, as far as a record reads it."""
 
 from dataclasses import dataclass, field
 from typing import Any

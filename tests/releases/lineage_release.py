@@ -13,7 +13,7 @@ from tests.qinglan.evaluation.gates.test_rewriter_gate import good
 from tests.releases.lineage_world import TENANT, Keys, output, paid_paper, part_of, sealed, sha, source
 
 Change = Callable[[dict[str, dict[str, Any]]], None]
-"""What a test does to the stages before they are signed."""
+"""A change of the stages before they are signed."""
 
 
 def code(dirty: bool = False) -> ArtifactRef:

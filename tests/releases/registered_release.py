@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class Thing:
-    """What a step needs of a KFP artifact."""
+    """The part of a KFP artifact that a step needs."""
 
     schema_title = "system.Artifact"
 
@@ -82,7 +82,7 @@ def write_judged(path: Path, evaluation: Mapping[str, Any]) -> Path:
 def write_lineage(
     folder: Path, model: Path, evaluation: Path, report: Path, prompts: Mapping[str, str] | None = None
 ) -> Path:
-    """What convert, base, ppo, evaluate and gate leave, each signed by the builder. `prompts`: of its rows."""
+    """Write the records of convert, base, ppo, evaluate and gate, signed by the builder. `prompts`: of its rows."""
     things = {name: Thing(folder / name) for name in ("chats", "base_model")}
     for thing in things.values():
         Path(thing.path).parent.mkdir(parents=True, exist_ok=True)

@@ -51,7 +51,7 @@ class Page(HTMLParser):
 
 
 def open_page(path: Path, profile: Path) -> Page:
-    """What the browser makes of a file's path; `profile` is a folder for the browser's own files."""
+    """Return the page that the browser renders of a file; `profile` is a folder for the browser's own files."""
     command = [find_chromium(), *FLAGS, f"--user-data-dir={profile}", "--dump-dom", path.absolute().as_uri()]
     run = subprocess.run(command, capture_output=True, text=True, timeout=HANGS_SECONDS, check=False)
     assert run.returncode == 0, run.stderr

@@ -8,7 +8,7 @@ NAME = r"[^\s`'\"，。；：、（）“”]"
 QUOTED = re.compile(
     rf"`[^`]*`|'[^']*'|\"[^\"]*\"|“[^”]*”|\{{.*\}}|--[\w-]+( [A-Z]+)*|{NAME}*[/_=@:\\]{NAME}*|\b[\w-]+(\.[\w-]+)+\b"
 )
-"""What a text quotes or names: commands, options with their values, paths, addresses, settings."""
+"""Parts of a text that quote or name: commands, options with their values, paths, addresses, settings."""
 
 WORDS = re.compile(r"(?<![\w-])[A-Za-z]*[a-z]{2,} [a-z]{2,}(?![\w-])")
 

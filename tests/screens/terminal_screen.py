@@ -50,7 +50,7 @@ MAIN = "from commands.cli import main; main()"
 ALL = " ".join(ATTACKS.values())
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 REDRAWN = re.compile(r"\x1b\[(\?25[lh]|2K|1A)|\r(?=[\x1b\n])")
-"""What a progress bar sends to draw itself anew."""
+"""Sequences with which a progress bar redraws itself."""
 
 
 class Screen(NamedTuple):
@@ -120,7 +120,7 @@ def _text(line: Mapping[int, Any]) -> str:
 
 
 def faults(screen: Screen) -> list[str]:
-    """What untrusted text has done to the screen: forged lines, and characters that act or that nobody sees."""
+    """Return traces of untrusted text on the screen: forged lines, and characters that act or are invisible."""
     rest = REDRAWN.sub("", STYLE.sub("", screen.raw)).replace("\r\n", "\n")
     # Lines as they were printed: where the terminal breaks a long one is chance.
     result = [f"a line of its own: {line}" for line in rest.split("\n") if line.lstrip().startswith(FORGED)]

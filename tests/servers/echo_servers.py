@@ -1,4 +1,4 @@
-"""What tests talk to: real servers on loopback that a test starts and stops, a brain that repeats what it hears."""
+"""Real servers on loopback that a test starts and stops; a model that repeats its input."""
 
 import asyncio
 import os
@@ -166,7 +166,7 @@ class GatewayProcess:
             )
 
     def url(self) -> str:
-        """Where it listens; an AssertionError with its log when it does not."""
+        """Return the server's address; raise an AssertionError with its log if it does not listen."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.log.read_text()

@@ -84,7 +84,7 @@ def short_pauses(seconds: float = 0.02, patience: float = 30.0) -> Iterator[None
 
 
 def messages(row: str) -> list[Any]:
-    """What a row asks; rows that differ after a slash ask the same."""
+    """Messages of a row; rows that differ after a slash have the same ones."""
     return [{"role": "user", "content": f"问题 {row.split('/')[0]}"}]
 
 
@@ -104,7 +104,7 @@ def pay_ahead(
 
 
 def ask_live(teacher: str, folder: Path, rows: Iterable[str]) -> tuple[list[Answer], dict[str, Any]]:
-    """What a stage gets afterwards, with the journal's report."""
+    """Return the answers that a stage gets afterwards, with the journal's report."""
 
     async def run() -> tuple[list[Answer], dict[str, Any]]:
         async with gateway(gateway_config(teacher), folder) as url, GatewayClient(url, "generate") as client:

@@ -1,4 +1,4 @@
-"""What a store promises, on whatever shelf: imported by the tests of a folder and of S3, which bring `access`."""
+"""Promises of a store on any shelf: imported by the tests of a folder and of S3, which bring `access`."""
 
 import os
 import signal

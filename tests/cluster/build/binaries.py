@@ -39,7 +39,7 @@ def binary(name: str) -> Path:
 
 
 def manifests(module: str, folder: str) -> list[Path]:
-    """What upstream ships beside its programs, e.g. the "crds" of "kserve"; copied now if it was not before."""
+    """Return files that upstream ships beside its programs, e.g. the "crds" of "kserve"; copy missing ones."""
     target = build_folder(module) / "manifests"
     with one_builder(target.parent):
         if not target.exists():

@@ -108,7 +108,7 @@ def check(run: Run) -> None:
 
 
 def folder_of(module: str, pinned: Path) -> Path:
-    """Where a Go module lies that go.mod in `pinned` names, loaded if need be, its sum checked."""
+    """Return the folder of a Go module that go.mod in `pinned` names; download a missing one and check its sum."""
     command = [program(module), "mod", "download", "-json", module]
     environment = {**os.environ, "GOWORK": "off"}
     try:

@@ -19,7 +19,7 @@ POM, SOURCE, DIGESTS = JAVA / "pom.xml", JAVA / "OneNode.java", JAVA / "jars.sha
 
 
 class SearchJars(NamedTuple):
-    """What a node is started from."""
+    """Files that a node is started from."""
 
     folder: Path
 

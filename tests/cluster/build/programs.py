@@ -1,4 +1,4 @@
-"""What the cluster is built from: programs of Go modules, and the manifests that lie in the same modules.
+"""Sources of the cluster: programs of Go modules, and the manifests in the same modules.
 
 A folder under go/ pins one module graph with go.mod and go.sum. The programs do not share one: KWOK breaks on the
 Kubernetes libraries of the API server, and Knative on the telemetry of KServe.

@@ -1,4 +1,4 @@
-"""What the tests of jobs share: runners in a namespace of their own, and pods that are told how to end."""
+"""Shared parts of the tests of jobs: runners in a namespace of their own, and pods that end as a test says."""
 
 import threading
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What the pods of a job find in their environment is what tests/qinglan/jobs feeds to real processes."""
+"""Compares the environment of a job's pods with the one that tests/qinglan/jobs gives to real processes."""
 
 import os
 import time

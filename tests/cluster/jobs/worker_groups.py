@@ -29,7 +29,7 @@ def group(nodeid: str) -> str:
 
 
 def place(nodeid: str) -> tuple[int, str, int]:
-    """What tests are sorted by; in a group, whoever checks a fresh installation is first."""
+    """Sort key of tests; in a group, the checks of a fresh installation come first."""
     name, file = group(nodeid), file_of(nodeid)
     files = OVERLAYS.get(name, (file,))
     order = ORDER.index(name) if name in ORDER else len(ORDER)

@@ -1,4 +1,4 @@
-"""What the rows of test_policy_table.py are made of: who acts, what is tried, and what the API server answers.
+"""Parts of the rows of test_policy_table.py: subject, action, and the API server's answer.
 
 Nothing is made (dry run).
 """

@@ -41,7 +41,7 @@ TENANTS = (
 )
 
 BY_HAND = ("qinglan-trust",)
-"""Whose signatures count is not for an overlay to say: manifests/README.md."""
+"""An overlay does not decide whose signatures count: manifests/README.md."""
 
 
 @pytest.fixture(scope="session")

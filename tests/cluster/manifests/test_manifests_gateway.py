@@ -114,7 +114,7 @@ def owned(manifest: Object, kind: str, name: str) -> Object:
 
 
 def test_controllers_make_it_for_the_gateways_own_deployment_alone(house: Kubectl) -> None:
-    """What another Deployment, made before the policy was there, would have them make."""
+    """Return the pods that another Deployment, created before the policy, would have."""
     thief = workload("ReplicaSet", "thief-5d8f7", THIEF["the key"])
     taken = pod("thief-5d8f7-1", containers=[KEY])
     deployments, replica_sets = "kube-system/deployment-controller", "kube-system/replicaset-controller"

@@ -1,4 +1,4 @@
-"""What the manifests forbid is tried, on a release as it is applied: each attempt is refused, and says by whom.
+"""Tries what the manifests forbid, on an applied release: each attempt is refused, and the answer names the policy.
 
 Rights alone would refuse most of it. So the account that tries is given every right that it would need.
 """

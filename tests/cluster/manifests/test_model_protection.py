@@ -247,7 +247,7 @@ def test_cluster_wide_objects_are_out_of_a_tenants_reach(guarded: Kubectl, what:
 
 @EVERY_LABEL
 def test_no_account_of_a_namespace_takes_it_from_the_policies(guarded: Kubectl, label: str) -> None:
-    """Of the stranger's rights alone it could: a right on everything in a namespace includes its labels."""
+    """With the stranger's rights only it could: a right on everything in a namespace includes its labels."""
     change: Object = {"metadata": {"labels": {label: None}}}
 
     assert "would be changed by system:serviceaccount:qinglan:stranger" in guarded.try_to_patch(

@@ -1,4 +1,4 @@
-"""Who may do what in a tenant's namespace, as a table: a subject, an action, and the API server's expected answer.
+"""Rights in a tenant's namespace as a table: a subject, an action, and the API server's expected answer.
 
 Everything is tried on a real API server and nothing is made (dry run). Each subject has every right that its action
 needs, so that a refusal comes from a policy. PIPELINE is the account of KFP's steps, with the rights of
@@ -452,7 +452,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def guarded(house: Kubectl) -> Iterator[Kubectl]:
-    """What the rows act on, and the rights that installations give to controllers that are not installed here."""
+    """Create the objects that the rows act on, and the rights of controllers that are not installed here."""
     kinds = [crd("kubeflow.org/v1alpha1", "PodDefault"), crd("gateway.networking.k8s.io/v1", "GRPCRoute")]
     own_deployment = workload("Deployment", "own", template())
     own_deployment["spec"]["replicas"] = 0

@@ -1,4 +1,4 @@
-"""What a test holds of a cluster: how to reach it, as whom, and whether pods there obey our annotations."""
+"""A cluster as tests use it: its address, its accounts, and whether its pods obey our annotations."""
 
 import os
 import secrets

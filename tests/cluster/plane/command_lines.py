@@ -14,7 +14,7 @@ INIT_CONTAINER = Path(__file__).parents[3] / "manifests" / "training-operator" /
 
 
 class Keys(NamedTuple):
-    """Of the MinIO beside the cluster."""
+    """Credentials of the MinIO beside the cluster."""
 
     user: str
     secret: str
@@ -138,5 +138,5 @@ def _kubeconfig(folder: Folder, name: str) -> str:
 
 
 def stages(folder: Folder) -> str:
-    """What KWOK makes of nodes and pods."""
+    """Command of KWOK, which simulates nodes and pods."""
     return str(folder.root / "kwok.yaml")

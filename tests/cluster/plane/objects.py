@@ -1,4 +1,4 @@
-"""What is put into the API server before a cluster is one: upstream's objects as they are, in their place."""
+"""Objects that the API server gets first: upstream's own files, in their namespaces."""
 
 import base64
 import json
@@ -43,7 +43,7 @@ def bundled(*names: str) -> list[Object]:
 
 
 def in_namespace(objects: list[Object], namespace: str) -> list[Object]:
-    """What kustomize's `namespace:` does, for the few kinds that are here."""
+    """Set the namespace as kustomize's `namespace:` does, for the few kinds that are here."""
     for it in objects:
         if it["kind"] not in CLUSTER_WIDE:
             it["metadata"]["namespace"] = namespace
@@ -85,7 +85,7 @@ def _unexplained(schema: Any) -> Any:
 
 
 def served(kinds: list[Object]) -> set[tuple[str, str]]:
-    """Where the API server will say that it serves these, and under which name."""
+    """Paths under which the API server serves these kinds."""
     return {
         (f"/apis/{kind['spec']['group']}/{version['name']}", kind["spec"]["names"]["plural"])
         for kind in kinds
@@ -95,7 +95,7 @@ def served(kinds: list[Object]) -> set[tuple[str, str]]:
 
 
 def all_served(api: httpx.Client, server: str, expected: set[tuple[str, str]]) -> bool:
-    """Whether clients can find every kind: one that was just created is not there yet."""
+    """Tell if clients can find every kind: discovery is later than the creation of a kind."""
     for path in {path for path, _ in expected}:
         answer = api.get(server + path)
         names = {it["name"] for it in answer.json()["resources"]} if answer.is_success else set()
@@ -128,7 +128,7 @@ WRONG: Object = {
 
 
 def refuses(folder: Folder) -> bool:
-    """Whether KServe's webhook is asked: until it is, a wrong InferenceService would simply be admitted."""
+    """Tell if KServe's webhook is called: before that a wrong InferenceService is admitted."""
     try:
         apply(folder, [WRONG], "--dry-run=server")
     except QinglanError as error:

@@ -36,7 +36,7 @@ BUCKET = "qinglan"
 NAMESPACES = {
     "kwok": "kube-system", "kserve": "kserve", "knative": "knative-serving", "training-operator": "kubeflow",
 }  # fmt: skip
-"""Where the roles of each belong."""
+"""Namespace of the roles of each."""
 KINDS = ("kserve", "knative", "training-operator", "prometheus-operator")
 OWNED = ("etcd", "objects", "pki", "parts", "logs", "bin", "kwok.yaml", "env", ".kube", ".minio")
 
@@ -192,7 +192,7 @@ class Rise:
         Minio(f"127.0.0.1:{self.ports.minio}", self.keys.user, self.keys.secret, secure=False).make_bucket(BUCKET)
 
     def leave(self) -> None:
-        """What a shell needs to use the cluster, and a kubectl of its version."""
+        """Write the environment with which a shell uses the cluster, with a kubectl of its version."""
         (self.folder.root / "bin").mkdir()
         (self.folder.root / "bin" / "kubectl").symlink_to(kept_at("kubectl"))
         settings = {

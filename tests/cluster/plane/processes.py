@@ -34,7 +34,7 @@ class Part(NamedTuple):
     arguments: list[str]
     settings: dict[str, str]
     ready: str = ""
-    """What answers 200 when it is; without it, a part that runs is ready."""
+    """Address that answers 200 when the part is ready; without an address, a part that runs is ready."""
 
 
 class Record(NamedTuple):
@@ -47,7 +47,7 @@ class Record(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """Where a cluster keeps what it knows; the path is absolute, for kubeconfigs hold it."""
+    """Folder of a cluster's state; the path is absolute because kubeconfigs contain it."""
 
     root: Path
 
@@ -86,13 +86,13 @@ def start(folder: Folder, part: Part, outlives: bool) -> Record:
 
 
 def records(folder: Folder) -> list[Record]:
-    """What was started here, whether it still runs or not."""
+    """Processes that were started here, running or not."""
     result = [json.loads(file.read_text()) for file in sorted(folder.records.glob("*.json"))]
     return [Record(Part(*part), *rest) for part, *rest in result]
 
 
 def runs(record: Record) -> bool:
-    """Whether this very process still runs."""
+    """Tell if this very process still runs."""
     with suppress(OSError):
         executable = str(Path(f"/proc/{record.pid}/exe").readlink()).removesuffix(" (deleted)")
         return executable == record.executable and _born(record.pid) == record.born

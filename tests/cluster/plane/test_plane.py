@@ -1,4 +1,4 @@
-"""What the cluster promises to the tests that use it: real admission, real controllers, simulated nodes."""
+"""Tests of the cluster's promises: real admission, real controllers, simulated nodes."""
 
 import json
 import time
@@ -278,7 +278,7 @@ def condition(it: dict[str, Any], name: str) -> str:
 
 
 def until(read_state: Callable[[], Any], is_expected: Callable[[Any], bool]) -> Any:
-    """What is seen once it is as wanted; what was seen last, as an error, if it never is."""
+    """Return the state when it is as expected; if that never happens, raise the last state as an error."""
     end = time.monotonic() + SECONDS
     while not is_expected(observed := read_state()):
         assert time.monotonic() < end, observed

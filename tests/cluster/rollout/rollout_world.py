@@ -1,4 +1,4 @@
-"""What the tests of the rollout's controller share: real releases in a real S3, a real KServe with Knative, a real
+"""Shared parts of the rollout controller's tests: real releases in a real S3, a real KServe with Knative, a real
 Prometheus, and model servers that are numbers: they count what the traffic of the moment would make them count.
 """
 
@@ -82,7 +82,7 @@ class House(NamedTuple):
 
     @property
     def kubeconfig(self) -> Path:
-        """Of the controller's own account: it can do what manifests/base/accounts.yaml lets it do, and no more."""
+        """Return a client with the controller's own account and its rights by manifests/base/accounts.yaml."""
         return login(self.cluster, ACCOUNT, self.folder / "kubeconfig")
 
 
@@ -252,7 +252,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 def routed(service: Object, revisions: Mapping[str, Object]) -> dict[str, int]:
-    """What each model is given of the traffic, in per cent by URI."""
+    """Return each model's share of the traffic, in per cent by URI."""
     shares: dict[str, int] = {}
     for target in service.get("status", {}).get("components", {}).get("predictor", {}).get("traffic") or ():
         revision = revisions.get(target["revisionName"])

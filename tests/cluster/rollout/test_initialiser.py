@@ -84,7 +84,7 @@ def container(house: Kubectl) -> Object:
 
 
 def environment(container: Object, s3: Minio, trust: str) -> dict[str, str]:
-    """What that container would see, with this test's MinIO in the Secret, and the house's policy."""
+    """Return the environment of that container, with this test's MinIO in the Secret, and the house's policy."""
     secret = {"AWS_ACCESS_KEY_ID": s3.key, "AWS_SECRET_ACCESS_KEY": s3.secret, "trust.yaml": trust}
     result = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "OMP_NUM_THREADS")}
     for variable in container["env"]:

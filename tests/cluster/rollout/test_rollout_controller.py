@@ -185,7 +185,7 @@ def until_told(world: World, name: str) -> None:
 
 
 def until_kept(world: World, model: Model) -> RolloutStatement:
-    """What a later audit of the release tells of its rollout, signed by the controller's key."""
+    """A later audit of the release lists its rollout, signed by the controller's key."""
     store = open_store(model.uri.partition("/releases/")[0])
     digest = model.signed.registered.release
 
@@ -299,7 +299,7 @@ class Book:
 
 @contextmanager
 def heard(world: World, name: str) -> Iterator[dict[str, threading.Event]]:
-    """Of each phase, whether its rollout was ever in it: looking now and then would miss short ones."""
+    """Return for each phase if the rollout was ever in it: looking now and then would miss short ones."""
     phases = {phase: threading.Event() for phase in get_args(Phase)}
 
     def hear(_: str, rollout: Any) -> None:

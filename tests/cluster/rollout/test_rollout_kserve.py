@@ -1,4 +1,4 @@
-"""What KServe and Knative really do with a share, which the rollout's rules stand on; and how it is read."""
+"""Tests of KServe's and Knative's treatment of a traffic share, which the rollout's rules depend on."""
 
 import json
 import re

@@ -48,14 +48,14 @@ class House(NamedTuple):
     kubectl: Kubectl
     cluster: Any
     manifests: Sequence[Object]
-    """What was applied."""
+    """Applied objects."""
 
     folder: Path
     key: Mapping[str, str]
-    """What the Secret qinglan-payloads puts into a container's environment."""
+    """Environment variables that the Secret qinglan-payloads gives to a container."""
 
     def arguments(self, owner: str, *instead: str) -> list[str]:
-        """Of a container of ours that has the key, as the kubelet fills them in; with others in their place."""
+        """Return a container of ours with the key, as the kubelet fills it in; `instead` replaces arguments."""
         (result,) = [
             container
             for whole in self.manifests for pod in pods(whole) if pod.owner == owner
@@ -118,7 +118,7 @@ def judged(house: House, canary: str, stable: str) -> None:
 
 
 def hosts(house: House) -> tuple[str, str]:
-    """Of the service itself, and of its newest revision alone."""
+    """Return the hosts of the service itself and of its newest revision only."""
     result = house.kubectl.get("isvc", "rewriter", NS)["status"]["components"]["predictor"]
     (tagged,) = [target["url"] for target in result["traffic"] if target.get("latestRevision")]
     return result["url"].removeprefix("http://"), tagged.removeprefix("http://")

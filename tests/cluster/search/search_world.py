@@ -1,4 +1,4 @@
-"""What the tests of OpenSearch share: knowledge bases of any size, loads of them, and a look inside."""
+"""Shared parts of the tests of OpenSearch: knowledge bases of any size, loads of them, and a reader of indices."""
 
 import subprocess
 import sys
@@ -47,7 +47,7 @@ def loader(node: Node, path: Path, tenant: str, patience: float = 400.0) -> "sub
 
 
 def ended(process: "subprocess.Popen[str]") -> str:
-    """What it said; it must have ended well."""
+    """Return the output of a command that must succeed."""
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     return output

@@ -25,7 +25,7 @@ from tests.cluster.search.search_world import load_now, write_kb
 CONVERSATIONS, SEED = 300, 100
 K = 20
 EVERY = 3
-"""Of the dev questions: enough to tell engines apart that rank otherwise."""
+"""Number of dev questions: enough to tell engines apart that rank otherwise."""
 Result = TypeVar("Result")
 
 
@@ -36,7 +36,7 @@ class Agreement(NamedTuple):
     """How often both find the same passage first."""
 
     of_ten: float
-    """Of the ten best how many are among the other's ten best."""
+    """Count how many of the ten best are among the other's ten best."""
 
     top1: tuple[float, float]
     """How often the gold passage is first: tantivy, OpenSearch."""

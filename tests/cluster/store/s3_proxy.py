@@ -26,7 +26,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What is said instead of what the server would say."""
+    """An answer in place of the server's."""
 
     status: int
     code: str

@@ -97,7 +97,7 @@ class World:
         self.proxy.meddle = meddle
 
     def requests(self) -> list[Request]:
-        """What came by since this was asked last."""
+        """Return the requests since the last call."""
         requests, self.proxy.requests = self.proxy.requests, []
         return requests
 

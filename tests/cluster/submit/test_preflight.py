@@ -1,4 +1,4 @@
-"""What a run needs is looked for on a real control plane: what is not there is named before KFP hears of the run."""
+"""Tests of the preflight on a real control plane: what a run lacks is named before KFP gets the run."""
 
 import json
 import sys
@@ -127,7 +127,7 @@ def rights(api: Any, requirements: Requirements, namespace: str) -> list[Check]:
 
 
 def fetching(api: Any, namespace: str) -> list[str]:
-    """What is missing for inputs in a bucket that is not KFP's own."""
+    """Return the messages for inputs in a bucket that is not KFP's own."""
     inputs = {"questions": "s3://data/q.xlsx", "knowledge_base": "minio://mlpipeline/kb.jsonl"}
     graph = read_graph(COMPILED / "rewriter.laptop.yaml")
     return [

@@ -1,4 +1,4 @@
-"""What a run needs hours after its start is looked for before it, on a real MinIO and a real API server."""
+"""Tests of the preflight's checks of needs that come hours later, on a real MinIO and a real API server."""
 
 import itertools
 import json
