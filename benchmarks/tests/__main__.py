@@ -30,7 +30,7 @@ COMMANDS = {
     "cluster": ["make", "test-cluster"],
     "ci": [".ci/run"],
 }
-TARGETS = {"fast": 60.0, "test": 600.0, "cluster": 360.0, "ci": 1200.0}
+TARGETS = {"fast": 60.0, "test": 480.0, "cluster": 360.0, "ci": 1200.0}
 INSIDE_CI = ("test", "cluster")
 """The sessions of pytest in .ci/run, in their order."""
 

@@ -99,9 +99,13 @@ print("as before")
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("make", "kind"), [(taught_model, "rewriter"), (tiny_style_model, "style"), (onnx_model, "onnx")]
+    ("make", "kind"),
+    [
+        (tiny_style_model, "style"),
+        pytest.param(taught_model, "rewriter", marks=pytest.mark.nightly),
+        pytest.param(onnx_model, "onnx", marks=pytest.mark.nightly),
+    ],
 )
-@pytest.mark.nightly
 def test_weights_that_are_spoiled_after_they_were_loaded_change_no_answer_and_end_no_process(
     tmp_path: Path, make: Callable[[Path], Path], kind: str
 ) -> None:
