@@ -24,10 +24,12 @@ def main() -> None:
 
 
 def _hear_ctrl_c_later() -> list[bool] | None:
-    """Note Ctrl-C in the list: a library whose import it breaks off cannot be imported again for the last words.
+    """Record Ctrl-C in the returned list while the commands are imported; None if the process ignores Ctrl-C.
 
-    None where Ctrl-C is ignored, as in a shell's background.
+    A KeyboardInterrupt in the middle of an import leaves a half-imported library in sys.modules, which the error
+    message would then need.
     """
+    # A shell starts background jobs with SIGINT ignored; that must stay so.
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return None
     pressed: list[bool] = []

@@ -50,7 +50,7 @@ DEBUG = "QINGLAN_DEBUG"
 
 
 class InterruptibleGroup(TyperGroup):
-    """The commands; typer alone would end at Ctrl-C without a word."""
+    """Group of the commands that reports Ctrl-C and SIGTERM; typer itself ends silently."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -120,7 +120,8 @@ def submit(
 def _checked_settings(config: "LineConfig") -> tuple[dict[str, float], "GatewayConfig | None"]:
     """Bytes that the profile's run keeps on each volume, and its gateway's settings.
 
-    A training that does not fit its machine is refused, and a test that nobody would count where that is required.
+    A ConfigError is raised for a training that does not fit its machine, and for a run whose judged models are not
+    counted although the trust policy requires it.
     """
     from pipelines.checks.sizing.check import check_fit, volume_bytes
     from pipelines.lines.config import refuse_uncounted
@@ -164,7 +165,7 @@ def _follow(
 ) -> None:
     """Follow the run to its end. An interrupt leaves it running, or cancels it with --cancel-on-interrupt.
 
-    The JSON comes whatever happens: a script that is told no id would submit again.
+    The JSON is always printed: a script that gets no run id would submit the run again.
     """
     from pipelines.submit.follower import Follower, cancel_message
 

@@ -54,7 +54,7 @@ class ServiceObjects(NamedTuple):
     revisions: Mapping[str, Object]
     pods: tuple[Object, ...]
     rollouts: tuple[Object, ...] | None
-    """None where they may not be read or the cluster has no ModelRollout resource."""
+    """None if they may not be read, or if the cluster has no ModelRollout resource."""
 
 
 def inspect_service(api: Api, name: str) -> LiveService:
@@ -178,6 +178,8 @@ def _unrequested_pods(objects: ServiceObjects, requested: set[str]) -> Iterator[
 
 def _retired(pod: Object, objects: ServiceObjects) -> bool:
     """Tell whether the pod's revision has no traffic any more; Knative removes such pods only after a while."""
+    # https://knative.dev/docs/serving/autoscaling/scale-to-zero/: pods of a revision without traffic live on for a
+    # while.
     revision = (pod["metadata"].get("labels") or {}).get("serving.knative.dev/revision")
     return bool(revision) and revision not in objects.revisions
 

@@ -195,6 +195,7 @@ def recommend(scores: Sequence[Score], paired: Mapping[str, Json], margin: float
         ends = metric.difference_interval(gap)
         lines.append(f"{best.name} minus {other.name}: {metric.difference(gap['difference'])} {ends}: {conclusion}.")
     take = min([best, *within], key=lambda score: score.cost)
+    # A cheaper teacher that is neither shown to be within the margin nor worse: more rows would decide.
     cheaper = [(other, gap) for other, gap in unclear if other.cost < take.cost]
     if cheaper:
         hopeful = [other for other, gap in cheaper if gap["difference"] <= margin]

@@ -83,6 +83,7 @@ def compare(
             for choice in teachers.teachers
         }
         confirm(_plan_calls(config, runs))
+        # One after the other: two gateways may not write one journal, and providers limit the calls of an account.
         for name, (run, settings) in runs.items():
             say(f"Teacher {name}")
             run_pipeline(
@@ -164,6 +165,7 @@ def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
             "the locked test: the choice would flatter every later figure. Give the sheet conversations to train on."
         )
     chosen: set[Conversation] = set()
+    # In the order of a hash: a larger sample contains the smaller one, so that what was paid for is used.
     for name in sorted(counts, key=lambda name: _position(name, seed)):
         if sum(counts[conversation] for conversation in chosen) < count:
             chosen.add(name)

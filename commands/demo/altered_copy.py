@@ -49,7 +49,7 @@ def _say_audit(result: Audit) -> None:
 
 
 def check_may_serve(release: Path) -> None:
-    """Walk a release's lineage as the deploy stage does, and say that it may serve; an error where it may not."""
+    """Walk a release's lineage as the deploy stage does, and print that it may serve; AlteredError if it may not."""
     policy, name = load_trust(keys_folder() / TRUST_FILE), read_release(release).name
     decision = may_deploy(release, policy, name)
     if not decision.allowed:

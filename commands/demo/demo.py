@@ -38,7 +38,8 @@ EXCHANGES = (
 
 def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     root = out / TENANTS[0]
-    with run_lock(RunDir(root)):  # a demo that is under way reads what is about to be written
+    # A demo that is under way in this folder reads the sample that is about to be written.
+    with run_lock(RunDir(root)):
         for tenant in TENANTS:
             _sample(tenant, out / "data" / tenant, conversations, seed)
     data = out / "data" / TENANTS[0]

@@ -159,6 +159,7 @@ def _controller(folder: Path, rag: str) -> Iterator["subprocess.Popen[str]"]:
         try:
             yield process
         finally:
+            # Leaving `with process` waits for its end, and the controller ends only at a signal.
             process.terminate()
 
 

@@ -106,7 +106,7 @@ Approve = Callable[[Quote], bool]
 
 
 def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int = MOST_ROWS) -> Prepayment | None:
-    """Pay ahead for the calls of a run in that folder; None where the quote was not approved."""
+    """Pay ahead for the calls of a run in that folder; None if the quote was not approved."""
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
@@ -265,12 +265,13 @@ class _Rounds:
                 return Prepayment(self._answered, self._cost, currency, tuple(self._unpaid), tuple(self._problems))
             for end in await self._finish(batches):
                 self._take(end)
-            if self._problems:  # the next batch would meet the same
+            # A problem of the service, such as a refused batch, would be the same for the next batch.
+            if self._problems:
                 self._calls = {}
             batches = []
 
     async def _fill(self, others_open: bool) -> list[Batch]:
-        """The round's batches, in the journal with their money; none where open batches hold it."""
+        """The round's batches, in the journal with their money; none if open batches hold the money."""
         batches: list[Batch] = []
         for role, calls in self._calls.items():
             room = self._budget - self._journal.spent()
@@ -287,9 +288,9 @@ class _Rounds:
         return batches
 
     async def _finish(self, batches: Sequence[Batch]) -> list[BatchEnd]:
-        """Each batch to its end; an outage is raised when all others have ended too."""
+        """Run each batch to its end; an outage is raised only after all batches have ended."""
         runners = (BatchRunner(batch, self.upstreams[batch.role], self._journal, self._show) for batch in batches)
-        # A batch that failed does not end the others: they are paid for.
+        # gather_or_cancel would cancel the other batches if one fails, and they are paid for: all are awaited.
         ends = await asyncio.gather(*(runner.run() for runner in runners), return_exceptions=True)  # noqa: TID251
         if errors := [end for end in ends if isinstance(end, BaseException)]:
             raise errors[0]
@@ -306,7 +307,7 @@ class _Rounds:
             self._problems.append(end.problem)
 
     def _show(self, batch: Batch, status: BatchStatus) -> None:
-        """A line for each change."""
+        """Print a line for each change of a batch."""
         if self._shown.get(batch.id) != (now := (status.status, status.done)):
             self._shown[batch.id] = now
             line = f"[prepay] {batch.role}'s {status.id}: {status.status}, {status.done:,} of {batch.rows:,} rows"
@@ -331,6 +332,6 @@ def result_in_words(result: Prepayment, journal: Path) -> list[str]:
 
 
 def raise_problems(result: Prepayment) -> None:
-    """Raise an error where a batch as a whole failed."""
+    """Raise an error if a whole batch failed."""
     if result.problems:
         raise OutageError(*result.problems)

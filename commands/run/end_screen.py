@@ -78,7 +78,7 @@ def is_done(record: Json, stage: str) -> bool:
 def gated_evaluation(run: RunDir, record: Json) -> dict[str, Any]:
     """The evaluation of a run that reached it, with the verdict of this run's gate; empty for other runs.
 
-    The file holds the verdict of the settings at evaluation time; a gate that is run alone may have other settings.
+    The file holds the verdict of the settings at evaluation time; a gate that runs by --only may have other settings.
     """
     if (record["steps"].get("evaluate") or {}).get("status") != "done":
         return {}
@@ -138,7 +138,7 @@ def shared_rewrite_line(run: RunDir, record: Json) -> str:
 
 
 def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:
-    """The settings to raise before the run goes on, if many answers were cut; empty if few were."""
+    """Advice to raise a token limit before the run is continued, if many answers were cut; empty if few were."""
     for stage, answered in LOSING_STAGES:
         quarantine = run.shown(f"{stage}_quarantine")
         if is_done(record, stage) and quarantine.exists():
@@ -208,7 +208,7 @@ def first_figures(steps: Json) -> Iterator[str]:
 
 
 def cost_line(config: RunConfig, money: Json, before: Json) -> str:
-    """The cost of a run's calls; of a stand-in's, which nobody pays, what a real model's would be."""
+    """Describe the cost of a run's calls; for a stand-in, the cost at the profile's prices."""
     currency, calls = config.gateway.teacher.price.currency, answered_calls(money) - answered_calls(before)
     if not config.pays:
         return f"Cost: nothing, a stand-in taught; {money['cost']:.2f} {currency} at the profile's prices"
@@ -230,7 +230,7 @@ def journal_share(report: Json, before: Json, paid: int) -> str:
 
 
 def next_step(config: RunConfig, run: RunDir, record: Json) -> str:
-    """The next command after a run of several stages; empty after a stage alone."""
+    """The next command after a run of several stages; empty after a run of a single stage."""
     ran, order = record["ran"], REWRITER.until(REWRITER.last)
     if len(ran) < 2:
         return ""

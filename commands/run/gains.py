@@ -26,7 +26,7 @@ class Recipe(NamedTuple):
     name: str
     about: str
     gain: Estimate | None
-    """First-passage share over the recipe before it; None where nothing is known yet."""
+    """First-passage share over the recipe before it; None if nothing is known yet."""
 
     seconds: float | None
     cost: float | None
@@ -53,7 +53,7 @@ def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterat
 
 
 def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
-    """The recipe with what it came to on dev; a mean reward is no share of questions, and says nothing here."""
+    """The recipe with its measured gain on dev; a mean reward is no share of questions and is left out."""
     if gain is None or gain.measure == "mean reward":
         return recipe
     low, high = gain.interval or (math.nan, math.nan)
@@ -62,7 +62,7 @@ def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
 
 
 def gain_lines(run: RunDir, config: RunConfig) -> list[str]:
-    """Lines on the recipes that this run compared on dev; none where it compared nothing."""
+    """Lines on the recipes that this run compared on dev; empty if it compared nothing."""
     measured = [recipe for recipe in recipes(run, config, None) if recipe.brought is not None]
     lines = [f"{recipe.name}: {worth_in_words(recipe)}" for recipe in measured]
     return ["On dev, over what the run had before:", *lines] if lines else []
@@ -79,7 +79,7 @@ def measured_cost(run: RunDir, stage: str) -> Cost | None:
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
-    """Seconds and price of the trainings by `fit`, where it knows the models and the cards."""
+    """Seconds and price of the trainings by `fit`, if it knows the models and the cards."""
     import pyarrow.parquet
 
     from pipelines.checks.sizing.check import planned_fit_report

@@ -43,8 +43,8 @@ def run_pipeline(
 ) -> dict[str, Any]:  # fmt: skip
     """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds.
 
-    `approve` is shown the plan of the calls once nothing is missing and before anything is paid; it raises where the
-    run shall not go on. `journal` is shared with other runs, in place of the folder's own.
+    `approve` is shown the plan of the calls once nothing is missing and before anything is paid; it raises to
+    refuse the run. `journal` is shared with other runs, in place of the folder's own.
     """
     run, stages = RunDir(root, journal), select_stages(REWRITER, only, until)
     checked = check_run(config, run, stages, only)
@@ -98,8 +98,8 @@ def hide_release(run: RunDir, stages: Sequence[str]) -> None:
 def run_gateway(
     config: RunConfig, run: RunDir, stages: Sequence[str], sheet: Sheet, record: dict[str, Any]
 ) -> Iterator[str]:
-    """The run's gateway, empty where no stage calls it; its journal's reports go into the record, of a run that
-    failed too."""
+    """Run the gateway and yield its URL, empty if no stage calls it. Reports of its journal go into the record, also
+    if the run fails."""
     try:
         with ExitStack() as services:
             gateway_url = start_services(config, run, stages, services)
@@ -114,14 +114,14 @@ def run_gateway(
             yield gateway_url
             record["gateway"] = _gateway_report(gateway_url)
     except BaseException:
-        with suppress(QinglanError):  # nothing was paid yet, or the journal is broken: the run's own error matters
+        # Nothing was paid yet, or the journal is broken: then the run's own error matters.
+        with suppress(QinglanError):
             record["gateway"] = read_report(run.journal)  # the gateway has ended, and so have its last calls
         raise
 
 
 def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
-    """Warn, before anything is paid, that the gate can only hold; the run goes on, since it may be wanted all the
-    same."""
+    """Warn before anything is paid that the gate can only hold; the run continues, since it may be useful anyway."""
     sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.retrieval.kb_name)
     answer = promotion(config, sheet, sends)
     if answer.obstacles:
@@ -154,8 +154,8 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
 
 
 def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[[GatewayConfig], GatewayConfig]:
-    """Start the stand-in teacher where the profile asks for it. The function that is returned waits until it listens,
-    and gives its address to the models of the settings."""
+    """Start the stand-in teacher if the profile has one. The returned function waits until the stand-in listens, and
+    puts its address into the settings of the models."""
     if not config.stand_ins.teacher:
         return lambda gateway: gateway
     arguments = [*knowledge_base_options(config), "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
@@ -186,8 +186,8 @@ def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
 
 
 def fit_local_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_base: Path) -> Path | None:
-    """Fit the local reranker on training conversations that people labelled, where there are any; the same labels and
-    the same knowledge base are fitted once."""
+    """Fit the local reranker on labelled training conversations; None if there are none. A fit is reused for the same
+    labels and the same knowledge base."""
     from qinglan.files.files import atomic_write, dump_line
     from qinglan.rows.questions import read_questions
     from qinglan.rows.rows import Question

@@ -107,7 +107,7 @@ def written_summary(run: RunDir) -> Iterator[Any]:
 
 
 def label_lines(run: RunDir) -> list[str]:
-    """Lines on how far the judges of a run's labels can be trusted; none where every row has gold."""
+    """Lines on how far the judges of a run's labels can be trusted; empty if every row has gold."""
     import orjson
 
     from components.data.label.report import report_lines
@@ -118,7 +118,7 @@ def label_lines(run: RunDir) -> list[str]:
 
 
 def augment_lines(run: RunDir) -> list[str]:
-    """Counts of the rows that the teacher wrote further; nothing where none were asked for."""
+    """Counts of the further rows by the teacher; empty if the profile asks for none."""
     import orjson
 
     from components.data.augment.report import report_lines

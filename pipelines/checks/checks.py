@@ -10,7 +10,7 @@ STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 class Check(NamedTuple):
-    """One thing that was looked at."""
+    """Result of a check of one subject."""
 
     state: State
     subject: str
@@ -18,7 +18,7 @@ class Check(NamedTuple):
 
     what: str
     next_step: str = ""
-    """The command or setting that mends it; empty where nothing needs mending."""
+    """Command or setting that solves the problem; empty if there is none."""
 
     more: tuple[str, ...] = ()
     """Further lines of the result."""

@@ -100,7 +100,7 @@ class Plan(Config):
     """Total cost if `qinglan prepay` pays for all the calls that it can."""
 
     training: str
-    """Steps and rollouts of the reinforcement learning, in words; empty where the run ends before it."""
+    """Steps and rollouts of the reinforcement learning, in words; empty if the run ends before it."""
 
     budget: float
     currency: str
@@ -109,13 +109,13 @@ class Plan(Config):
     """Rows by split: the sheet's own splits, else as the convert stage will draw them."""
 
     cross_fitted: str
-    """How a sheet that is too small for a locked test is tested, in words; empty where a test is locked away."""
+    """How a sheet that is too small for a locked test is tested, in words; empty if a test is locked away."""
 
     promotion: Promotion
     """Chance that the gate promotes the run's model, with the known obstacles."""
 
     fit: tuple[str, ...] = ()
-    """Memory, steps and hours of the trainings, in words; empty where the shape of a model is not known."""
+    """Memory, steps and hours of the trainings, in words; empty if the shape of a model is not known."""
 
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
@@ -282,8 +282,9 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
 
 
 def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
-    """The most that labels can cost: none where every row has gold, nor more calls than `label.calls` allows."""
+    """The most that labels can cost: none if every row has gold, and no more calls than `label.calls` allows."""
     label, models, rows = config.label, config.gateway.models(), tokens.labels.calls
+    # Each judged passage costs a label by the judge and one by the examiner, and each row a choice from the list.
     judged = min(FIRST_PASSAGES + label.chosen, label.calls_per_row)
     every = rows * (2 * judged + 1)
     allowed = min(1.0, label.calls / every, label.calls_per_row / (2 * judged + 1)) if rows else 0.0

@@ -58,7 +58,7 @@ class CheckedRun(NamedTuple):
 def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str = "") -> CheckedRun:
     """Check all that a run of these stages in the folder needs, and plan it; the folder is left as it is.
 
-    A sheet that cannot be counted ends the check, with all that was noticed so far.
+    If the sheet cannot be counted, the check ends with all problems that were found before.
     """
     problems: list[QinglanError] = []
     try:
@@ -89,7 +89,7 @@ def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str =
 
 
 def _machine_problems(config: RunConfig, run: RunDir, stages: Sequence[str]) -> list[QinglanError]:
-    """Too little room here, and a key that cannot sign."""
+    """Problems of this machine: too little room, and a key that cannot sign."""
     checks = (lambda: check_room(config, run.root, stages), check_existing_keys)
     return [problem for check in checks if (problem := problem_of(check))]
 
@@ -125,8 +125,8 @@ def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], 
 
 
 def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRunConfig:
-    """Give a stage that runs alone what the folder was prepared from, whatever is named now, and a run that goes on
-    its own file in place of a copy; another file is refused."""
+    """The configuration with the files of the folder's run: a stage that runs by --only takes what the folder was
+    prepared from, and a continued run takes its own file in place of a copy. Another file is refused."""
     refuse_foreign_folder(run)
     refuse_other_line(STYLE, run)
     if check_stage_inputs(STYLE, run, only):
@@ -142,8 +142,8 @@ def check_labelled(config: StyleRunConfig) -> None:
 
 
 def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
-    """Tell of answers that the run's journal holds: the plan counts all calls, and those with an answer are not made
-    again. Answers of models that the profile does not name answer no call of it."""
+    """Describe the answers in the run's journal. The plan counts all calls, and calls with an answer are not made
+    again; answers of models that the profile does not name are of no use to it."""
     by_model = read_answers_by_model(run.journal) if run.journal.is_file() else []
     models = {model.model for model in config.gateway.models().values()}
     usable = [row for row in by_model if row.model in models]

@@ -35,7 +35,7 @@ A_PASSAGE = (
 GIVE_INPUT = "Give yours, or make a sample with `qinglan sample TENANT --out DIR`."
 FIRST_BYTES, SHOWN = 4096, 5
 MANY_REPEATED = 0.2
-"""Share of training rows that nearly repeat rows of dev or test, from which on a person is told."""
+"""Share of training rows that nearly repeat rows of dev or test, above which the run warns."""
 
 
 def check_input_files(config: RunConfig) -> None:
@@ -156,7 +156,7 @@ def long_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) ->
 
 
 def repeated_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
-    """Warn where convert will leave out many training rows; so many that a stage would end are refused."""
+    """Warn if convert will leave out many training rows; if too few remain for a stage, the run is refused."""
     rows, left = sheet.splits["train"], sheet.left[0]["train"]
     repeated = rows - left
     if "convert" not in stages or repeated < MANY_REPEATED * rows or any(too_few_rows(config, sheet, stages)):
@@ -168,7 +168,7 @@ def repeated_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]
 
 
 def whole_run_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
-    """Warn, where a run begins and ends early, of the sheet's faults that a whole run is refused for."""
+    """Warn of problems of the sheet for which a whole run would be refused, if this run ends early."""
     if next(iter(REWRITER.stages)) not in stages:
         return []
     now = [*too_few_rows(config, sheet, stages)]
@@ -183,6 +183,7 @@ def foreign_format(path: Path) -> str:
     with path.open("rb") as file:
         beginning = file.read(FIRST_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
     line = beginning.split(b"\n", 1)[0].strip()
+    # Local file header of a zip archive, which .xlsx and .docx are.
     if beginning.startswith(b"PK\x03\x04"):
         return "this is a spreadsheet or another zip file."
     if beginning.startswith(b"["):
@@ -243,7 +244,7 @@ def missing_gold(config: RunConfig, sheet: Sheet, existing_gold: dict[str, set[s
 
 
 def without_knowledge_base(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
-    """Report tenants of the sheet without a knowledge base, where this machine's RAG service would search it."""
+    """Report tenants of the sheet without a knowledge base, if this machine's RAG service searches it."""
     missing = sorted(sheet.tenants - knowledge_bases(config).keys())
     if missing and config.stand_ins.rag:
         yield Obstacle(
@@ -307,9 +308,9 @@ def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_nam
 
 
 def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
-    """Give a run that goes on its own sheet and knowledge base in place of copies; other files are refused.
+    """The configuration with the sheet and the knowledge base of the folder's run; other files are refused.
 
-    A stage that runs alone takes them from the run's folder.
+    A stage that runs by --only takes them from the run's folder.
     """
     refuse_foreign_folder(run)
     refuse_other_line(REWRITER, run)

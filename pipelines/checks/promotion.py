@@ -12,7 +12,7 @@ class Promotion(Config):
     """The chance of a run's model to be promoted at all. Its numbers are judged by the gate, at the end."""
 
     possible: bool
-    """False where something that is known already refuses this run, or holds every model of it."""
+    """False if a known fact already refuses this run, or holds every model of it."""
 
     refusals: tuple[Obstacle, ...]
     """Reasons why a whole run does not even start, each with the next step."""
@@ -21,7 +21,7 @@ class Promotion(Config):
     """Reasons that hold it, each with the next step."""
 
     unchecked: tuple[str, ...]
-    """Reasons that could hold it too, and have not been looked at."""
+    """Possible reasons for a hold that were not checked."""
 
 
 def promotion(

@@ -1,8 +1,7 @@
 """Free questions to a run's RAG service before anything is paid: does it answer, in which shape, what is lost?
 
-Where it does not name its knowledge base and the profile has no `snapshot_queries`, they are chosen here: questions
-for training that are answered alike twice.
-"""
+If its answers do not name the knowledge base and the profile has no `snapshot_queries`, these are chosen here:
+training questions that get the same answer twice."""
 
 import asyncio
 from pathlib import Path
@@ -24,17 +23,17 @@ PROBE_SECONDS = 10.0
 
 
 class RagProbe(NamedTuple):
-    """Result of the question."""
+    """Result of the request to the RAG service."""
 
     problem: QinglanError | None = None
     limits: tuple[str, ...] = ()
     """Measurements that the service does not allow."""
 
     snapshot: bool | None = None
-    """Its answers name the knowledge base, by themselves or by a digest of samples; None where that is not known."""
+    """Its answers name the knowledge base, by themselves or by a digest of samples; None if that is not known."""
 
     snapshot_queries: tuple[str, ...] = ()
-    """Questions whose answers stand for the knowledge base; empty where the service names it."""
+    """Questions whose answers stand for the knowledge base; empty if the service names it."""
 
 
 def probe_rag(config: RunConfig) -> RagProbe:
@@ -70,7 +69,7 @@ def probe_rag(config: RunConfig) -> RagProbe:
 
 
 async def choose_snapshot_queries(config: RunConfig, client: RagClient) -> tuple[str, ...]:
-    """Questions for training that were answered alike twice; none without a sheet, or where one was not."""
+    """Questions for training that were answered alike twice; empty without a sheet, or if an answer changed."""
     if config.questions is None or not config.questions.is_file():
         return ()
     try:

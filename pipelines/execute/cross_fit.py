@@ -35,7 +35,9 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
         return [Part(run, stages, True, environment=environment)]
     middle = stages.index("evaluate")
     parts = [Part(run, stages[:middle], False)]
-    shared = config.base.source == "hub"  # a tiny base is made from the prompts that its model may learn from
+    # A public base is the same for all folds. A tiny base is trained on texts of the prompts, so each fold makes
+    # its own without the conversations that it is tested on.
+    shared = config.base.source == "hub"
     repeated = tuple(stage for stage in FOLD_STAGES if not (shared and stage == "base"))
     for number, fold in folds.items():
         settings = config.model_copy(update={"convert": in_folds(config.convert, count, number)})

@@ -81,7 +81,8 @@ def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
 
 
 def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
-    """Tell if a stage that runs alone takes what earlier stages have made; where that is missing, it is refused."""
+    """Tell if a stage that runs alone takes what earlier stages have made; if that is missing, a ConfigError is
+    raised."""
     taken = [name for name in line.stages[only].inputs if name not in line.inputs] if only else []
     missing = [name for name in taken if not run.shown(name).exists()]
     if missing:
@@ -151,11 +152,11 @@ def refuse_foreign_folder(run: RunDir) -> None:
 
 
 def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str, Path]:
-    """The files that a run of the folder began with, where these are copies of them; other files are refused.
+    """The files that the folder's run began with, if `inputs` are copies of them; other files are refused.
 
-    Other files would be lost under the new ones. A file that was mended where it lies is the same. One elsewhere is
-    the same by its bytes: those of the first file or, where that was moved, those that a step has noted. The run goes
-    on with the first file while that is there: a copy may be somebody's for a moment.
+    Results of other files would be overwritten. A file at the same path counts as the same, even if it was corrected.
+    A file at another path is the same if its bytes are: those of the first file or, if that was moved, the digest
+    that a step recorded. The run continues with the first file as long as it exists, since a copy may be temporary.
     """
     before = load_yaml(run.config) if run.config.is_file() else {}
     recorded = {}
@@ -192,10 +193,11 @@ def _recorded_digest(run: RunDir, name: str) -> str:
 
 @contextmanager
 def run_lock(run: RunDir) -> Iterator[None]:
-    """One run at a time in a folder: two would write over each other's records."""
+    """Lock the folder: two runs in one folder would overwrite each other's records."""
     refuse_foreign_folder(run)
     run.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_lock(run.lock) as lock:
+        # flock is released by the kernel when the process ends, however it ends: no stale lock file blocks a folder.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -229,7 +231,7 @@ def is_locked(run: RunDir) -> bool:
 def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
     """Make the run's folders, and remove the records of the stages that run now and of all stages after them.
 
-    A stage that is run alone leaves the records of the other stages.
+    A stage that runs by --only leaves the records of the other stages.
     """
     for folder in (run.records, run.logs, run.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
@@ -243,7 +245,7 @@ def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool)
 
 
 def check_keys() -> None:
-    """Stop a run that could not sign its steps before it begins; where there are no keys at all, make them."""
+    """Stop a run that could not sign its steps before it begins; if there are no keys at all, create them."""
     folder = keys_folder()
     if ensure_keys(folder):
         message = f"[keys] made a builder's and a releaser's key in {folder}; `qinglan keys --help` explains them"
@@ -252,13 +254,13 @@ def check_keys() -> None:
 
 
 def check_existing_keys() -> None:
-    """Check the builder's key where there are keys; none is made."""
+    """Check the builder's key if there are keys; none is created."""
     if has_keys(keys_folder()):
         load_signer("builder")
 
 
 def with_store(config: Config, run: RunDir) -> Config:
-    """Releases are kept where the profile says; without that, in one folder for the runs that lie together."""
+    """The configuration with a store of releases: the profile's, else one folder beside the run's folder."""
     if config.register_.store:
         return config
     store = os.environ.get(STORE_VARIABLE) or str(run.root.resolve().parent / "store")
@@ -282,7 +284,7 @@ class Part(NamedTuple):
     run: RunDir
     stages: tuple[str, ...]
     alone: bool
-    """They take what the folder holds; else they begin with the line's inputs."""
+    """True if the stages take what the folder holds; otherwise they begin with the line's inputs."""
 
     borrowed: tuple[str, ...] = ()
     """Artifacts of the whole run's folder that they take."""
@@ -291,7 +293,7 @@ class Part(NamedTuple):
     """Further environment variables of the steps."""
 
     title: str = ""
-    """Its name for people, where it is not the run itself."""
+    """Name of the part for people; empty if it is the run itself."""
 
 
 def run_stages(
@@ -308,13 +310,14 @@ def run_stages(
     """Execute the stages, and write run.json before and however they end; the answer is what it holds.
 
     `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. `pythons` are the
-    interpreters of stages that run in an environment of their own. `parts` are executed one after another, where it
-    is not all stages together; each is decided on when those before it have ended and their files are shown.
+    interpreters of stages that run in an environment of their own. `parts` are executed one after another, if
+    the stages are not executed together; the next part is requested when the files of the last one are shown.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": RUNNING, "started": started.isoformat(), "code": code_version()}
     record["ran"] = stages
-    write_json(run.record, record)  # of a run that is killed this is all that tells of it
+    # Written before anything else: a run that is killed cannot write its record any more.
+    write_json(run.record, record)
     try:
         with gateway(record) as url:
             # absolute: an audit reads the records in another folder than the run's
@@ -382,9 +385,11 @@ def execute(
 
 
 def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -> None:
-    """Show what these stages made; the others' links stay, as a copied run's records still name the first folder.
+    """Link the outputs of these stages in files/. Links of other stages stay, as a copied run's records still name
+    the first folder.
 
-    Of a stage that its own verdict stopped only the sheets are shown: they are for people, and no stage takes them.
+    If a stage was stopped by its own verdict, only its sheets are linked: they are for people, and no stage takes
+    them.
     """
     for name, path in inputs.items():
         if path.exists():
@@ -412,19 +417,21 @@ def gate_verdict(steps: dict[str, Any], stages: Sequence[str], gate: str = "gate
 
 
 def raise_if_held(record: dict[str, Any]) -> None:
-    """End as the gate has said: a hold is no fault, but what follows must not happen."""
+    """Raise GateHeldError if the gate held: that is no fault, but no later step may follow."""
     if record["verdict"].get("word") == "hold":
         raise GateHeldError("The gate says hold, so there is no release. The verdict names its reasons.")
 
 
 def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) -> str:
-    """End the child and the step it was in, which could not say so itself. The answer is that step's name.
+    """End the child and the step that it runs, record that for the step, and return the step's name.
 
-    A step that trains ends its training first: the same command again must not find it still at work.
+    A step ends its training first: if the same command is run again, no earlier training may still be running.
     """
     with suppress(ProcessLookupError):  # it ended by itself just now
         os.killpg(child.pid, signal.SIGTERM)
-    wait_for_process_group(child.pid, STEP_ENDS_SECONDS)  # before `wait`: it kills a child that does not end
+    # First the group, then the child: wait_for_process_group kills what has not ended after STEP_ENDS_SECONDS, and a
+    # child.wait() before it would block on a child that ignores SIGTERM.
+    wait_for_process_group(child.pid, STEP_ENDS_SECONDS)
     child.wait()
     for stage in stages:
         if (record := run.step_record(stage)) and record["status"] == "running":

@@ -1,4 +1,4 @@
-"""Ends a command at Ctrl-C or SIGTERM: what it started is stopped, and the person reads how to go on."""
+"""Ends a command at Ctrl-C or SIGTERM: what it started is stopped, and a message says how to continue."""
 
 import asyncio
 import shlex
@@ -45,6 +45,7 @@ def end_at_sigterm() -> None:
 
 def _end(*_: object) -> None:
     """Exit; inside of an event loop cancel its tasks, as asyncio prints a traceback of a task that exits."""
+    # sys.exit() in a callback of a loop is reported as an exception of a task; cancelled tasks end quietly.
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

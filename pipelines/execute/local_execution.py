@@ -2,7 +2,8 @@
 
 `python -m pipelines.execute.local_execution RUN`
 
-A process of its own, because kfp.local writes the steps' output to stdout and says no more than "failed".
+This is a process of its own, because kfp.local writes the steps' output to stdout and reports a failure without its
+cause.
 """
 
 import os
@@ -37,10 +38,10 @@ class LocalJob(NamedTuple):
     """Artifacts that no stage makes, and their paths."""
 
     gateway_url: str
-    """Empty where no stage asks it."""
+    """URL of the run's gateway; empty if no stage calls it."""
 
     stages: tuple[str, ...]
-    """The stages to run, from the line's beginning; or, where `alone`, on what the run's folder holds."""
+    """Stages to run: from the line's inputs or, if `alone`, on what the run's folder holds."""
 
     alone: bool = False
 
@@ -61,7 +62,7 @@ def read_job(run: RunDir) -> LocalJob:
 
 
 def last_line(run: RunDir) -> str:
-    """The name of the line whose stages ran last in the folder; empty where none ran, or that cannot be read."""
+    """The name of the line whose stages ran last in the folder; empty if none ran, or if that cannot be read."""
     try:
         return str(orjson.loads((run.root / JOB).read_bytes())["line"])
     except (OSError, orjson.JSONDecodeError, LookupError, TypeError):

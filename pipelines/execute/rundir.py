@@ -32,7 +32,7 @@ from qinglan.live.outlets import PAGE_FILE
 RUNS = Path("runs")
 JSON_LINES = ".jsonl"
 OPENED_BY_ENDING = (".html", ".xlsx", ".json")
-"""Files that programs open as what their name's ending says."""
+"""Endings by which programs decide how to open a file."""
 
 
 class Under:
@@ -63,7 +63,7 @@ class RunDir:
         return self.shared_journal or self.root / "journal.sqlite"
 
     def has_begun(self) -> bool:
-        """True of the folder of a run, also where somebody removed a file of it."""
+        """True if a run was started in the folder, even if a file of it was removed."""
         return self.lock.exists() or self.journal.exists() or (self.config.exists() and self.files.exists())
 
     def step_record(self, stage: str) -> dict[str, Any] | None:
@@ -101,6 +101,7 @@ class RunDir:
         if self.shown(name) != link:  # the run before was given another kind of sheet
             self.unlink([name])
         link.parent.mkdir(parents=True, exist_ok=True)
+        # symlink(2) does not replace a link. Made beside it and renamed, the name is never missing for a reader.
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
         fresh.symlink_to(os.path.relpath(self._openable(name, target.resolve()), link.parent.resolve()))
         fresh.replace(link)

@@ -1,7 +1,7 @@
-"""The smaller style model of a run on this machine, which is not begun where it could come to no release.
+"""The smaller style model of a run on this machine; it is trained only if it can become a release.
 
 first part    prepare ... register                             the larger model, to its release
-second part   distil evaluate_small gate_small register_small  where the gate promotes and a test is locked away
+second part   distil evaluate_small gate_small register_small  if the gate promotes and a test is locked away
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ def has_locked_test(steps: Mapping[str, Any]) -> bool:
 
 
 def without_small_model(record: Mapping[str, Any]) -> str:
-    """The reason why a run made no smaller model; empty where it made one, or ended before its gate."""
+    """The reason why a run made no smaller model; empty if it made one, or ended before its gate."""
     steps: Mapping[str, Any] = record["steps"]
     ran: Sequence[str] = record["ran"]
     word = record["verdict"].get("word")

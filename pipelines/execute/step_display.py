@@ -16,7 +16,7 @@ from qinglan.terminal import in_language, listed, say
 
 MARKS = {"waiting": "·", "running": "▶", "done": "✓", "failed": "✗"}
 LINE_SECONDS = 30.0
-"""Seconds between two lines about a running step in a log, where no line can be written over."""
+"""Seconds between two lines about a running step in a log, in which no line can be overwritten."""
 
 SHOWN_FACTS = 3
 """Facts at the beginning and at the end of a step's line; summary.txt in the run's folder has all of them."""
@@ -85,6 +85,7 @@ class StepDisplay:
         """Read the stage's newest progress line: the text after `[stage]`, or after `[stage part]`."""
         try:
             with self._log.open("rb") as file:
+                # The newest progress line is in the last 4 KiB; a log of a training may have hundreds of MB.
                 file.seek(max(0, self._log.stat().st_size - 4096))
                 tail = file.read().decode("utf-8", errors="replace")
         except FileNotFoundError:

@@ -129,6 +129,7 @@ def _pod_faults(step: ExecutorStep) -> Iterator[str]:
         yield "nothing ends it when it hangs; set a timeout."
 
 
+# KFP 2.17's driver adds an accelerator to a pod only if type and count are both set, and adds no toleration itself.
 def _gpu_faults(step: ExecutorStep) -> Iterator[str]:
     accelerator = step.container.get("resources", {}).get("accelerator", {})
     kind, count = (accelerator.get(name) for name in ("resourceType", "resourceCount"))
@@ -138,6 +139,8 @@ def _gpu_faults(step: ExecutorStep) -> Iterator[str]:
         yield "an accelerator needs its type and its count; with one of them the back end asks for none."
     if not any(toleration.get("key") == GPU for toleration in step.pod.get("tolerations", ())):
         yield f"it asks for GPUs and does not tolerate the taint {GPU} of the nodes that have them."
+    # Without a volume /dev/shm of a container has 64 MiB, the container runtime's default; NCCL and PyTorch's data
+    # loaders exchange tensors there.
     shared = any(mount.get("mountPath") == "/dev/shm" for mount in step.pod.get("emptyDirMounts", ()))
     if not shared and "RESOURCES" not in step.handed:
         yield "it asks for GPUs and mounts no memory at /dev/shm; 64 MiB are too few for data loaders and NCCL."

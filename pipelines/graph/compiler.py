@@ -92,7 +92,7 @@ def select_targets(
 
 
 def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
-    """A tenant's graph, or the style line's; with the usual profile where none is named."""
+    """A tenant's graph, or the style line's; with the usual profile if none is named."""
     if tenant != STYLE.name:
         return rewriter_target(tenant, profile or PAID_PROFILE, training or None, overrides)
     if training:
@@ -129,7 +129,8 @@ def _compile(target: CompileTarget, images: Mapping[str, str], partial: Path) ->
     tenant = getattr(config, "tenant_id", "")
     cluster = Cluster(config.machines(), images, config.cluster.immutable_inputs, tenant)
     graph = line_graph(target.line, tuple(settings), settings, cluster, target.about)
-    yaml = partial.with_suffix(".yaml")  # the compiler looks at the ending
+    # The compiler accepts only paths that end in .yaml, and atomic_write's temporary file has another ending.
+    yaml = partial.with_suffix(".yaml")
     try:
         compiler.Compiler().compile(graph, str(yaml))
         yaml.write_text(ARTIFACT_VERSION.sub("", yaml.read_text(encoding="utf-8")), encoding="utf-8")

@@ -37,7 +37,7 @@ GATEWAY_STATE = "gateway_state"
 """Input of paid stages: a digest of the gateway's state, so KFP's cache answers for equal ones; "" forbids it."""
 
 MONITOR_URL = "monitor_url"
-"""A training's input: the gateway that shows it while it runs. It trains without one too, so none is required."""
+"""Input of a training: URL of the gateway that shows its progress. It is optional."""
 
 INPUT_NAMES = {RELEASE_NAME: "name"}
 """Parameters of the graph that have another name as a component's input."""
@@ -59,8 +59,8 @@ TRUST_MAP = "qinglan-trust"
 """The ConfigMap with the trust policy, for the step that deploys and for pods that fetch a model."""
 
 OUTAGE_SECONDS = 900
-"""Seconds that a step waits for a gateway that gives no answer. Kubernetes makes the pod of a lost node anew after
-5 min 40 s and lets go of its volume 6 min later; the rest is for its start."""
+"""Seconds that a step waits for a gateway that does not answer. Kubernetes replaces the pod of a lost node after
+5 min 40 s and detaches its volume 6 min later; the rest is for the start of the new pod."""
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -105,7 +105,8 @@ def line_graph(
         }
         wire_stages(line, stages, artifacts, GraphInputs(settings, chosen, cluster, line.artifacts))
 
-    # KFP reads names, types and defaults from the signature, and the descriptions from the docstring.
+    # KFP reads names, types and defaults of parameters from the signature, and their descriptions from the docstring
+    # (kfp/dsl/component_factory.py), so both are built from the line instead of written as code.
     graph.__signature__ = Signature(  # type: ignore[attr-defined]
         [
             Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=parameter.default)
@@ -147,7 +148,8 @@ def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], in
     with ExitStack() as promoted:
         for stage in (line.stages[name] for name in stages):
             if stage.behind_gate and verdict is not None:
-                # A branch in the branch: a task may take what was made before its own gate alone.
+                # The branch of the second gate is nested in that of the first: KFP lets a task take only artifacts of
+                # its own branch and of the branches around it.
                 promoted.enter_context(dsl.If(verdict == "promote", name="promoted"))
                 verdict = None
             task = _task(stage, artifacts, inputs)
@@ -203,6 +205,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     _mount_signing_key(task, RELEASE_KEYS if stage.registers else BUILDER_KEY, image)
     store = str(inputs.settings.get("register", {}).get("store", "")) if stage.judges else ""
     counts = machine is not None and store.startswith("s3://")  # a laptop's steps have it in their environment
+    # A gate that requires counted models finds the store's address in its environment; keys come from the Secret
+    # below.
     if counts:
         task.set_env_variable(STORE_VARIABLE, store)
     endpoints = [STORE_ENDPOINT] if stage.registers or stage.deploys or counts else []
@@ -236,6 +240,7 @@ def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
         return None
     task = gateway_state(gateway_url=inputs.parameters[GATEWAY_URL])
     task.set_container_image(image)
+    # The state is the key of later steps in KFP's cache, so it must be read anew in each run.
     task.set_caching_options(False)
     _add_labels(task, "gateway-state", inputs.cluster.tenant)
     _set_pod_resources(task, Machine(Pod(cpu=1, memory=1, hours=1)))
@@ -271,6 +276,8 @@ def _with_own_resources(component: Any, machine: Machine | None) -> Any:
 def _mount_signing_key(task: Any, secret: str, image: str) -> None:
     """Give a pod the parts that its step's statement needs: the key, the run, the image."""
     kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path=str(MOUNTED_KEYS))
+    # KFP labels each pod with the id of its run; the downward API hands it to the step
+    # (https://kubernetes.io/docs/concepts/workloads/pods/downward-api/).
     kubernetes.use_field_path_as_env(task, RUN_VARIABLE, "metadata.labels['pipeline/runid']")
     kubernetes.add_pod_annotation(task, IMAGE_NOTE, image)
     kubernetes.use_field_path_as_env(task, IMAGE_VARIABLE, f"metadata.annotations['{IMAGE_NOTE}']")
@@ -285,7 +292,10 @@ def _add_labels(task: Any, stage: str, tenant: str) -> None:
 
 
 def _set_pod_resources(task: Any, machine: Machine) -> None:
-    """Set what quotas and Pod Security demand of any pod."""
+    """Set what quotas and Pod Security require of each pod.
+
+    https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
+    """
     pod = machine.pod
     task.set_cpu_request(str(pod.cpu)).set_cpu_limit(str(pod.cpu))
     task.set_memory_request(f"{pod.memory}Gi").set_memory_limit(f"{pod.memory}Gi")
@@ -294,7 +304,7 @@ def _set_pod_resources(task: Any, machine: Machine) -> None:
 
 
 def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
-    """Set a GPU's type and count together: with only one of them KFP's back end requests no GPU."""
+    """Set a GPU's type and count together: with only one of them KFP 2.17's driver requests no GPU."""
     if not machine.gpus:
         return
     task.set_accelerator_type(GPU).set_accelerator_limit(machine.gpus)
@@ -302,11 +312,12 @@ def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
         kubernetes.add_node_selector(task, label, value)
     kubernetes.add_toleration(task, key=GPU, operator="Exists", effect="NoSchedule")
     if not handed_on:  # an empty folder stays with the step; a job makes its own
+        # /dev/shm has 64 MiB by default, too little for NCCL and data loaders.
         kubernetes.empty_dir_mount(task, volume_name="shm", mount_path="/dev/shm", medium="Memory")
 
 
 def _mount_volumes(task: Any, machine: Machine) -> None:
-    """Checkpoints outlive the pod; base models are read where there is no way to the hub, and are not copied."""
+    """Mount the volumes of checkpoints, which outlive the pod, and of base models, which are read without a copy."""
     if machine.scratch:
         kubernetes.mount_pvc(task, pvc_name=machine.scratch, mount_path=SCRATCH)
         task.set_env_variable("QINGLAN_CACHE", f"{SCRATCH}/cache")

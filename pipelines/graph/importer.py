@@ -1,9 +1,8 @@
 """An importer with a readable name, for artifacts that no stage made.
 
-`dsl.importer` calls every importer `importer` and every artifact of one `artifact`. A display name does not mend it:
-KFP 2.17's launcher records an importer by its display name, and the driver of a step that takes the artifact finds it
-by the task's name. So the task itself is named here, and the artifact by its output and its metadata.
-"""
+`dsl.importer` calls every importer `importer` and every artifact of one `artifact`. A display name does not change
+that: KFP 2.17's launcher records an importer by its display name, and the driver of a step that takes the artifact
+finds it by the task's name. So the task itself is named here, and the artifact by its output and its metadata."""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ from qinglan.evaluation.gates.gate_limits import Limits, tightened
 from qinglan.lineage.signing.trust import policy_at_hand
 
 TENANTS = Path("tenants")
-"""Folder of your own tenants, where commands are called: `qinglan init` writes into it."""
+"""Folder of your own tenants, in the directory where commands are called: `qinglan init` writes into it."""
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
@@ -91,7 +91,8 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
     except ConfigError:
         if not options:
             raise
-        _parse_run(values, str(path))  # an error of the file itself is told of the file
+        # If the file itself has the error, this raises it with the file's name; otherwise the options have it.
+        _parse_run(values, str(path))
         config = _parse_run(merge_settings(values, options), "--set")
     return within_limits(config, lambda limits: limits.rewriter)
 
@@ -110,8 +111,8 @@ def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
 
 
 def refuse_uncounted(store: str) -> None:
-    """Refuse a run on a cluster that would count no models judged by its test, where this machine's trust policy
-    requires it: its gate could only hold. A run on one machine always has a store."""
+    """Refuse a cluster run without a store that counts judged models, if this machine's trust policy requires the
+    count: the gate could only hold. A run on one machine always has a store."""
     policy = policy_at_hand()
     if policy and policy.evaluate.counted and not store.startswith("s3://"):
         raise ConfigError(
@@ -184,7 +185,7 @@ def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
 def with_training(training: dict[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
     """A profile's settings over those of its training file.
 
-    The file's `deploy` alone starts no rollout, and is not mixed with another runtime's format.
+    The file's `deploy` starts no rollout by itself, and is not mixed with another runtime's format.
     """
     deploy = profile.get("deploy")
     if not deploy or "runtime" in deploy:

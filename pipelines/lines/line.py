@@ -40,20 +40,20 @@ class Input:
     """An artifact that no stage makes; the field holds its path on this machine."""
 
     file: str
-    """Its name in a run's files/."""
+    """Name of the file in a run's files/."""
 
     about: str
-    """Its description, and that of the graph's parameter with its address."""
+    """Description of the artifact and of the graph's parameter with its address."""
 
 
 class Output(NamedTuple):
     """An artifact that a stage makes."""
 
     file: str
-    """Its name in a run's files/."""
+    """Name of the file in a run's files/."""
 
     about: str
-    """Its description in the graph, where a stage makes it and where one takes it."""
+    """Description in the graph, as an output and as an input."""
 
 
 def base_from_hub(config: Any) -> bool:
@@ -73,44 +73,45 @@ class Stage:
     """Artifacts of earlier stages, and inputs of the line."""
 
     outputs: Mapping[str, Output] = field(default_factory=dict)
-    """The artifacts that it makes, by name."""
+    """Artifacts that the stage makes, by name."""
 
     name: str = ""
-    """The field's, by default."""
+    """Name of the stage; the field's by default."""
 
     part: str = ""
-    """The part of the field's settings that is this stage's; all of them by default."""
+    """Part of the field's settings that belongs to this stage; all of them by default."""
 
     component: str = ""
     """The function in component.py; the stage's name by default."""
 
     gateway: bool = False
-    """It calls the run's gateway. Paid models and the knowledge base change, so KFP's cache answers for it only where
-    its component takes the gateway's state."""
+    """True if the stage calls the run's gateway. Paid models and the knowledge base change, so KFP's cache answers
+    for it only if its component takes the gateway's state."""
 
     cached: bool = True
-    """KFP's cache may answer for it: its outputs depend on its inputs alone, and it changes nothing outside."""
+    """True if KFP's cache may answer for the stage: its outputs depend only on its inputs, and it changes nothing
+    outside of the run."""
 
     resumes: bool = False
     """True for a stage that keeps checkpoints on a volume and resumes from them."""
 
     behind_gate: bool = False
-    """It runs only if the last gate before it promotes."""
+    """True if the stage runs only if the last gate before it promotes."""
 
     after: str = ""
-    """The stage that it follows, where that is not the one before it in the same field, or in the field before."""
+    """Name of the stage before this one, if it is not the last one declared before it."""
 
     required: tuple[str, ...] | None = None
-    """Inputs that its statement must name by digest before a release is deployed; * stands for anything.
+    """Inputs that the stage's statement must name by digest before a release is deployed; * stands for any text.
 
-    None: a release without this stage is deployed too, such as those made before the stage was added.
+    None if a release without this stage may be deployed, such as one made before the stage was added.
     """
 
     gpus: Callable[[Any], int] = lambda config: 0
     """GPUs of one node, by the line's configuration."""
 
     base_weights: Callable[[Any], bool] = lambda config: False
-    """It reads public models from the volume of base weights, by the line's configuration."""
+    """True if the stage reads public models from the volume of base weights, by the line's configuration."""
 
     @property
     def deploys(self) -> bool:
@@ -237,7 +238,7 @@ class Line:
     name: str
     config: type[LineConfig]
     last: str
-    """The stage at which a run on this machine ends; one that deploys runs alone."""
+    """Last stage of a run on this machine; a stage that deploys runs only by --only."""
 
     about: str
     """The graph's description on KFP's page."""
@@ -246,7 +247,7 @@ class Line:
     """The reason why a stopped run costs little when it is run again."""
 
     releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The stages behind a release, by the ending of its name; empty where the line releases one model."""
+    """The stages behind a release, by the ending of its name; empty if the line releases one model."""
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -290,7 +291,7 @@ class Line:
         return required
 
     def until(self, last: str) -> tuple[str, ...]:
-        """The stages of a run on this machine as far as one: none that deploys."""
+        """The stages of a run on this machine up to `last`, without those that deploy."""
         names = tuple(name for name, stage in self.stages.items() if not stage.deploys)
         return names[: names.index(last) + 1]
 
@@ -320,13 +321,13 @@ def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
 
 
 def _settings_class(annotation: Any) -> type[Config]:
-    """The class of a field's settings, also where the field may be None."""
+    """The class of a field's settings, also if the field may be None."""
     kinds: list[type[Config]] = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
     return kinds[0]
 
 
 def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
-    """The release's settings with the base model's public name, where they have none."""
+    """The release's settings with the base model's public name, if they have none."""
     public = base.model if re.fullmatch(r"[\w.-]+/[\w.-]+", base.model) else Path(base.model).name
     name = public if base.source == "hub" else base.source
     return release if release.base else RegisterConfig.parse({**release.model_dump(), "base": name}, "base.model")

@@ -59,18 +59,18 @@ class Sheet:
     """One question of each tenant."""
 
     splits: Counter[Split] = field(default_factory=Counter)
-    """Rows by split: the sheet's own where it names one, else the draw of the convert stage."""
+    """Rows by split: the sheet's own if it names one, else the draw of the convert stage."""
 
     test: dict[str, GoldCounts] = field(default_factory=dict)
     """Labelled rows of the locked test, or of all folds, by tenant with rows in it."""
 
     folds: list[Counter[Split]] = field(default_factory=list)
-    """Rows by split of each fold, where the sheet is cross-fitted; `splits` are then the released model's."""
+    """Rows by split of each fold, if the sheet is cross-fitted; `splits` are then the released model's."""
 
     conversations: int = 0
     gold: list[GoldRow] = field(default_factory=list)
     with_history: int = 0
-    """Rows that say what was said before."""
+    """Number of rows with a conversation history."""
 
     long_history: list[str] = field(default_factory=list)
     """Rows that are, by an estimate, trained without the oldest turns of their history."""
@@ -141,6 +141,7 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
         )
     sheet.conversations = len(conversations)
     _divide(sheet, conversations, config)
+    # Near duplicates are compared in pairs, so only small sheets are counted beforehand; large ones have rows enough.
     if len(texts) <= MOST_COMPARED:
         folds = len(sheet.folds)
         divisions = (in_folds(config.convert, folds, fold) for fold in range(folds + 1))
@@ -240,7 +241,7 @@ def in_folds(config: ConvertConfig, folds: int, fold: int = 0) -> ConvertConfig:
 
 
 def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], config: RunConfig) -> None:
-    """Count the splits: with a locked test where that is large enough for the gate, else in folds if they help."""
+    """Count the splits: with a locked test if that is large enough for the gate, else in folds if they help."""
     marks = {name: conversation.split for name, conversation in conversations.items()}
     splits = divide(marks, in_folds(config.convert, 0))
     sheet.splits = _rows_of(splits, conversations)
@@ -260,9 +261,9 @@ def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], conf
 def _folds_needed(
     config: RunConfig, conversations: Mapping[Conversation, _Conversation], tested: Collection[Conversation]
 ) -> int:
-    """The number of folds for a sheet with too few labelled test rows; 0 where a test is locked away all the same.
+    """The number of folds for a sheet with too few labelled test rows; 0 if a test is locked away anyway.
 
-    A test that the sheet marks is somebody's choice, and fewer rows than the gate wants would be trained on in vain.
+    A test that the sheet marks is kept, and with fewer labelled rows than the gate requires folds would not help.
     """
     unmarked = [conversation for conversation in conversations.values() if not conversation.split]
     marked = any(conversation.split == "test" for conversation in conversations.values())
@@ -291,7 +292,7 @@ class UnknownGold(NamedTuple):
 
 
 def unknown_gold(rows: Iterable[GoldRow], existing: dict[str, set[str]]) -> list[UnknownGold]:
-    """Rows with gold ids that are not among their tenant's; a tenant that is not named was not looked at."""
+    """Rows with gold ids that are not among their tenant's; tenants without an entry are not checked."""
     unknown = []
     for row in rows:
         if row.tenant_id in existing:

@@ -131,7 +131,7 @@ class StyleRunConfig(LineConfig):
             cached=False, behind_gate=True,
         ),
     ] = Field(default=RegisterConfig(name=NAME), alias="register")  # fmt: skip
-    """The releases. The name is house/style, where a profile gives none; the smaller model's ends in -small."""
+    """The releases. The name is house/style if a profile gives none; the smaller model's ends in -small."""
 
     deploy: Annotated[DeployConfig | None, DEPLOY] = None
     """The place and policy of the rollout of what the gate promotes. Without it nothing is rolled out."""
@@ -159,7 +159,7 @@ class StyleRunConfig(LineConfig):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, values: Any) -> Any:
-        """A profile that names a store alone need not repeat the name."""
+        """Give the release its usual name if a profile names only a store."""
         return with_release_name(values, NAME, DEPLOY_DEFAULTS)
 
 

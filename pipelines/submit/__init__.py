@@ -1,10 +1,7 @@
-"""`qinglan submit`: a graph is read, its needs are looked for in the cluster, then it is started and followed.
+"""A run on Kubeflow Pipelines.
 
-graph     the YAML that goes up, and that it is sound
-needs     what its pods want, from the YAML alone
-looking   what the cluster has
-judging   what is missing, and the command that makes it: a pure function of those two
-service   KFP's API
-starting  all of it in order
-following a run to its end; pods: what KFP does not tell of them
+start_run    checks what a graph needs (pipelines/checks/cluster), uploads the graph once, starts the run
+kfp_client   KFP's API
+follower     follows a run to its end
+workflow     the run's Workflow and pods (pods.py) in the cluster, for what KFP does not show
 """

@@ -133,6 +133,7 @@ class Follower:
             if run.over:
                 return self._wait_for_steps(run)
             self._report_waits()
+            # Read often while something happens, and ever less often while a long training runs.
             delay = self._pace.first if news else min(delay * 1.5, self._pace.longest)
             time.sleep(delay)
 
@@ -155,6 +156,7 @@ class Follower:
         run = self._wait_out_outages(lambda: self._kfp.run(self._id))
         self.state = run.state
         self._read_workflow()
+        # KFP's own list of tasks stops growing when Argo compresses the Workflow; the Workflow itself stays complete.
         return run._replace(tasks=self._workflow.tasks or run.tasks)
 
     def _read_workflow(self) -> None:
@@ -211,13 +213,16 @@ class Follower:
         nodes = [node for node in self._workflow.problems if node.state == "PENDING"]
         waits += [(node.step, node.why) for node in nodes if node.step not in with_pods]
         for step, why in waits:
-            reason = (step, NUMBER.sub("", why))  # a quota is refused again with other numbers
+            # A quota is refused again and again with other numbers; without them it is the same reason.
+            reason = (step, NUMBER.sub("", why))
             if reason not in self._waits:
                 self._waits.add(reason)
                 self._say(f"· {step} waits: {why}")
 
     def _wait_for_steps(self, run: Run) -> Run:
-        """Read the steps again until they have ended too, as they report that a little later than the run."""
+        """Read the steps again until they have ended too."""
+        # KFP's persistence agent reports the run and its tasks one after the other, so the last step may look
+        # RUNNING.
         until = time.monotonic() + self._pace.settle
         while time.monotonic() < until and not self._all_steps_ended(run):
             time.sleep(self._pace.first)
@@ -238,6 +243,7 @@ class Follower:
         """Raise an error unless the run ended with a release."""
         if run.state != "SUCCEEDED":
             raise TrainingError(*self._failure(run))
+        # KFP compiles dsl.If into a task named condition-N: skipped means that the gate said hold.
         if any(task.state == "SKIPPED" and task.name.startswith("condition-") for task in run.tasks):
             raise GateHeldError(
                 f"{run.name}: the gate says hold. Nothing is released; the evaluation on the run's page says why."

@@ -109,12 +109,16 @@ class KfpClient:
         from urllib3 import Retry
 
         configuration = api.Configuration(host=access.endpoint)
-        configuration.retries = Retry(total=0, redirect=0, raise_on_redirect=False)  # a login page is no answer
+        # A redirect leads to a login page, whose answer is 200 with HTML: it must not be followed and taken for
+        # KFP's.
+        configuration.retries = Retry(total=0, redirect=0, raise_on_redirect=False)
         configuration.ssl_ca_cert = access.ca_file or None
         if access.token:
             token = access.token
             configuration.api_key = {"authorization": token()}
             configuration.api_key_prefix = {"authorization": "Bearer"}
+            # The generated client calls this hook before each request: a projected token is replaced every hour
+            # (https://kubernetes.io/docs/tasks/configure-pod-container/configure-service-account/).
             configuration.refresh_api_key_hook = lambda client_configuration: client_configuration.api_key.update(
                 authorization=token()
             )
@@ -181,7 +185,7 @@ class KfpClient:
     def start(
         self, name: str, pipeline: str, version: str, experiment: str, parameters: Mapping[str, Any], account: str
     ) -> str:
-        """A run's id. Where the answer is lost on its way, the run is looked for by its name."""
+        """Start a run; returns its id. If KFP's answer is lost, the run is looked up by its name."""
         body = self._models.V2beta1Run(
             display_name=name, experiment_id=experiment, service_account=account,
             pipeline_version_reference=self._models.V2beta1PipelineVersionReference(
@@ -193,6 +197,8 @@ class KfpClient:
         try:
             return str(self._ask("start the run", create, body, experiment_id=experiment).run_id)
         except OutageError as error:
+            # The request may have arrived although the answer did not: a second one would start, and pay for, the run
+            # twice.
             if experiment_id := self._named(name, experiment, error):
                 return experiment_id
             raise
@@ -308,7 +314,9 @@ class KfpClient:
 
 
 def _equals(field: str, value: str) -> str:
-    """A filter for a query string, quoted twice in all: the API server unquotes it twice."""
+    """A filter for a query string."""
+    # Quoted here, and once more by the generated client: KFP's API server unquotes it twice
+    # (backend/src/apiserver/server/list_request_util.go).
     return quote(json.dumps({"predicates": [{"operation": "EQUALS", "key": field, "string_value": value}]}))
 
 

@@ -10,6 +10,8 @@ RUN_LABELS = (RUN_LABEL, "qinglan.dev/run")
 """Labels of a step's pod, which KFP makes, and of a job's, which the step makes."""
 
 STEP_LABEL, NODE_NAME = "qinglan.dev/step", "workflows.argoproj.io/node-name"
+# Reasons of a container that does not start by waiting longer
+# (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-state-waiting).
 WAITING = {"CreateContainerConfigError", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff"}
 LAST_LINES = 15
 

@@ -36,6 +36,7 @@ def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
     """
     states: dict[str, str] = {}
     for task in run.tasks:
+        # A step's pod is made by its driver, a pod of its own: if the driver fails, the step itself never appears.
         name = task.name.removesuffix("-driver") if task.state == "FAILED" else task.name
         is_step = name in names if names else name not in KFP_OWN_TASKS and not name.startswith("condition-")
         if is_step and task.state in STATES_BY_SEVERITY and not name.endswith("-driver"):

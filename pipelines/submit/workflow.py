@@ -64,7 +64,8 @@ class ClusterWorkflow:
         except ApiError as error:
             reason = explain_api_error(error, self._api.host, self._api.namespace)
             return self._last if self._last.tasks else WorkflowSnapshot(unseen=str(reason))
-        if workflow:  # KFP deletes it after an hour
+        # Argo deletes a finished Workflow after KFP's TTL, an hour: then the last snapshot stays.
+        if workflow:
             self._last = snapshot_of(workflow)
         return self._last
 
@@ -81,6 +82,7 @@ class ClusterWorkflow:
 def snapshot_of(workflow: Mapping[str, Any]) -> WorkflowSnapshot:
     """Read the nodes of a Workflow, compressed ones too."""
     status = workflow.get("status", {})
+    # https://argo-workflows.readthedocs.io/en/latest/offloading-large-workflows/
     if status.get("offloadNodeStatusVersion"):
         return WorkflowSnapshot(unseen="Argo keeps the nodes of this Workflow in a database of its own.")
     try:
@@ -116,8 +118,8 @@ def _cached(nodes: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 def step_of_node(name: str) -> str:
     """The step of a node that is named run.root.STEP.executor; a driver's node is named run.root.STEP-driver.
 
-    Each part ends with the number of its attempt where it may be tried again, as every part may with upstream's
-    settings of Argo: run(0).root(0).STEP(0).executor(0).
+    With a retry strategy, which KFP's own settings of Argo give every template, each part ends with the number of its
+    attempt: run(0).root(0).STEP(0).executor(0).
     """
     parts = [ATTEMPT.sub("", part) for part in name.split(".")]
     return parts[-2] if parts[-1] == "executor" and len(parts) > 1 else parts[-1]

@@ -45,7 +45,7 @@ RELEASE_KEYS = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, STORE_ENDPOINT)
 def check_requirements(
     needs: Requirements, snapshot: ClusterSnapshot, volumes: Mapping[str, float] = {}
 ) -> list[Check]:
-    """Everything that would keep a step waiting for ever or let it fail, then warnings.
+    """Check everything that would let a step fail or wait without end; errors come first, then warnings.
 
     `volumes` are the bytes that the run keeps on its volumes, by the names of their claims.
     """
@@ -137,6 +137,8 @@ def _machine_checks(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator
                 f"kubectl get nodes -L {next(iter(machine.labels), SELECTOR_LABEL)}",
             )
     for quota in snapshot.quotas or ():
+        # Quotas count requests.memory or limits.memory, and memory; for a GPU only requests.nvidia.com/gpu exists
+        # (https://kubernetes.io/docs/concepts/policy/resource-quotas/). Our pods have requests equal to limits.
         resource = quota.resource.removeprefix("requests.").removeprefix("limits.")
         total = machine.asks.get(resource, 0) * machine.nodes
         if quota.hard < total:

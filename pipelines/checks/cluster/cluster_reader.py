@@ -112,7 +112,8 @@ class ClusterReader:
             raise ConfigError(
                 f"The cluster has no namespace {self._namespace}. Give --namespace where the run's pods shall be."
             )
-        self.unread.clear()  # a person who may not read the namespace may still read its objects
+        # A person who may not read the namespace may still read its objects, so this is no finding.
+        self.unread.clear()
         labels, notes = (
             ((namespace or {}).get("metadata", {}).get(part) or {}) for part in ("labels", "annotations")
         )
@@ -186,6 +187,7 @@ class ClusterReader:
 
     def _object(self, need: RequiredObject) -> dict[str, Any] | None:
         value = self.get(f"{need.kind} {need.name}", f"{self._folder}/{PLURALS[need.kind]}/{need.name}")
+        # A claim is Lost if its volume was deleted: its pods would wait like those of a missing claim.
         lost = need.kind == "PersistentVolumeClaim" and value and value["status"].get("phase") == "Lost"
         return {} if lost else value
 
@@ -270,6 +272,8 @@ class ClusterReader:
     def _may(self, account: str, namespace: str, permission: Permission, verb: str) -> bool | None:
         """Ask the API server for a verb (https://kubernetes.io/docs/reference/access-authn-authz/authorization/)."""
         resource, _, part = permission.resource.partition("/")
+        # A review of another user does not add the groups that the API server gives a service account when it logs
+        # in.
         groups = ["system:serviceaccounts", f"system:serviceaccounts:{self._namespace}", "system:authenticated"]
         spec = {
             "user": f"system:serviceaccount:{self._namespace}:{account}",

@@ -1,6 +1,6 @@
 """Compare the profile's gateway settings with those that the cluster's gateway was deployed with.
 
-On a cluster the gateway reads its own gateway.yaml: a profile's models and RAG settings count only where both agree.
+On a cluster the gateway reads its own gateway.yaml: a profile's models and RAG settings count only if both agree.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Check a compiled graph before it is sent, and read which parameters it takes.
 
-The API server takes much that can never run, and one upload that does not parse keeps it busy for ever. So nothing is
-sent that has not been read here first.
+KFP's API server accepts graphs that can never run, and an upload that does not parse keeps it busy without end. So
+each graph is checked here before it is sent.
 """
 
 import json
@@ -70,6 +70,7 @@ def read_graph(path: Path) -> Graph:
     return graph
 
 
+# The same conversion as KFP's API server does first: what fails here is rejected there, after the upload.
 def _of_form(path: Path, document: dict[str, Any], form: str) -> dict[str, Any]:
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2
@@ -145,6 +146,7 @@ def read_parameters(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _typed(name, value, parameters[name]["parameterType"]) for name, value in values.items()}
 
 
+# Types of a parameter in KFP's PipelineSpec, as JSON gives them in Python; bool is a subclass of int.
 KINDS: dict[str, tuple[type, ...]] = {
     "NUMBER_INTEGER": (int,), "NUMBER_DOUBLE": (int, float), "BOOLEAN": (bool,), "LIST": (list,), "STRUCT": (dict,),
 }  # fmt: skip

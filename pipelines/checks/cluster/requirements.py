@@ -88,7 +88,7 @@ class ContainerTask(NamedTuple):
     container: Mapping[str, Any]
     pod: Mapping[str, Any]
     scope: Mapping[str, Any]
-    """Its parameters, laid over those of the graph around it."""
+    """Parameters of the task, merged over those of the graph around it."""
 
     uris: tuple[str, ...]
     """Addresses of the imported artifacts that it takes."""
@@ -187,6 +187,7 @@ def _objects(step: ContainerTask) -> Iterator[tuple[Kind, str, frozenset[str]]]:
         if mount["mountPath"] == str(MOUNTED_KEYS):  # the releasing steps sign with both keys
             keys = {"builder.pem", "releaser.pem"} if "release" in name else {"builder.pem"}
         yield "Secret", name, frozenset(keys)
+    # kubernetes.io/dockerconfigjson is the only type that kubectl creates for a registry today.
     for mount in pod.get("imagePullSecret", ()):
         yield "Secret", _named(mount, "secretName", step), frozenset({".dockerconfigjson"})
     for mount in _required(pod, "configMapAsEnv"):
@@ -255,7 +256,7 @@ def _releases(steps: Iterable[ContainerTask]) -> tuple[ReleaseStore, ...]:
 
 
 def _setting(step: ContainerTask, name: str) -> str:
-    """A setting of the step's stage; "" where it has none of this name."""
+    """A setting of the step's stage; "" if it has none of this name."""
     config = step.scope.get("config")
     return str(config.get(name) or "") if isinstance(config, Mapping) else ""
 
@@ -289,6 +290,7 @@ def _node_request(step: ContainerTask) -> NodeRequest | None:
     asks = {str(name): count for name, text in filled.items() if text and (count := float(parse_quantity(text)))}
     if not asks:
         return None
+    # A step that passes its RESOURCES on to a PyTorchJob requests none for its own pod (kfp.dsl.TaskConfigField).
     launches = any(
         passthrough.get("field") == "RESOURCES" and not passthrough.get("applyToTask")
         for passthrough in step.component.get("taskConfigPassthroughs", ())

@@ -47,6 +47,8 @@ def probe_store(address: str, secret: Mapping[str, str]) -> StoreAnswer | None:
     return _probe(address, secret.get(STORE_ENDPOINT, ""), secret, required=False)
 
 
+# The first byte is requested, and not the object's head: a HEAD needs the same right, but its refusal has no body
+# that names the reason (https://docs.aws.amazon.com/AmazonS3/latest/API/API_HeadObject.html).
 def _probe(uri: str, endpoint: str, secret: Mapping[str, str], required: bool) -> StoreAnswer | None:
     from minio.error import MinioException, S3Error
     from urllib3.exceptions import HTTPError

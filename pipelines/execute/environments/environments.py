@@ -78,6 +78,7 @@ def environment_folder(image: str, locks: tuple[Path, ...]) -> Path:
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open_lock(folder.with_suffix(".lock")) as lock:
+        # First without waiting, so that a process that has to wait for minutes says so.
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -103,6 +103,7 @@ def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
         return
     say(f"[environment] {names}: imports {len(modules)} modules in {folder.name}", to=sys.stderr)
     command = [str(python), "-m", "pipelines.execute.environments.import_check", *modules]
+    # Some libraries ask the hub while they are imported; without a network that takes minutes of retries.
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     again = (
@@ -150,6 +151,7 @@ def driver_cuda() -> str:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return ""
+    # 1000 * major + 10 * minor (cuDriverGetVersion in NVIDIA's CUDA Driver API).
     version = ctypes.c_int()
     driver.cuDriverGetVersion(ctypes.byref(version))
     return f"{version.value // 1000}.{version.value % 1000 // 10}"
