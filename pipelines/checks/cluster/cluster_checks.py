@@ -173,8 +173,8 @@ def _shortage(machine: NodeRequest, nodes: Sequence[Node], labelled: Sequence[No
         return "the cluster has no node"
     if not labelled:
         values = sorted({node.labels[name] for name in machine.labels for node in nodes if name in node.labels})
-        others = f" (there are: {', '.join(values)})" if values else ""
-        return f"none of {len(nodes)} nodes has that label{others}"
+        known = f" (there are: {', '.join(values)})" if values else ""
+        return f"none of {len(nodes)} nodes has that label{known}"
     if enough := sum(_has_room(node, machine) for node in labelled):
         return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
     for resource, count in machine.asks.items():
