@@ -139,7 +139,6 @@ def test_all_that_refuses_a_run_is_said_at_once(
 
     positions = [ended.errors.find(part) for part in ("'acme'", "nobody.example", "Does not fit: sft", "k9")]
     assert ended.code == 2 and -1 not in positions and positions == sorted(positions), ended.errors
-    assert "\n  - sft fits with" in ended.errors.replace("qinglan: ", "")
 
 
 def test_all_that_refuses_a_style_run_is_said_at_once(

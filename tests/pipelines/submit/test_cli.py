@@ -132,7 +132,7 @@ def test_a_profile_that_does_not_fit_is_refused_before_anything_is_compiled_or_s
 
     code, _, err = here("submit", *words, "--questions", "s3://b/q", "--knowledge-base", "s3://b/k")
 
-    assert code == 2 and "ppo.critic_model: Qwen/Qwen3-4B" in err and "Nothing was paid for" in err
+    assert code == 2 and "Does not fit: ppo" in err and "Nothing was paid for" in err
     assert not server.runs and not server.pipelines
 
 
