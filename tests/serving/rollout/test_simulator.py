@@ -12,7 +12,7 @@ from benchmarks.rollout.simulate import Run, guarded, play, shipped, simulate, s
 from benchmarks.rollout.wires import Wires, spec_of
 from benchmarks.rollout.world import World
 from qinglan.errors import ConflictError, OutageError
-from serving.rollout import canary_analysis, decide, decision_context, reconciler, rollback
+from serving.rollout import decide, decision_context, reconciler, rollback
 from serving.rollout.ports import Ports
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import DesiredModel, State
@@ -181,7 +181,3 @@ def test_the_state_survives_the_way_through_kubernetes() -> None:
         wires.world.advance(at)
         at += guarded(act, wires)
         assert State.model_validate_json(wires.state.model_dump_json(by_alias=True)) == wires.state
-
-
-def test_a_gap_is_no_evidence() -> None:
-    assert canary_analysis.credibility_problem(None, 20, 0.0) == "no measurements"

@@ -18,28 +18,31 @@ from tests.manifests.manifest_objects import MANIFESTS, objects
 
 ERRORS = {"name": "errors", "margin": 0.1}
 RELEASE = {"name": "demo/rewriter", "digest": "2" * 64, "uri": "s3://q/new", "model": "3" * 64}
-WRONG: dict[str, dict[str, Any]] = {
-    "only the check `slow` has seconds": {"checks": [{"name": "errors", "margin": 0.1, "seconds": 1.0}]},
-    "only the check `costly` has tokens": {"checks": [{"name": "slow", "margin": 0.1, "tokens": 32}]},
-    "greater than or equal to 8": {"checks": [{"name": "costly", "margin": 0.1, "tokens": 7}]},
-    "greater than or equal to 0.005": {"checks": [{"name": "slow", "margin": 0.1, "seconds": 0.004}]},
-    "could only be taken back": {"deadlineSeconds": 899},
-    "contradict each other": {"abort": True, "promote": True},
-    "at least 1 character": {"predictor": {"runtime": "", "format": "one"}},
-    "needs the check `quality`": {"steps": [0, 20, 100], "checks": [{"name": "errors", "margin": 0.1}]},
-    "steps must rise": {"steps": [20, 5, 100]},
-    "name each check once": {"checks": []},
-}
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("only the check `slow` has seconds", {"checks": [{"name": "errors", "margin": 0.1, "seconds": 1.0}]}),
+    ("only the check `costly` has tokens", {"checks": [{"name": "slow", "margin": 0.1, "tokens": 32}]}),
+    ("greater than or equal to 8", {"checks": [{"name": "costly", "margin": 0.1, "tokens": 7}]}),
+    ("greater than or equal to 0.005", {"checks": [{"name": "slow", "margin": 0.1, "seconds": 0.004}]}),
+    ("could only be taken back", {"deadlineSeconds": 899}),
+    ("contradict each other", {"abort": True, "promote": True}),
+    ("at least 1 character", {"predictor": {"runtime": "", "format": "one"}}),
+    ("needs the check `quality`", {"steps": [0, 20, 100], "checks": [{"name": "errors", "margin": 0.1}]}),
+    ("steps must rise", {"steps": [20, 5, 100]}),
+    ("name each check once", {"checks": []}),
+    ("steps must rise", {"steps": [100]}),
+    ("steps must rise", {"steps": [5, 50]}),
+    ("stepsSeconds", {"stepsSeconds": 3}),
+]
 
 
 def spec(**changes: Any) -> RolloutSpec:
     return RolloutSpec.parse({"inferenceService": "rewriter", "release": RELEASE} | changes, "a test")
 
 
-@pytest.mark.parametrize("message", WRONG)
-def test_a_wrong_one_is_refused_in_words(message: str) -> None:
+@pytest.mark.parametrize(("message", "policy"), WRONG)
+def test_a_wrong_one_is_refused_in_words(message: str, policy: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=message):
-        spec(**WRONG[message])
+        spec(**policy)
 
 
 @pytest.mark.parametrize(
