@@ -108,15 +108,11 @@ def outages(where: str, next_step: str) -> Iterator[None]:
     """Turn a request of the block that got no answer, or a refusal, into an OutageError."""
     try:
         yield
+    except httpx2.HTTPStatusError as error:
+        raise OutageError(f"{where}: status {error.response.status_code}. {next_step}") from error
     except httpx2.HTTPError as error:
-        raise OutageError(f"{where}: {failure_text(error)}. {next_step}{certificate_advice(error)}") from error
-
-
-def failure_text(error: httpx2.HTTPError) -> str:
-    """Describe a failed request in a few words."""
-    if isinstance(error, httpx2.HTTPStatusError):
-        return f"status {error.response.status_code}"
-    return f"no answer ({str(error) or type(error).__name__})"
+        cause, advice = str(error) or type(error).__name__, certificate_advice(error)
+        raise OutageError(f"{where}: no answer ({cause}). {next_step}{advice}") from error
 
 
 class Deadline:
@@ -170,7 +166,7 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         chunks = self._answer.aiter_bytes()
-        with _decoding_errors():
+        try:
             while True:
                 async with self._deadline.hold():  # around each piece: a generator must not yield inside of a timeout
                     chunk = await anext(chunks, None)
@@ -178,6 +174,8 @@ class _LimitedBody(httpx2.AsyncByteStream):
                     return
                 self._limit.count(chunk)
                 yield chunk
+        except httpx2.DecodingError as error:
+            raise httpx2.RemoteProtocolError(f"the answer cannot be decompressed: {error}") from error
 
     async def aclose(self) -> None:
         await self._answer.aclose()
@@ -222,15 +220,6 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 
 os.register_at_fork(after_in_child=_background_loop.cache_clear)  # a forked process has no such thread
-
-
-@contextmanager
-def _decoding_errors() -> Iterator[None]:
-    """Turn broken compression into a transport error, as every other answer that is not HTTP."""
-    try:
-        yield
-    except httpx2.DecodingError as error:
-        raise httpx2.RemoteProtocolError(f"the answer cannot be decompressed: {error}") from error
 
 
 class AnswerLimit:

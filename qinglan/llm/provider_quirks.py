@@ -69,7 +69,10 @@ def find_incompatible_setting(settings: Mapping[str, Any]) -> str:
             return f"{model} refuses a JSON schema with 400: set answer_format: json_object, or leave it out"
         if limit != "max_tokens":
             return f"{model} knows only `max_tokens`, else no limit holds: set max_tokens_parameter: max_tokens"
-        if settings["temperature"] is not None and _deepseek_thinks(model, extra_body):
+        thinking = extra_body.get("thinking")
+        is_disabled = isinstance(thinking, Mapping) and thinking.get("type") == "disabled"
+        # deepseek-chat was the name of a model that does not think.
+        if settings["temperature"] is not None and model != "deepseek-chat" and not is_disabled:
             return (
                 f"{model} thinks, so a temperature has no effect: set temperature: null, "
                 "or extra_body: {thinking: {type: disabled}}"
@@ -81,12 +84,6 @@ def has_batches(base_url: str) -> bool:
     """False for hosts that are known to have no batch API: these, and a vLLM on this machine."""
     host = urlsplit(base_url).hostname or ""
     return host not in HOSTS_WITHOUT_BATCHES and not is_loopback(host)
-
-
-def _deepseek_thinks(model: str, extra_body: Mapping[str, Any]) -> bool:
-    """True unless thinking is disabled; deepseek-chat was the name of a model that does not think."""
-    thinking = extra_body.get("thinking")
-    return model != "deepseek-chat" and not (isinstance(thinking, Mapping) and thinking.get("type") == "disabled")
 
 
 def clean_completion(

@@ -28,7 +28,8 @@ def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> 
     """Differences with their intervals; green if the whole interval is above zero, red if below."""
     shown = _complete_rows(lines)
     ends = [0.0, *(end for row in shown for end in (row.low, row.high))]
-    low, high = _padded(min(ends), max(ends))
+    room = (max(ends) - min(ends) or 1.0) * 0.08
+    low, high = min(ends) - room, max(ends) + room
     parts = [line_element(_x(0, low, high), TOP - 6, _x(0, low, high), TOP + ROW * len(shown), "#555", "3 3")]
     for at, row in enumerate(shown):
         y, colour = TOP + ROW * at + ROW / 2, PLUS if row.low > 0 else MINUS if row.high < 0 else NEITHER
@@ -84,11 +85,6 @@ def _complete_rows(lines: Sequence[ChartRow]) -> list[_CompleteRow]:
         for row in lines
         if row.value is not None and row.low is not None and row.high is not None
     ]
-
-
-def _padded(low: float, high: float) -> tuple[float, float]:
-    room = (high - low or 1.0) * 0.08
-    return low - room, high + room
 
 
 def _ticks(low: float, high: float) -> list[float]:

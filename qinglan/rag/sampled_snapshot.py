@@ -30,11 +30,10 @@ def sample_requests(queries: Sequence[str], tenant: str, kb_name: str) -> Iterat
 
 def sampled_snapshot(queries: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> str:
     """Digest of the passages of each answer; scores are left out, which differ in the last digit on GPUs."""
-    passages = [answer_passages(answer) for answer in answers]
+    # Sorted, since passages with equal scores may come in any order.
+    passages = [
+        sorted([str(hit.get("id", "")), str(hit.get("content", ""))] for hit in answer["recall"])
+        for answer in answers
+    ]
     content = orjson.dumps(list(zip(queries, passages, strict=True)))
     return SAMPLED_SNAPSHOT + sha256_text(content.decode())
-
-
-def answer_passages(answer: Mapping[str, Any]) -> list[list[str]]:
-    """Ids and texts of an answer's passages, in an order that equal scores do not change."""
-    return sorted([str(hit.get("id", "")), str(hit.get("content", ""))] for hit in answer["recall"])

@@ -110,7 +110,11 @@ class BatchService:
         except FatalUpstreamError as refused:
             if refused.reason != NOT_FOUND:
                 raise
-            raise NoBatchApiError(NOT_FOUND, no_batch_api(self._upstream.model.base_url)) from refused
+            raise NoBatchApiError(
+                NOT_FOUND,
+                f"{self._upstream.model.base_url}: this provider has no /files, so no batch API. `qinglan run` pays "
+                "for the same calls live; if it cannot reach the model either, see base_url. Nothing was paid.",
+            ) from refused
         return self._text(created, "id")
 
     async def create(self, file: str, name: str) -> BatchStatus:
@@ -247,14 +251,6 @@ class BatchService:
             tuple(_problem(error) for error in _objects(_object(values, "errors"))),
             unnamed or (status == "completed" and not any(files)),
         )
-
-
-def no_batch_api(base_url: str) -> str:
-    """The message about a provider whose batch API is not there."""
-    return (
-        f"{base_url}: this provider has no /files, so no batch API. `qinglan run` pays for the same calls live; if "
-        "it cannot reach the model either, see base_url. Nothing was paid."
-    )
 
 
 def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:

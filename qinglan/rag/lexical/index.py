@@ -93,8 +93,9 @@ class Index:
             self._lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._starts = array("Q", (folder / OFFSETS).read_bytes())
         self._weights = array("d", (folder / WEIGHTS).read_bytes())
-        self.df = lru_cache(CACHED_TERMS)(self._df)
-        self.idf = lru_cache(CACHED_TERMS)(self._idf)
+        # Number of passages that hold a term, and BM25's weight of a term: high if few passages hold it.
+        self.df = lru_cache(CACHED_TERMS)(lambda term: int(self._searcher.doc_freq("body", term)))
+        self.idf = lru_cache(CACHED_TERMS)(lambda term: inverse_frequency(self.df(term), len(self)))
         self.passage = lru_cache(CACHED_PASSAGES)(self._passage)
         self._cached_search = lru_cache(CACHED_SEARCHES)(self._search)
         self.terms = lru_cache(CACHED_PASSAGES)(self._terms)
@@ -126,14 +127,6 @@ class Index:
         """The query's terms that the knowledge base holds, each once, only the rarest if there are too many."""
         terms = [term for term in dict.fromkeys(search_terms(query)) if self.df(term)]
         return sorted(terms, key=self.df)[:QUERY_TERMS] if len(terms) > QUERY_TERMS else terms
-
-    def _df(self, term: str) -> int:
-        """Number of passages that hold the term."""
-        return int(self._searcher.doc_freq("body", term))
-
-    def _idf(self, term: str) -> float:
-        """BM25's weight of the term: high when few passages hold it."""
-        return inverse_frequency(self.df(term), len(self))
 
     def weight(self, number: int) -> float:
         """Sum of the idf of all terms in a passage's title and content."""
