@@ -260,7 +260,7 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
     models, learned, rows = config.gateway.models(), training_calls(config, sheet), sheet.splits.total()
     judged, examined = (tokens.judgements.of(n) for n in (learned.judgements, SYSTEMS * learned.examined))
     # SFT with and without the teacher's further rows is compared on dev, in each training.
-    trainings = 2 * (1 + len(sheet.folds)) if config.augment.asks else 0
+    trainings = 2 * (1 + len(sheet.folds)) if config.trains_sft_twice else 0
     compared = trainings * min(sheet.splits["dev"], COMPARED_ROWS)
     # A gate by labels judges every system's first passage of every test row without gold.
     pooled_rows = min(tokens.labels.calls, learned.test_rows) if config.evaluate.gate.by == "labels" else 0

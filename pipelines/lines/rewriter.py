@@ -319,6 +319,11 @@ class RunConfig(LineConfig):
         """A run spends money."""
         return not self.stand_ins.teacher
 
+    @property
+    def trains_sft_twice(self) -> bool:
+        """SFT learns with the teacher's further rows and without them, and dev decides."""
+        return self.augment.asks and self.sft.compare_further_rows
+
 
 REWRITER = Line(
     "rewriter",

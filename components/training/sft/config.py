@@ -99,6 +99,10 @@ class SftConfig(Config):
     max_new_tokens: Positive = 150
     """Longest rewrite that the trained model is allowed when it serves."""
 
+    compare_further_rows: bool = True
+    """Train a second time without the teacher's further rows, and take them only if dev finds more with them; `false`
+    takes them unproved."""
+
     trackers: tuple[Tracker, ...] = ("tensorboard",)
     """Trackers that get the training's figures, beside metrics.jsonl; a run sets them for all its trainings."""
 

@@ -82,7 +82,7 @@ class SftCounts(NamedTuple):
     """The same share by the questions without a rewrite."""
 
     unproved: int = 0
-    """1 if further rows were used without a comparison, since no dev row has a known right passage."""
+    """1 if further rows were used without a comparison on dev."""
 
 
 FIGURES = {
@@ -127,7 +127,7 @@ def sft(
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
     further = (chats / WITHOUT_FURTHER).is_dir()
-    if further:
+    if further and config.compare_further_rows:
         trained, gain = _train_both(base, chats, config, runner, gateway_url)
     else:
         trained, gain = train_student(base, chats, config, runner, gateway_url), None

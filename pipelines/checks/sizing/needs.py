@@ -27,7 +27,7 @@ WHOLE_RUN, SERVE = "run", "serve"
 
 
 class Machine(NamedTuple):
-    """The room that a run has, where it is not what the profile's cluster says; 0 is not known."""
+    """The room of a machine in place of the profile's cluster; 0 is unknown."""
 
     card: Card
     host: float = 0.0
@@ -37,7 +37,7 @@ class Machine(NamedTuple):
 
 
 class Models(NamedTuple):
-    """Shapes of the actor and of the critic, which grpo has not."""
+    """Shapes of the actor and of the critic; grpo has no critic."""
 
     base: ModelShape
     critic: ModelShape | None
@@ -66,7 +66,7 @@ def rewriter_models(config: RunConfig) -> Models | None:
 
 
 def rewriter_needs(config: RunConfig, models: Models, card: Card, machine: Machine | None = None) -> list[Need]:
-    """Needs of every stage that holds a model; of `machine`, where the run is on this one and no cluster."""
+    """Needs of every stage that holds a model, on a cluster or on this `machine`."""
     needs = [*training_needs(config, models, card, machine)]
     if config.sft.device == "cuda":
         share = evaluation.engine_settings(config.evaluate).memory_share * card.usable
@@ -145,13 +145,13 @@ def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
 
 
 def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Phase, ...]:
-    """Phases of the scratch volume. The pods of a job read copies of their inputs there, but a base of the volume
-    of base weights from that; the SFT model stays."""
+    """Phases of the scratch volume, with copies of the inputs for the pods of a job; a base on the volume of base
+    weights needs no copy. The SFT model stays."""
     size = models.base.parameters * 2
     copied = remote and not config.cluster.base_weights
     base_copy, sft_copy = Amount("copy of the base", copied * size), Amount("copy of the SFT model", remote * size)
     of_ppo = ppo.disk(config.ppo, models.base, models.critic)
-    compared = [Amount("SFT model without further rows", size)] if config.augment.asks else []
+    compared = [Amount("SFT model without further rows", size)] if config.trains_sft_twice else []
     # The SFT and the RL model of each fold, in its training's folder and as an artifact, and what was compared.
     each = 4 + len(compared)
     folds = [Amount("models of the folds", config.convert.folds * each * size)] if config.convert.folds else []
@@ -166,7 +166,7 @@ def _critics_weights(config: RunConfig, critic: ModelShape | None) -> tuple[Amou
 
 
 def _host(cluster: ClusterConfig, stage: str, machine: Machine | None) -> float:
-    """Bytes of a stage's machine: its pod's limit on a cluster; 0 where the profile says none."""
+    """Bytes of a stage's machine: its pod's limit on a cluster; 0 if the profile has none."""
     if machine:
         return machine.host
     return cluster.pods[stage].memory * GIB if stage in cluster.pods else 0.0

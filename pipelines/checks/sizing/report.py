@@ -38,7 +38,7 @@ DEFAULT_CARD = card_of_size(80)
 
 
 class Part(Config):
-    """One thing's bytes in a phase."""
+    """Bytes of one thing in a phase."""
 
     name: str
     gigabytes: float
@@ -46,7 +46,7 @@ class Part(Config):
 
 
 class Room(Config):
-    """The most that a stage needs of one room, and what there is."""
+    """The most that a stage needs of one room, and the available room, in GB."""
 
     stage: str
     room: str
@@ -60,7 +60,7 @@ class Room(Config):
 
     fits: bool
     guessed: float
-    """GB of what is needed that rest on a guess."""
+    """GB of `needed` that rest on a guess."""
 
     parts: tuple[Part, ...]
 
@@ -223,7 +223,7 @@ def rewriter_paces(config: RunConfig, models: Models, card: Card, load: Workload
     has_speed = cards and card.teraflops
     trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
     network = config.cluster.network * GIGABIT
-    supervised = 2 * trainings if config.augment.asks else trainings  # each with further rows, and without
+    supervised = 2 * trainings if config.trains_sft_twice else trainings  # each with further rows, and without
     seconds = (
         sum(sft.seconds(config.sft, models.base, rows, tokens, card, network) for rows in supervised)
         if has_speed
@@ -259,7 +259,7 @@ def _notes(config: RunConfig, card: Card, load: Workload) -> Iterator[str]:
         yield f"Hours and price are not estimated: the speed of {card.name} is not known."
     if _cards(config) and max(config.sft.nodes, config.ppo.hardware.nodes) > 1:
         yield f"The hours assume {config.cluster.network:g} Gbit/s between two nodes (cluster.network)."
-    if config.augment.asks:
+    if config.trains_sft_twice:
         yield (
             "sft trains twice, with the teacher's further rows and without, and dev decides: both are in its steps, "
             "the further rows (augment) are not."

@@ -88,8 +88,8 @@ def trained(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> di
     return texts
 
 
-def train(world: World, out: Path, rows: Path) -> SftCounts:
-    return sft(out / "base", rows, out / "model", out / "log", CONFIG, gateway_url=world.url)
+def train(world: World, out: Path, rows: Path, config: SftConfig = CONFIG) -> SftCounts:
+    return sft(out / "base", rows, out / "model", out / "log", config, gateway_url=world.url)
 
 
 def test_further_rows_that_gain_on_dev_are_learned_from(
@@ -162,6 +162,16 @@ def test_rows_without_a_known_passage_cannot_decide_and_only_one_model_is_traine
     assert (counts.rows, counts.compared, counts.dev_with, counts.unproved) == (9, 0, None, 1)
     assert "used unproved" in capsys.readouterr().out
     assert read_gain(tmp_path / "log") is None and not (tmp_path / "work" / WITHOUT_FURTHER).exists()
+
+
+def test_without_a_comparison_only_the_model_with_further_rows_is_trained(
+    world: World, trained: dict[str, list[str]], tmp_path: Path
+) -> None:
+    trained["further"] = world.good
+
+    counts = train(world, tmp_path, world.chats, CONFIG.model_copy(update={"compare_further_rows": False}))
+
+    assert (counts.rows, counts.compared, counts.dev_with, counts.unproved) == (9, 0, None, 1)
 
 
 def test_where_the_teacher_wrote_nothing_further_one_model_is_trained(
