@@ -10,7 +10,6 @@ rollout_patches.py  the laptop's rollout and engines, registered with verl
 rollout.py          a server that writes a step's answers; rollout_adapter.py connects verl to it
 step_rollouts.py    a step's rollouts, rewards and storing as one batch
 packed_engine.py    verl's engines without padding, by packing.py
-jagged.py           select rows of a nested batch in one copy
 parallel_critic.py  on one machine's CPUs, the critic computes while the actor does
 fork_server.py      all of verl's processes are forked from one that has imported torch
 vllm_device.py      a second device: verl as it runs on GPUs, with vLLM's own rollout; vllm_patches.py

@@ -8,7 +8,7 @@ from components.training.ppo.gpus import DRIVER
 
 HERE = "standins.verl_cpu"
 FORK_SERVER = f"{HERE}.fork_server"
-MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "jagged", "patches", "rollout_patches"))
+MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "patches", "rollout_patches"))
 PARALLEL_CRITIC = f"{HERE}.parallel_critic"
 STEP_ROLLOUTS = f"{HERE}.step_rollouts.StepRollouts"
 

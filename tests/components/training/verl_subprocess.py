@@ -239,37 +239,6 @@ def losses() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def rows_taken() -> dict[str, bool]:
-    """Whether rows of a batch, by index and in parts, are those that verl itself takes."""
-    import torch
-    from verl.utils import tensordict_utils
-
-    from standins.verl_cpu.jagged import patch_row_selection
-
-    def nested(seed: int) -> Any:
-        draw = torch.Generator().manual_seed(seed)
-        return torch.nested.as_nested_tensor(
-            [torch.rand(length, generator=draw) for length in (3, 1, 5, 2)], layout=torch.jagged
-        )
-
-    def rows(batch: Any) -> Any:
-        return [
-            [row.tolist() for row in batch["words"].unbind()], batch["words"].to_padded_tensor(0).tolist(),
-            batch["plain"].tolist(), list(batch["names"]),
-            tensordict_utils.get_non_tensor_data(batch, "step", None),
-        ]  # fmt: skip
-
-    batch = tensordict_utils.get_tensordict(
-        {"words": nested(1), "plain": torch.arange(4), "names": ["a", "b", "c", "d"]}, {"step": 7}
-    )
-    answers: dict[str, list[Any]] = {"index": [], "parts": []}
-    for _ in range(2):
-        answers["index"].append(rows(tensordict_utils.index_select_tensor_dict(batch, [3, 0, 2])))
-        answers["parts"].append([rows(part) for part in tensordict_utils.chunk_tensordict(batch, 2)])
-        patch_row_selection(tensordict_utils)
-    return {name: first == second for name, (first, second) in answers.items()}
-
-
 def adapter_updates() -> dict[str, tuple[str, float]]:
     """For stock verl and for ours: precision of an adapter on a bfloat16 base as wide as Qwen3-32B, and the share of
     its entries that one step of the plan's learning rate moves.

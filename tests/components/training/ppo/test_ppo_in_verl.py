@@ -180,9 +180,3 @@ def test_verls_loss_gives_the_plans_worked_example() -> None:
     assert result["returns"] == pytest.approx([0.65, -0.3], abs=1e-6)
     assert sum(result["advantages"]) == pytest.approx(0, abs=1e-5), "normalised over the batch"
     assert result["advantages"][0] > 0 > result["advantages"][1]
-
-
-def test_rows_of_a_batch_are_those_that_verl_takes() -> None:
-    environment = {"PATH": "", "HOME": "/nonexistent"}  # without the plug-in: the question puts it in itself
-
-    assert ask(verl_subprocess.rows_taken, environment=environment) == {"index": True, "parts": True}
