@@ -1,5 +1,6 @@
 """Writes a tenant's two profiles: demo, with stand-ins, and the paid one. Pure functions: settings in, text out."""
 
+import textwrap
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -123,7 +124,7 @@ def paid_profile(
     gateway: dict[str, Any] = {"budget": budget} if budget else {}
     gateway |= {"rag": {"base_url": answers.rag}} if answers.rag else {}
     if gateway:
-        pattern = pattern.replace("\ngateway:\n", "\ngateway:\n" + _indented(gateway), 1)
+        pattern = pattern.replace("\ngateway:\n", "\ngateway:\n" + textwrap.indent(_yaml(gateway), "  "), 1)
     if not answers.rag:
         pattern = pattern.replace(OWN_RAG, LOCAL_RAG, 1).replace(RAG_HOST, ".", 1)
         settings = merge_settings(settings, {"stand_ins": {"rag": True}} | local_service_settings(data))
@@ -206,10 +207,6 @@ def _yaml(settings: dict[str, Any]) -> str:
             return True
 
     return yaml.dump(settings, Dumper=Plain, allow_unicode=True, sort_keys=False, width=110)
-
-
-def _indented(settings: dict[str, Any]) -> str:
-    return "".join(f"  {line}\n" for line in _yaml(settings).splitlines())
 
 
 def relative_path(path: Path, folder: Path) -> str:

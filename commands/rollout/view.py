@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel
-
 from qinglan.errors import DataError, GateHeldError, QinglanError
 from qinglan.kubernetes.model_rollouts import Object, is_under_way, next_rollout, rollouts_of_service
 from serving.rollout.canary_analysis import describe_score, missing_evidence
@@ -80,11 +78,8 @@ def _blocking_rollout(rollout: Object, rollouts: Iterable[Object]) -> str:
 
 def _known_fields(model: type[CamelCaseConfig], values: Mapping[str, Any]) -> dict[str, Any]:
     """Drop fields that the model does not know, such as those of other clients; the CRD refuses misspelt ones."""
-    return {name: value for name, value in values.items() if name in _aliases(model)}
-
-
-def _aliases(model: type[BaseModel]) -> set[str]:
-    return {field.alias or name for name, field in model.model_fields.items()}
+    aliases = {field.alias or name for name, field in model.model_fields.items()}
+    return {name: value for name, value in values.items() if name in aliases}
 
 
 def find_rollout(rollouts: Iterable[Object], name: str, namespace: str) -> Object:

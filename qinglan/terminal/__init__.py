@@ -69,8 +69,10 @@ def visible(text: object) -> str:
     text = str(text)
     if text.isascii() and text.isprintable():
         return text
-    pairs = zip(("", *text), text, strict=False)
-    return "".join(_code(letter) if _hidden(letter, before) else letter for before, letter in pairs)
+    return "".join(
+        letter.encode("unicode_escape").decode() if _hidden(letter, before) else letter
+        for before, letter in zip(("", *text), text, strict=False)
+    )
 
 
 def visible_lines(text: str) -> str:
@@ -140,7 +142,3 @@ def _hidden(letter: str, before: str = "") -> bool:
     if letter == EMOJI_STYLE and before > "\x7f" and unicodedata.category(before).startswith("S"):
         return False
     return unicodedata.category(letter) in UNPRINTABLE or INVISIBLE.match(letter) is not None
-
-
-def _code(letter: str) -> str:
-    return letter.encode("unicode_escape").decode()

@@ -45,7 +45,10 @@ class CompanyRag:
         hits = self._search(query, body, int(body.get("size", 5) if flat else body.get("top_k", 5)))
         if self._luck.random() < self.behaviour.restless:
             self._luck.shuffle(hits)
-        return _flat(hits) if flat else self._planned(query, hits)
+        if flat:
+            docs = [{"doc_id": hit["id"], "text": hit["content"], "score": hit["score"]} for hit in hits]
+            return {"status": 0, "result": {"total": len(docs), "docs": docs}}
+        return self._planned(query, hits)
 
     def _search(self, query: str, body: Mapping[str, Any], top: int) -> list[dict[str, Any]]:
         tenant = str(body.get("tenant_id", ""))
@@ -71,11 +74,6 @@ class CompanyRag:
         return {"code": 200, "msg": "success", "data": data}
 
 
-def _flat(hits: list[dict[str, Any]]) -> dict[str, Any]:
-    docs = [{"doc_id": hit["id"], "text": hit["content"], "score": hit["score"]} for hit in hits]
-    return {"status": 0, "result": {"total": len(docs), "docs": docs}}
-
-
 def create_app(service: CompanyRag) -> FastAPI:
     app = FastAPI(title="Qinglan stand-in for a company's RAG service")
 
@@ -87,7 +85,8 @@ def create_app(service: CompanyRag) -> FastAPI:
             body = orjson.loads(await request.body())
         except orjson.JSONDecodeError as error:
             return _json({"detail": f"The body is not JSON: {error}."}, 400)
-        if not isinstance(body, dict) or not isinstance(body.get("q" if _is_flat(service) else "query"), str):
+        query = "q" if service.behaviour.layout == "flat" else "query"
+        if not isinstance(body, dict) or not isinstance(body.get(query), str):
             return _json({"detail": "A query belongs here."}, 422)
         await asyncio.sleep(service.behaviour.latency)
         return _json(service.answer(body))
@@ -101,10 +100,6 @@ def create_app(service: CompanyRag) -> FastAPI:
         return {"status": "ok"}
 
     return app
-
-
-def _is_flat(service: CompanyRag) -> bool:
-    return service.behaviour.layout == "flat"
 
 
 def _json(value: Any, status: int = 200) -> Response:

@@ -10,10 +10,11 @@ cursor. A restarted controller continues from them: nothing is counted twice or 
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import orjson
@@ -96,7 +97,12 @@ def scrape_counters(url: str) -> Counters:
     """The checks' counters at a server's /metrics; an OutageError without an answer."""
     try:
         answer = _http().get(f"{url}/metrics").raise_for_status()
-        return dict(_parse_metrics(answer.text))
+        samples = (sample for family in text_string_to_metric_families(answer.text) for sample in family.samples)
+        return {
+            make_series(sample.name, sample.labels): float(sample.value)
+            for sample in samples
+            if sample.name in SERIES_NAMES
+        }
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError, KeyError, IndexError) as error:
         raise OutageError(f"{url}/metrics: no numbers ({type(error).__name__}).") from error
 
@@ -121,13 +127,6 @@ def sum_counters(parts: Iterable[Counters]) -> Counters:
     return total
 
 
-def _parse_metrics(text: str) -> Iterator[tuple[Series, float]]:
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            if sample.name in SERIES_NAMES:
-                yield make_series(sample.name, sample.labels), float(sample.value)
-
-
 def _dump_snapshot(snapshot: CounterSnapshot) -> dict[str, list[tuple[str, dict[str, str], float | None]]]:
     return {
         source: [
@@ -138,14 +137,10 @@ def _dump_snapshot(snapshot: CounterSnapshot) -> dict[str, list[tuple[str, dict[
     }
 
 
-def _load_snapshot(raw: Mapping[str, Sequence[Sequence[object]]]) -> CounterSnapshot:
-    return {source: {_series(*row[:2]): _value(row[2]) for row in part} for source, part in raw.items()}
-
-
-def _series(name: object, labels: object) -> Series:
-    assert isinstance(labels, dict)
-    return make_series(str(name), labels)
-
-
-def _value(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+def _load_snapshot(raw: Mapping[str, Sequence[Any]]) -> CounterSnapshot:
+    return {
+        source: {
+            make_series(name, labels): math.nan if value is None else float(value) for name, labels, value in part
+        }
+        for source, part in raw.items()
+    }

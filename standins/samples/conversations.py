@@ -109,7 +109,9 @@ def _talk_turns(
             id=f"{talk.id}-{number}",
             conversation=talk.id,
             split=talk.split,
-            question=_complete(talk.item, term, drawn, rng) if complete else _elliptic(ask + more, drawn, rng),
+            question=rng.choice(drawn.world.self_contained).format(item=talk.item, term=term)
+            if complete
+            else rng.choice(drawn.world.openings) + ask + more + rng.choice(drawn.world.endings),
             profile=talk.profile,
             history=_opening_history(talk, old, drawn, rng)
             if complete and number == 0
@@ -156,14 +158,6 @@ def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
     ]
     after = len(detours) // 4
     return "；".join([*detours[after:], history, *detours[:after]])
-
-
-def _elliptic(ask: str, drawn: TenantDraw, rng: random.Random) -> str:
-    return rng.choice(drawn.world.openings) + ask + rng.choice(drawn.world.endings)
-
-
-def _complete(item: str, term: str, drawn: TenantDraw, rng: random.Random) -> str:
-    return rng.choice(drawn.world.self_contained).format(item=item, term=term)
 
 
 def _opening_history(talk: ConversationTraits, old: str, drawn: TenantDraw, rng: random.Random) -> str:

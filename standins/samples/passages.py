@@ -49,12 +49,10 @@ def _fillers(item: str, drawn: TenantDraw, rng: random.Random) -> Iterator[Passa
     for filler in world.fillers:
         other = rng.choice([name for name in drawn.items if name != item])
         term, term2 = rng.sample(list(world.aspects), 2)
-        ask, ask2 = (_usual_ask(name, drawn, rng) for name in (term, term2))
+        ask, ask2 = (
+            rng.choice([ask for ask in world.aspects[name].asks if ask != drawn.gaps[name]]) for name in (term, term2)
+        )
         values = {"item": item, "other": other, "term": term, "term2": term2, "ask": ask, "ask2": ask2}
         content = filler.content.format(**values, n=rng.randint(2, 9))
         metadata = {"item": item, "kind": filler.kind}
         yield Passage(id="later", title=filler.title.format(**values), content=content, metadata=metadata)
-
-
-def _usual_ask(term: str, drawn: TenantDraw, rng: random.Random) -> str:
-    return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]])

@@ -54,14 +54,11 @@ def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[s
         write_table(out / QUESTIONS, COLUMNS) as add,
     ):  # fmt: skip
         for turn in turns:
-            add(_cells(turn, ";".join(gold[pair] for pair in turn.gold)))
+            passages = ";".join(gold[pair] for pair in turn.gold)
+            add((turn.id, turn.conversation, turn.question, turn.profile, turn.history, passages, turn.split))
             slices.write(_slice(turn))
             counts[turn.split] += 1
     return counts
-
-
-def _cells(turn: Turn, gold: str) -> tuple[str, ...]:
-    return turn.id, turn.conversation, turn.question, turn.profile, turn.history, gold, turn.split
 
 
 def _slice(turn: Turn) -> bytes:

@@ -42,7 +42,9 @@ def judge_rewrite(reader: QuestionParser, task: PromptTask) -> dict[str, float |
     reading = reader.read(task.question, task.history)
     if not search_terms(text):
         return {**dict.fromkeys(WEIGHTS, 1.0), "综合得分": 1.0, "评分理由": "改写是空的。"}
-    case = JudgeCase(text, task, reading, _strange(reader, reading, task), _copied(text, task))
+    pieces = (text[at : at + COPY_LENGTH] for at in range(len(text) - COPY_LENGTH + 1))
+    copied = any(piece in task.history and piece not in task.question for piece in pieces)
+    case = JudgeCase(text, task, reading, _strange(reader, reading, task), copied)
     scores = {
         "意图保留": _intent(reader, case),
         "自足": _self_contained(case),
@@ -50,20 +52,12 @@ def judge_rewrite(reader: QuestionParser, task: PromptTask) -> dict[str, float |
         "简洁": _concise(case),
     }
     scores = {name: round(score, 1) for name, score in scores.items()}
-    return {**scores, "综合得分": _overall(scores), "评分理由": _reason(scores)}
-
-
-def _overall(scores: dict[str, float]) -> float:
-    """Half the weighted mean, half the lowest score: one real fault spoils a rewrite."""
+    # Half the weighted mean, half the lowest score: one real fault spoils a rewrite.
     mean = sum(WEIGHTS[name] * score for name, score in scores.items())
-    return round((mean + min(scores.values())) / 2, 1)
-
-
-def _reason(scores: dict[str, float]) -> str:
-    name = min(scores, key=lambda key: scores[key])
-    if scores[name] >= 4:
-        return "保留了意图，对象清楚，没有编造，也简洁。"
-    return f"主要问题是{name}：{CRITERION_FAULTS[name]}。"
+    lowest = min(scores, key=lambda name: scores[name])
+    fault = f"主要问题是{lowest}：{CRITERION_FAULTS[lowest]}。"
+    reason = "保留了意图，对象清楚，没有编造，也简洁。" if scores[lowest] >= 4 else fault
+    return {**scores, "综合得分": round((mean + scores[lowest]) / 2, 1), "评分理由": reason}
 
 
 def _intent(reader: QuestionParser, case: JudgeCase) -> float:
@@ -125,8 +119,3 @@ def _strange(reader: QuestionParser, reading: ParsedQuestion, task: PromptTask) 
         name.phrase for name in reader.phrases.names(task.rewrite)
         if name.weight >= level and name.phrase not in task.context
     ]  # fmt: skip
-
-
-def _copied(text: str, task: PromptTask) -> bool:
-    pieces = (text[at : at + COPY_LENGTH] for at in range(len(text) - COPY_LENGTH + 1))
-    return any(piece in task.history and piece not in task.question for piece in pieces)

@@ -34,7 +34,8 @@ def write_question(reader: QuestionParser, task: PromptTask) -> str:
     history = task.history.replace(reading.subject, subject) if reading.subject else task.history
     if reading.complete:
         return _answer(history, f"{subject}{topic}", f"{subject}{topic}", heading)
-    ask = asks[_number(task) % len(asks)]
+    text = "\x1f".join((task.passage, task.question, task.history))
+    ask = asks[int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") % len(asks)]
     opening, ending = OPENINGS.match(task.question), ENDINGS.search(task.question)
     question = f"{opening[0] if opening else ''}{ask}{ending[0] if ending else ''}"
     return _answer(history, question, f"{subject}{ask}", heading)
@@ -48,11 +49,6 @@ def listed_asks(passage: str) -> list[str]:
 
 def first_sentence(passage: str) -> str:
     return re.split(r"[。！？!?\n]", passage.strip(), maxsplit=1)[0]
-
-
-def _number(task: PromptTask) -> int:
-    text = "\x1f".join((task.passage, task.question, task.history))
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def _answer(history: str, question: str, need: str, query: str) -> str:

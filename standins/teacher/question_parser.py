@@ -12,7 +12,7 @@ from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import read_knowledge_base
 from qinglan.rag.lexical.index import Index, build_index
 from qinglan.text.text import term_coverage
-from standins.teacher.salience import PhraseIndex, WeightedPhrase
+from standins.teacher.salience import PhraseIndex
 
 SURE = 0.8
 """Least share of the question's character pairs in a passage that answers it."""
@@ -69,7 +69,7 @@ class QuestionParser:
         question_text = question.strip(EDGES)
         current, past = self.phrases.best(question_text), self.phrases.best(history)
         core = ENDINGS.sub("", OPENINGS.sub("", question_text)) or question_text
-        if past is None or _stands_alone(current, past):
+        if past is None or (current is not None and current.weight >= STANDALONE_RATIO * past.weight):
             return ParsedQuestion(question_text, core, current.phrase if current else "", True)
         return ParsedQuestion(question_text, core, past.phrase, False)
 
@@ -91,7 +91,3 @@ class QuestionParser:
 def passage_heading(passage: Passage) -> str:
     """The passage's subject: its title, else its first sentence."""
     return passage.title.strip() or re.split(r"[。！？!?\n]", passage.content.strip(), maxsplit=1)[0]
-
-
-def _stands_alone(current: WeightedPhrase | None, past: WeightedPhrase) -> bool:
-    return current is not None and current.weight >= STANDALONE_RATIO * past.weight

@@ -20,12 +20,8 @@ from standins.verl_cpu.settings import PACKED_ATTENTION
 DEVICE = "cpu"
 
 
-def _no_mask(*args: Any, **named: Any) -> None:
-    return None
-
-
 AttentionInterface.register(PACKED_ATTENTION, packed_attention)
-AttentionMaskInterface.register(PACKED_ATTENTION, _no_mask)
+AttentionMaskInterface.register(PACKED_ATTENTION, lambda *args, **named: None)
 
 
 def _inputs(micro_batch: Any) -> tuple[dict[str, Any], AnswerTokens]:

@@ -41,7 +41,8 @@ def pack_batch(ids: Any, prompts: Any, answers: Any) -> tuple[PackedBatch, Answe
     written = position >= prompts[row]
     matrix = torch.full((len(lengths), int(lengths.max())), -1)
     matrix[row, position] = flat
-    shared = _shared(matrix, int(prompts.min()) - 1)
+    starts = matrix[:, : int(prompts.min()) - 1]
+    shared = int((starts == starts[0]).all(0).long().cumprod(0).sum())  # tokens that all rows begin with
     of_prompts = torch.arange(matrix.shape[1]) < prompts.unsqueeze(1)
     alike = _first_alike(matrix.where(of_prompts, -1))
     # The row whose copy of a token is packed: the first row for the shared start, the first row with the
@@ -54,11 +55,6 @@ def pack_batch(ids: Any, prompts: Any, answers: Any) -> tuple[PackedBatch, Answe
     line = PackedBatch(flat[owned], position[owned], rows, row[owned] * matrix.shape[1] + position[owned])
     before = rows[row[written], position[written] - 1]
     return line, AnswerTokens(flat[written], before, written.nonzero().squeeze(1) - 1)
-
-
-def _shared(matrix: Any, most: int) -> int:
-    """Number of tokens that all rows begin with."""
-    return int((matrix[:, :most] == matrix[0, :most]).all(0).long().cumprod(0).sum())
 
 
 def _first_alike(matrix: Any) -> Any:

@@ -4,7 +4,7 @@ read_markdown("---\\ntitle: 部署\\n---\\n## 步骤 {#steps}\\n...")    Page("�
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from commands.init.documents.hidden_markup import without_hidden
@@ -36,7 +36,7 @@ def read_markdown(text: str) -> Iterator[Page | Block]:
     paragraph = list[str]()
     for line, fence in zip(lines, fence_numbers(lines), strict=True):
         mark = None if fence else HEADING.match(line)
-        heading = _heading(line[mark.end() :]) if mark else ""
+        heading = ANCHOR.sub("", line[mark.end() :].strip().rstrip("#").rstrip()).rstrip() if mark else ""
         if heading or (not line.strip() and not fence):
             yield Block("\n".join(paragraph))
             paragraph = []
@@ -62,13 +62,10 @@ def _front_matter(text: str) -> tuple[Page | None, str]:
         return Page(remark=f"its front matter cannot be read, and is left out: {error}"), text[match.end() :]
     if not isinstance(fields, dict):
         return None, text
-    page = Page(_field(fields.get("title")), _metadata(fields), draft=fields.get("draft") is True)
+    texts = {str(name): text for name, value in fields.items() if name != "title" and (text := _field(value))}
+    metadata = dict(list(texts.items())[:MOST_FIELDS])
+    page = Page(_field(fields.get("title")), metadata, draft=fields.get("draft") is True)
     return page, text[match.end() :]
-
-
-def _metadata(fields: Mapping[Any, Any]) -> dict[str, str]:
-    shown = ((str(name), _field(value)) for name, value in fields.items() if name != "title")
-    return dict([(name, value) for name, value in shown if value][:MOST_FIELDS])
 
 
 def _field(value: Any) -> str:
@@ -77,10 +74,6 @@ def _field(value: Any) -> str:
     if value is None or any(isinstance(item, dict | list) for item in values):
         return ""
     return " ".join(", ".join(map(str, values)).split())[:LONGEST_FIELD]
-
-
-def _heading(text: str) -> str:
-    return ANCHOR.sub("", text.strip().rstrip("#").rstrip()).rstrip()
 
 
 def _shown(line: str) -> str:

@@ -18,7 +18,9 @@ def training_questions(path: Path, columns: Columns, tenant: str, convert: Conve
     What is fitted on them must not have seen the locked test.
     """
     read = read_questions(path, columns, tenant)
-    usable = [row for row in read if isinstance(row, Question) and _split(row, convert) == "train"]
+    questions = [row for row in read if isinstance(row, Question)]
+    splits = [row.split or split_of((row.tenant_id, row.conversation_id), convert) for row in questions]
+    usable = [row for row, split in zip(questions, splits, strict=True) if split == "train"]
     if not usable:
         raise DataError(f"{path}: no question for training. Give more rows, or mark some as train.")
     of_tenant = [row for row in usable if row.tenant_id == usable[0].tenant_id]
@@ -26,7 +28,3 @@ def training_questions(path: Path, columns: Columns, tenant: str, convert: Conve
     for row in sorted(of_tenant, key=lambda row: not row.gold):
         distinct.setdefault(row.question, row)
     return [*distinct.values()]
-
-
-def _split(row: Question, convert: ConvertConfig) -> str:
-    return row.split or split_of((row.tenant_id, row.conversation_id), convert)

@@ -103,7 +103,8 @@ def _volume_needs(config: RunConfig, models: Models, machine: Machine | None) ->
         yield Need(WHOLE_RUN, "scratch volume", phases, claimed_bytes(config.cluster.scratch))
         if config.cluster.base_weights:
             base = Amount("base", models.base.parameters * 2)
-            weights = phase("both models", base, *_critics_weights(config, models.critic))
+            critic = models.critic.parameters * 2 if models.critic and config.ppo.critic_model else 0
+            weights = phase("both models", base, Amount("critic", critic))
             yield Need(WHOLE_RUN, "base weights", (weights,), claimed_bytes(config.cluster.base_weights))
 
 
@@ -159,10 +160,6 @@ def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Ph
         phase("sft", base_copy, *folds, *compared, *sft.disk(config.sft, models.base)),
         phase("ppo", base_copy, *folds, *compared, Amount("SFT model", size), sft_copy, *of_ppo),
     )
-
-
-def _critics_weights(config: RunConfig, critic: ModelShape | None) -> tuple[Amount, ...]:
-    return (Amount("critic", critic.parameters * 2),) if critic and config.ppo.critic_model else ()
 
 
 def _host(cluster: ClusterConfig, stage: str, machine: Machine | None) -> float:
