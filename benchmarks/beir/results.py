@@ -137,7 +137,7 @@ def _inflation(dataset: Dataset, numbers: Numbers, draws: Draws) -> Json:
 def _notes(dataset: Dataset, systems: Systems) -> list[str]:
     notes = [
         "Every system's query went through the same RAG service, 100 passages without a threshold. A passage that "
-        "nobody judged counts as irrelevant.",
+        "nobody judged counts as irrelevant."
     ]
     if irrelevant := sum(max(grades.values()) < 1 for grades in dataset.grades):
         notes.append(f"{irrelevant:,} queries have no relevant passage: every system scores 0 on them.")

@@ -45,14 +45,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
 """Names of a conversation's texts in some sheets and of its ids in others: what they hold decides."""
 
-HISTORY_OR_OTHER_NAMES = (
-    *CONVERSATION_NAMES,
-    "聊天",
-    "previous",
-    "transcript",
-    "chattranscript",
-    "chatlog",
-)
+HISTORY_OR_OTHER_NAMES = (*CONVERSATION_NAMES, "聊天", "previous", "transcript", "chattranscript", "chatlog")
 """Names of what was said before, or of something else about it: what they hold decides."""
 
 SHORTEST_HISTORY = 10

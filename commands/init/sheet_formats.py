@@ -23,12 +23,7 @@ from commands.init.guess_columns import (
     with_names,
 )
 from commands.init.instruction_files import instruction_question, is_instruction, shared_instruction
-from commands.init.old_spreadsheet import (
-    header_remarks,
-    old_sheet_names,
-    read_old_spreadsheet,
-    sheet_remarks,
-)
+from commands.init.old_spreadsheet import header_remarks, old_sheet_names, read_old_spreadsheet, sheet_remarks
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.files.input_paths import path_fault

@@ -110,10 +110,6 @@ def test_a_column_that_a_person_names_is_no_other_fields() -> None:
     assert (columns["question"], columns["history_summary"]) == ("历史", "问题")
 
 
-def test_a_person_may_name_the_column() -> None:
-    assert guess({"问题": "x", "原话": "怎么洗"}, question="原话")[0]["question"] == "原话"
-
-
 def test_a_sheet_without_questions_is_an_error_that_lists_its_columns() -> None:
     with pytest.raises(DataError, match=r"there are 订单, 金额.*--question-column"):
         guess({"订单": 1, "金额": 2.5}, {"订单": 2, "金额": 3})

@@ -9,10 +9,8 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from openpyxl import Workbook
 
 from commands.init.cli import Question, _answer
@@ -25,9 +23,7 @@ from pipelines.lines.config import TRAINING, load_config
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError
 from tests.commands.conftest import Here
-from tests.commands.demo.new_tenant_run import SHORTEST, qinglan
 from tests.commands.init.documents import write_pdf, write_word
-from tests.processes.forked_runs import fork_environment
 from tests.screens.terminal_screen import ALL as ATTACKS_AT_ONCE
 from tests.screens.terminal_screen import FORGED, on_terminal
 
@@ -273,13 +269,7 @@ ODD: list[tuple[str, str, bytes, int, str]] = [
     ("name", "content", "code", "message"), [row[1:] for row in ODD], ids=[row[0] for row in ODD]
 )
 def test_odd_sheets_get_a_message_or_are_read(
-    name: str,
-    content: bytes,
-    code: int,
-    message: str,
-    tmp_path: Path,
-    here: Here,
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, content: bytes, code: int, message: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     if content:
@@ -302,23 +292,6 @@ def test_a_name_that_is_none_is_refused(
     assert (
         refused.code == 2 and "Traceback" not in refused.errors and list(tmp_path.iterdir()) == [tmp_path / "q.csv"]
     )
-
-
-def shorten(profile: Path, changes: dict[str, Any]) -> None:
-    settings = merge_settings(load_yaml(profile), changes)
-    profile.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_a_company_folder_runs_as_it_was_written_until_a_model_could_be_trained(company: Path, here: Here) -> None:
-    words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
-    assert here("init", "acme", *words).code == 0
-    shorten(company / "tenants" / "acme" / "demo.yaml", SHORTEST)
-    run = qinglan(["run", "acme", "--until", "base", "--json"], company, fork_environment())
-
-    assert run.code == 0, run.errors
-    assert run.record["steps"]["generate"]["facts"]["rewritten"] == 64
-    assert run.record["steps"]["base"]["facts"]["parameters"] > 0
 
 
 @pytest.mark.parametrize("option", [("--training", "a100x9"), ("--teacher", "claude"), ("--language", "fr")])

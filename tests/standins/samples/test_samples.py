@@ -45,17 +45,6 @@ def sample(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return read(request.param, out, write_sample(request.param, out, conversations=400, seed=7))
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
-    for name, seed in (("one", 3), ("again", 3), ("other", 4)):
-        write_sample("fivedoctors", tmp_path / name, conversations=8, seed=seed)
-
-    for file in (KNOWLEDGE_BASE, QUESTIONS, SLICES):
-        one, again, other = ((tmp_path / name / file).read_bytes() for name in ("one", "again", "other"))
-        assert one == again
-        assert one != other
-
-
 def test_more_conversations_change_none_that_were_there(tmp_path: Path) -> None:
     few, many = (list(conversation_turns("chengla", 5, draw_tenant("chengla", 5), count)) for count in (20, 60))
 
@@ -92,17 +81,6 @@ def test_every_gold_passage_is_about_the_item_and_aspect_that_is_asked_for(sampl
     for question in sample.questions:
         row = sample.slices[question.id]
         assert [titles[gold] for gold in question.gold] == [f"{row['item']} {row['aspect']}"]
-
-
-def test_items_and_aspects_of_dev_and_test_never_occur_in_training(sample: Sample) -> None:
-    pairs: dict[str | None, set[tuple[str, str]]] = {"train": set(), "dev": set(), "test": set()}
-    for question in sample.questions:
-        row = sample.slices[question.id]
-        pairs[question.split].add((row["item"], row["aspect"]))
-
-    assert not pairs["train"] & pairs["dev"]
-    assert not pairs["train"] & pairs["test"]
-    assert not pairs["dev"] & pairs["test"]
 
 
 def test_new_items_and_unseen_phrasings_are_in_dev_and_test_alone(sample: Sample) -> None:
@@ -160,11 +138,6 @@ def test_nothing_in_a_passage_is_harmful(sample: Sample) -> None:
     result = [text for p in sample.passages if (text := HARMFUL.search(p.title + p.content))]
 
     assert not result
-
-
-@pytest.mark.parametrize("text", ["每天500毫克", "可治愈失眠", "本课程包过", "吃了就能停药"])
-def test_the_list_of_harmful_words_would_find_them(text: str) -> None:
-    assert HARMFUL.search(text)
 
 
 @pytest.mark.parametrize("aspect", ["妊娠哺乳期禁忌", "药物相互作用", "不良反应处置", "未成年人适用性"])
