@@ -62,8 +62,8 @@ def _front_matter(text: str) -> tuple[Page | None, str]:
         return Page(remark=f"its front matter cannot be read, and is left out: {error}"), text[match.end() :]
     if not isinstance(fields, dict):
         return None, text
-    texts = {str(name): text for name, value in fields.items() if name != "title" and (text := _field(value))}
-    metadata = dict(list(texts.items())[:MOST_FIELDS])
+    shown = [(str(name), _field(value)) for name, value in fields.items() if name != "title"]
+    metadata = dict([(name, value) for name, value in shown if value][:MOST_FIELDS])
     page = Page(_field(fields.get("title")), metadata, draft=fields.get("draft") is True)
     return page, text[match.end() :]
 
