@@ -29,7 +29,7 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
     ended, and shared memory that no process holds is removed.
 
     `note` remembers the mark, so that processes of a killed stage are ended when the stage runs again. It names no
-    folder, since a note that came with somebody else's run could name any.
+    folder, since a note that came with another person's run could name any.
     """
     if note.is_file():
         earlier = note.read_text()

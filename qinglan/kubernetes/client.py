@@ -78,7 +78,7 @@ class Api:
         return Api(self.client, namespace or self.namespace)
 
     def get(self, resource: str, name: str) -> dict[str, Any] | None:
-        """The object of this name, or None if there is none."""
+        """The object of this name, or None if it does not exist."""
         try:
             return self._call("GET", resource, name)
         except ApiError as refusal:

@@ -17,7 +17,7 @@ LEAST_CHARS = 32
 
 
 def read_shadow_token(environment: Mapping[str, str] = os.environ) -> str:
-    """The token, or "" if there is none; a ConfigError if it is short enough to be guessed."""
+    """The token, or "" without one; a ConfigError if it is short enough to be guessed."""
     token = environment.get(VARIABLE, "")
     if token and (len(token) < LEAST_CHARS or not (token.isascii() and token.isprintable())):
         raise ConfigError(

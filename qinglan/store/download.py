@@ -83,7 +83,7 @@ def _remove_stale_pulls(target: Path, staging: Path) -> None:
 def _discard_foreign(folder: Path, names: Collection[str]) -> None:
     """Empty the folder if it holds more than an earlier pull of these files can have left.
 
-    Somebody may have laid links there, through which this pull would write elsewhere or whose targets could change
+    An attacker may have laid links there, through which this pull would write elsewhere or whose targets could change
     after they are published, or files that the artifact does not have.
     """
     folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}

@@ -54,7 +54,7 @@ def first_pod_failure(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
 
 
 def first_deleted_pod(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
-    """The first pod that somebody deleted while it ran; for jobs in which no pod says why it ended."""
+    """The first pod that was deleted while it ran; for jobs in which no pod says why it ended."""
     failures = []
     for pod in pods:
         meta = pod["metadata"]

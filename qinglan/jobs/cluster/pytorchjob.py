@@ -89,7 +89,7 @@ class PyTorchJobRunner:
             return follower.follow(job, stop)
         except (ApiUnreachableError, ApiError):
             raise  # the job may run well, and the next attempt attaches to it
-        except BaseException:  # Ctrl-C, SIGTERM, an error of `on_line`: nobody would follow the job
+        except BaseException:  # Ctrl-C, SIGTERM, an error of `on_line`: no process would follow the job
             follower.end(job)
             raise
         finally:

@@ -128,7 +128,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
 def resolve_digest(store: "Store", target: str) -> str:
     """The digest in the store that begins with these characters."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
-    if len(matches) > 1:  # somebody may have planted a list of files under a wrong digest, to hide a release
+    if len(matches) > 1:  # an attacker may have planted a list of files under a wrong digest, to hide a release
         pushed, matches = matches, []
         for digest in pushed:
             with suppress(DataError):

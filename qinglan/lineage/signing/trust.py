@@ -155,7 +155,7 @@ class TrustPolicy(Config):
     def check_signatures(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
         """The state that the signatures give, why, and the trusted key that signed.
 
-        A trusted key's signature that does not fit the bytes means that somebody changed them.
+        A trusted key's signature that does not fit the bytes means that the bytes were changed.
         """
         state: State = "untrusted"
         faults = []

@@ -1,4 +1,4 @@
-"""Shared memory of a training that has ended: what nobody holds is removed, and nothing else."""
+"""Shared memory of a training that has ended: what no process holds is removed, and nothing else."""
 
 import mmap
 import multiprocessing

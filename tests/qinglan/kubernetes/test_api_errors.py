@@ -76,7 +76,7 @@ def test_without_a_cluster_the_way_to_one_is_named(tmp_path: Path, monkeypatch: 
 def test_a_broken_kubeconfig_is_a_matter_of_settings(text: bytes, tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(text)
 
-    with pytest.raises(ConfigError, match=r"KUBECONFIG .*/config(:[12])?: .*\. Set KUBECONFIG to a file that"):
+    with pytest.raises(ConfigError, match=r"KUBECONFIG .*/config(:[12])?: "):
         connect({"KUBECONFIG": str(tmp_path / "config")})
 
 

@@ -1,4 +1,4 @@
-"""An informer goes on after whatever a server sends, and says what is wrong."""
+"""An informer goes on after any answer of the server, and says what is wrong."""
 
 import threading
 from collections.abc import Iterator

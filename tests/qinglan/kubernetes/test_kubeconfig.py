@@ -28,7 +28,7 @@ def test_of_several_files_the_broken_one_is_named(tmp_path: Path) -> None:
 def test_a_plugin_that_fails_is_the_reason_and_nothing_else_is_printed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(ConfigError, match=r"`exec` gave no login: exec: process returned 3\. log in first\.$"):
+    with pytest.raises(ConfigError, match=r"`exec` .* log in first\.$"):
         load_login(str(with_plugin(tmp_path, "echo log in first >&2; exit 3")), client.Configuration())
 
     assert (*capfd.readouterr(), caplog.text) == ("", "", "")

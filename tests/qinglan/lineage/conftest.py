@@ -1,4 +1,4 @@
-"""Fixtures of the lineage's tests: a release to load, two releases to attack, keys that nobody trusts."""
+"""Fixtures of the lineage's tests: a release to load, two releases to attack, untrusted keys."""
 
 import shutil
 from collections.abc import Iterator

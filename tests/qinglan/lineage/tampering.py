@@ -32,7 +32,7 @@ class Scene(NamedTuple):
     """A release of another name, by the same releaser."""
 
     foreign: Path
-    """A folder of keys that nobody trusts."""
+    """A folder of untrusted keys."""
 
     policy: TrustPolicy
 

@@ -1,4 +1,4 @@
-"""A name's history: who may move it, and what shows that somebody rewrote it."""
+"""A name's history: who may move it, and what shows that it was rewritten."""
 
 import pytest
 from hypothesis import given

@@ -1,11 +1,11 @@
-"""The watches of a job tell of their trouble, whatever their threads do meanwhile."""
+"""The watches of a job report their faults while their threads go on."""
 
 from qinglan.jobs.cluster.watch import JobWatch
 from qinglan.kubernetes.api_errors import ApiError
 
 
 class Recovering:
-    """An informer whose trouble is over as soon as somebody has read it."""
+    """An informer whose fault is gone once it has been read."""
 
     def __init__(self) -> None:
         self._readings = [(0.0, ApiError("GET", "pods", 503, "away"))]

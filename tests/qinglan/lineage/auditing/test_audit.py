@@ -234,7 +234,7 @@ JOURNAL_ATTACKS = {
     "another model": ("UPDATE calls SET model = 'cheap'", "altered", "the journal names another"),
     "another cost": ("UPDATE attempts SET cost = 0", "altered", "it cost 0.0"),
     "a cost as text": ("UPDATE attempts SET cost = '9'", "altered", "it cost 9.0"),
-    "nobody paid": ("DELETE FROM attempts", "altered", "no request for it was ever sent"),
+    "no payment": ("DELETE FROM attempts", "altered", "no request for it was ever sent"),
     "paid and not answered": ("UPDATE attempts SET outcome = 'lost'", "altered", "no request for it was ever sent"),
     "two answers exchanged": (
         "UPDATE calls SET response = CASE response WHEN x'74776f' THEN x'6f6e65' ELSE x'74776f' END",
@@ -300,7 +300,7 @@ def test_a_file_outside_of_any_run_cannot_be_audited(tmp_path: Path, keys: Keys)
         of(tmp_path / "none at all", keys)
 
 
-def test_an_auditor_who_takes_no_ones_word_wants_the_bytes(run: Path, keys: Keys, tmp_path: Path) -> None:
+def test_only_bytes_wants_the_external_inputs_too(run: Path, keys: Keys, tmp_path: Path) -> None:
     questions = tmp_path / "questions.xlsx"
     backup = tmp_path / "kept" / "deep"
     backup.mkdir(parents=True)
@@ -337,11 +337,11 @@ def test_a_release_comes_from_a_store_by_name_digest_or_its_beginning(keys: Keys
     for target in ("fivedoctors/rewriter", name, name[:10], f"{address}/{name}"):
         audited = audit(target, keys.policy, store=address)
         assert (audited.verdict, audited.digest) == ("intact", name)
-    with pytest.raises(DataError, match=r"no such file or folder, and the store at .* has no such name"):
+    with pytest.raises(DataError, match=r"^fivedoctors/other: "):
         audit("fivedoctors/other", keys.policy, store=address)
     with pytest.raises(
         ConfigError,
-        match=r"^runs/nope: no such file or folder, and no store can be opened: .*there is no store here",
+        match=r"^runs/nope: .*there is no store here",
     ):
         audit("runs/nope", keys.policy, store=str(tmp_path / "nowhere"))
 

@@ -206,7 +206,7 @@ def test_a_release_that_was_counted_elsewhere_is_not_deployed_from_this_store(ke
     store.add_use("a" * 64, "rewriter", read_figures(release)["digests"]["models"]["rl"], {})
     assert reason() == "its locked test has judged 1 models by the evaluation, and 2 by its store's list"
     (tmp_path / "store" / "tests" / ("a" * 64) / "rewriter" / "000003.json").write_text("{")
-    assert "000003.json" in reason(), "a list that cannot be read speaks for nobody"
+    assert "000003.json" in reason()
 
 
 @pytest.mark.parametrize("planted", [b"", b"{", b"{}", b'{"files": {}}'])

@@ -174,7 +174,7 @@ FORGED = "forged"
 ROWS: list[tuple[str, Callable[[World], object], State | str, bool]] = [
     # name, attack, state in the audit, and whether register refuses to sign on top of it
     ("an entry appended without a signature", lambda w: w.append(3, w.digests[0]), "untrusted", True),
-    ("an entry appended by a key that nobody knows", appended(foreign=True), "untrusted", True),
+    ("an entry appended by an unknown key", appended(foreign=True), "untrusted", True),
     ("an entry appended by a builder", appended("builder"), "untrusted", True),
     ("an entry appended by a rollout's key", appended("rollout"), "untrusted", True),
     ("an entry appended with a releaser's id and a foreign signature",
@@ -188,7 +188,7 @@ ROWS: list[tuple[str, Callable[[World], object], State | str, bool]] = [
     ("the first entry's signature used again", replayed, "altered", True),
     ("the first entry copied to the end", copied_first, FORGED, True),
     ("the newest entry points back", pointed_back(), "altered", True),
-    ("the newest entry by somebody else", changed(2, by="周姐"), "altered", True),
+    ("the newest entry by another person", changed(2, by="周姐"), "altered", True),
     ("the newest entry at another time", lambda w: changed(2, time=utc_now())(w), "altered", True),
     ("the newest entry's signature is no base64", changed(2, signature="%%%"), "altered", True),
     ("the newest entry's signature is empty base64", changed(2, signature="===="), "altered", True),

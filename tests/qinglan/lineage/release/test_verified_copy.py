@@ -151,7 +151,7 @@ def test_the_copy_of_a_release_is_compared_with_its_statement(release: Path, gen
 
 
 def test_merged_weights_that_another_program_loads_are_verified_where_they_are(release: Path) -> None:
-    """A vLLM beside the server reads them from the volume: a copy of 64 GB would help nobody."""
+    """A vLLM beside the server reads them from the volume: a copy of 64 GB would be of no use."""
     with verified_copy(release / "model", weights=False) as (copy, _):
         assert (copy / "config.json").is_file() and not (copy / WEIGHTS).exists()
     with (release / "model" / WEIGHTS).open("r+b") as file:

@@ -1,4 +1,4 @@
-"""Every digest goes by the name of the function that made it: whoever knows the name can make it again."""
+"""Every digest has the name of its function, by which others can compute it."""
 
 import base64
 import hashlib

@@ -87,7 +87,7 @@ def test_a_signature_is_of_the_payloads_type_too(keys: Path) -> None:
 
 @pytest.mark.parametrize("writing", ["YR==", "YQ=", "YQ==\n", "Y Q=="])
 def test_bytes_of_an_envelope_have_one_writing(writing: str) -> None:
-    """YQ== and YR== are both "a" to the library: the bits in which they differ are read by nobody."""
+    """YQ== and YR== are both "a" to the library: the library does not read the bits in which they differ."""
     assert open_envelope(envelope("YQ==")).payload == b"a"
     with pytest.raises(DataError, match="not a DSSE envelope"):
         open_envelope(envelope(writing))
@@ -206,7 +206,7 @@ def test_the_command_makes_rotates_revokes_and_lists(tmp_path: Path) -> None:
 
 
 UNKNOWN_KIND = (b"MFkwEwYHKoZIzj0C", b"MFkwEwYHJoZIzj0C")
-"""The beginning of a public key: with one bit changed it is of a kind that nobody knows. Found by `make fuzz`."""
+"""The beginning of a public key: with one bit changed it is of an unknown kind. Found by `make fuzz`."""
 
 
 @pytest.mark.parametrize(("before", "after"), [UNKNOWN_KIND, (b"PUBLIC KEY", b"PUBLIC KEX"), (b"MFkw", b"MFkx")])

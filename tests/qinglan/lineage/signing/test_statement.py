@@ -1,4 +1,4 @@
-"""A step's statement: in-toto and SLSA by the book, signed, with everything that was used, and nobody's name."""
+"""A step's statement: in-toto and SLSA by the book, signed, with everything that was used, and no person's name."""
 
 import json
 from pathlib import Path

@@ -152,7 +152,7 @@ def statement_truncated(line: LineFolder) -> None:
 
 
 def unsigned_statement_added(line: LineFolder) -> None:
-    """A later statement of the same step that fits the changed evaluation; nobody signed it."""
+    """A later statement of the same step that fits the changed evaluation, unsigned."""
     line_added(line.file("evaluation"))
     from qinglan.files.digests import digest
 

@@ -125,7 +125,7 @@ def test_times_that_cannot_be_are_altered(keys: Keys, hours: Sequence[tuple[floa
 
 
 def test_dates_in_the_future_are_one_finding_that_says_by_how_much_and_what_to_do(keys: Keys) -> None:
-    """Each artifact keeps its own state: whatever else is wrong is not hidden behind a clock."""
+    """Each artifact keeps its own state: a wrong clock hides no other fault."""
     late = 24 * 365.0
     foreign = sealed(keys.stranger, "ppo", [output("rl_model")], [output("model")], (late, late + 1))
 
