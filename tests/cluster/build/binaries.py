@@ -1,9 +1,8 @@
 """The programs that the cluster's tests run against, built from their Go modules once and kept.
 
-    python -m tests.cluster.build.binaries      builds what is missing, with its progress
+    python -m tests.cluster.build.binaries      builds what is missing
 
-What is built is kept under the digest of its go.mod, go.sum, sources and changes, so another version is another
-binary. Everything is loaded first, side by side, for that waits for the network; then built, one after another.
+A program is kept under the digest of its go.mod, go.sum, sources and changes, so another version is another binary.
 The jars of an OpenSearch node are fetched with them.
 """
 
@@ -14,14 +13,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from qinglan.errors import QinglanError
 from qinglan.files.files import atomic_folder, atomic_write, cache_folder, sha256_file, sha256_text
 from qinglan.jobs.interrupts import sigterm_raises
 from tests.cluster.build import jars
-from tests.cluster.build.go_command import DOWNLOADS_AT_ONCE, MODULES, folder_of, go, go_together, started
+from tests.cluster.build.go_command import MODULES, folder_of, go
 from tests.cluster.build.programs import MODULES as TABLE
 from tests.cluster.build.programs import Copied, Module, Source, module_of
 
@@ -63,8 +62,6 @@ def build_all() -> bool:
     """Build what is missing; True if nothing was."""
     missing = [name for name in TABLE if not _complete(name)]
     existing = jars.pinned_jars().folder.exists()
-    if missing:
-        _download(missing)
     if not existing:
         jars.fetch()
     for module in missing:
@@ -79,19 +76,6 @@ def build_all() -> bool:
 def _complete(module: str) -> bool:
     expected = [*TABLE[module].programs, *(["manifests"] if TABLE[module].manifests else [])]
     return all((build_folder(module) / name).exists() for name in expected)
-
-
-def _download(modules: list[str]) -> None:
-    """Every Go module that a build will ask for, of all programs side by side."""
-    with ExitStack() as stack:
-        runs = []
-        for name in modules:
-            packages = list(TABLE[name].programs.values())
-            requests = ["list", "-deps", *TABLE[name].flags, *packages] if packages else ["mod", "download"]
-            log = build_folder(name) / "download.log"
-            run = started(f"load {name}", requests, MODULES / name, log, GOMAXPROCS=str(DOWNLOADS_AT_ONCE))
-            runs.append(stack.enter_context(run))
-        go_together(runs)
 
 
 def _build(name: str, target: Path) -> None:

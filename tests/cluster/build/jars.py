@@ -1,18 +1,15 @@
 """The jars of an OpenSearch node, fetched once by their Maven coordinates and held against their digests.
 
-They lie beside the Go programs, under the digest of what pins them.
+The folder is beside the Go programs, under the digest of its pins.
 """
 
 import shutil
-import subprocess
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.files.files import atomic_folder, cache_folder, sha256_file, sha256_text
-from tests.cluster.build.go_command import EVERY_SECONDS, LAST_LINES, child
+from tests.cluster.build.go_command import build
 
 JAVA = Path(__file__).parent / "java"
 POM, SOURCE, DIGESTS = JAVA / "pom.xml", JAVA / "OneNode.java", JAVA / "jars.sha256"
@@ -45,10 +42,10 @@ def fetch() -> SearchJars:
 def _fill(folder: Path) -> None:
     jars, log = folder / "jars", folder / "fetch.log"
     maven = [_program("mvn"), "-B", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
-    _say("load opensearch", maven, log, jars)
+    build("load opensearch", maven, log)
     check(jars)
     compiler = [_program("javac"), "-cp", f"{jars}/*", "-d", str(folder / "classes"), str(SOURCE)]
-    _say("build opensearch", compiler, log, jars)
+    build("build opensearch", compiler, log)
 
 
 def check(jars: Path) -> None:
@@ -60,19 +57,6 @@ def check(jars: Path) -> None:
             f"{jars}: {', '.join(wrong)}: not what {DIGESTS.name} pins. Look whether the coordinates in {POM} "
             "name other versions now; if you changed them, write the digests anew: sha256sum *.jar"
         )
-
-
-def _say(what: str, command: list[str], log: Path, jars: Path) -> None:
-    began = time.monotonic()
-    with log.open("ab") as log_file, child(command, log_file) as process:
-        while process.poll() is None:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(EVERY_SECONDS)
-            existing = len(list(jars.glob("*.jar")))
-            print(f"[{what}] {time.monotonic() - began:.0f} s, {existing} jars", flush=True)
-    if process.returncode != 0:
-        last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-        raise QinglanError("\n".join([f"{what}: {' '.join(command)} failed:", *last]))
 
 
 def _program(name: str) -> str:

@@ -18,8 +18,8 @@ from kubernetes import client
 from qinglan.errors import ConfigError, OutageError
 from tests.cluster.build.binaries import binary
 from tests.cluster.plane.cluster import Cluster, foreign
-from tests.cluster.plane.plane import down, running, up
-from tests.cluster.plane.ports import free_port, free_ports
+from tests.cluster.plane.plane import down, up
+from tests.cluster.plane.ports import free_ports
 from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
 from tests.processes.ctrl_c import hears_ctrl_c
 
@@ -106,23 +106,6 @@ def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, 
     assert [it.part.name for it in records(Folder(tmp_path / "it")) if runs(it)] == []
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-
-    with pytest.raises(ConfigError, match="file: no folder can be made there"):
-        up(tmp_path / "file")
-
-
-def test_without_its_programs_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("PATH", "")
-
-    with pytest.raises(ConfigError, match="no `go` on the PATH"), running(tmp_path / "it"):
-        raise AssertionError("it came up")
-
-    assert records(Folder(tmp_path / "it")) == []
-
-
 def test_a_process_that_took_over_a_number_of_ours_is_left_alone(tmp_path: Path) -> None:
     with sleeping(tmp_path) as record:
         another_time = record._replace(born=record.born - 1)
@@ -137,44 +120,12 @@ def test_a_process_that_took_over_a_number_of_ours_is_left_alone(tmp_path: Path)
         assert not runs(record)
 
 
-def test_down_ends_a_part_whose_binary_is_gone_from_the_cache(tmp_path: Path) -> None:
-    program = tmp_path / "etcd"
-    program.write_bytes(binary("etcd").read_bytes())
-    program.chmod(0o755)
-    with subprocess.Popen(
-        [program, f"--data-dir={tmp_path / 'data'}", *quiet()], stderr=subprocess.DEVNULL
-    ) as process:
-        born = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2].split()[19])
-        record = Record(Part("etcd", "etcd", [], {}), str(program), process.pid, born)
-        program.unlink()
-        assert runs(record)
-
-        end([record])
-
-        assert not runs(record)
-
-
 def test_two_commands_do_not_work_on_one_cluster(tmp_path: Path) -> None:
     with (tmp_path / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
         with pytest.raises(ConfigError, match="another command is at work on this cluster"):
             down(tmp_path)
-
-
-def test_a_port_that_one_process_has_found_is_not_found_by_another() -> None:
-    """Though nobody listens on it yet."""
-    port = free_port()
-    code = f"from tests.cluster.plane import ports; print(ports._claim({port}), ports._claim({port} + 10_000))"
-    answer = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-
-    assert answer.stdout.split() == ["False", "True"]
-
-
-def test_ports_asked_for_together_are_different() -> None:
-    ports = free_ports()
-
-    assert len(set(ports)) == len(ports)
 
 
 @contextmanager
