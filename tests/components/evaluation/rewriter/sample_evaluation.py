@@ -1,12 +1,16 @@
 """A small world to evaluate in: passages, locked questions, a RAG service that matches words, and two judges."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import orjson
+
+from components.evaluation.rewriter import stage
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.score_systems import fixed_queries, score_all
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation.gates.evaluation_file import Origins
 from qinglan.files.files import dump_line, sha256_file
@@ -148,3 +152,29 @@ def gateway(folder: Path, knowledge_base: Path, rag: Any) -> Iterator[str]:
 
 def writing(texts: list[str]) -> StudentOutput:
     return StudentOutput(texts, 1, 2.0, [0.01, 0.02, 0.04], 0, "CPU, 1 of 2 cores")
+
+
+def titles(rows: Sequence[ValidatedRewrite]) -> list[str]:
+    """Rewrites that name product and term of each row: its passage comes first."""
+    return [row.gold[0].replace("/", " ") for row in rows]
+
+
+def evaluate_rows(
+    folder: Path,
+    rows: Sequence[ValidatedRewrite],
+    rl: list[str],
+    sft: list[str] | None = None,
+    config: EvaluateConfig = CONFIG,
+    slices: Mapping[str, Sequence[str]] | None = None,
+    kinds: Sequence[Sequence[str]] | None = None,
+) -> Evaluated:
+    """Score the rows before a real gateway and RAG service, and build evaluation.json; SFT writes as the teacher."""
+    rag = WordRag(folder / "kb.jsonl")
+    students = {"sft": writing(sft or [row.rewritten_query for row in rows]), "rl": writing(rl)}
+    texts = {**fixed_queries(rows), **{name: student.texts for name, student in students.items()}}
+    predictions = folder / "predictions.jsonl"
+    with gateway(folder, folder / "kb.jsonl", rag) as url:
+        scored = score_all(rows, texts, slices or {}, predictions, config, url, by=config.gate.by)
+    kinds = kinds or [("complete",)] * len(rows)
+    evaluation = stage.build_evaluation(rows, kinds, slices or {}, students, scored, ORIGINS, config)
+    return Evaluated(orjson.loads(orjson.dumps(evaluation)), predictions, rag)

@@ -12,68 +12,64 @@ from components.evaluation.style.config import EvaluateStyleConfig
 from qinglan.errors import ConfigError
 from qinglan.evaluation.gates import rewriter_gate, style_gate
 from qinglan.evaluation.gates.gate_limits import Limits, RewriterLimits, StyleLimits, limit_faults, tightened
-from qinglan.evaluation.gates.kinds import REWRITER, STYLE
+from qinglan.evaluation.gates.kinds import REWRITER, STYLE, Kind
 from qinglan.lineage.signing.trust import TRUST_FILE, TrustPolicy, load_trust, save_trust
 from tests.qinglan.evaluation.gates import test_rewriter_gate as rewriter
 from tests.qinglan.evaluation.gates import test_style_gate as style
 
 Json = dict[str, Any]
+CONFIGS: dict[Kind, type[Any]] = {REWRITER: EvaluateConfig, STYLE: EvaluateStyleConfig}
+GOOD = {REWRITER: rewriter.good, STYLE: style.good}
 
-LAX_REWRITER: list[tuple[str, Any, str]] = [
-    ("draws", 1, "draws is set to 1: at least 1,000 is required"),
-    ("draws", 999, "at least 1,000"),
-    ("gate.rows", 1, "gate.rows is set to 1: at least 30 is required"),
-    ("gate.rows", 29, "at least 30"),
-    ("gate.cross_rows", 2, "gate.cross_rows is set to 2: at least 30"),
-    ("gate.p", 1.0, "gate.p is set to 1.0: at most 0.05 is allowed"),
-    ("gate.p", 0.0501, "at most 0.05"),
-    ("gate.margin", 1.0, "gate.margin is set to 1.0: at most 0.03"),
-    ("gate.margin", 0.031, "at most 0.03"),
-    ("gate.kind_margin", 1.0, "gate.kind_margin is set to 1.0: at most 0.05"),
-    ("gate.length_ratio", 100.0, "gate.length_ratio is set to 100.0: at most 3"),
-    ("gate.copied", 1.0, "gate.copied is set to 1.0: at most 0.1"),
-    ("gate.invented", 1.0, "gate.invented is set to 1.0: at most 0.05"),
-    ("gate.zero_hit", 1.0, "gate.zero_hit is set to 1.0: at most 0.05"),
-    ("gate.alike", 1.0, "gate.alike is set to 1.0: at most 0.9"),
-    ("gate.cost_ratio", 1e9, "gate.cost_ratio is set to 1000000000.0: at most 10"),
-]
-LAX_STYLE: list[tuple[str, Any, str]] = [
-    ("draws", 999, "draws is set to 999: at least 1,000 is required"),
-    ("alike", 1.0, "alike is set to 1.0: at most 0.9"),
-    ("gate.rows", 1, "gate.rows is set to 1: at least 30"),
-    ("gate.cross_rows", 1, "gate.cross_rows is set to 1: at least 20"),
-    ("gate.class_rows", 1, "gate.class_rows is set to 1: at least 5"),
-    ("gate.p", 1.0, "gate.p is set to 1.0: at most 0.05"),
-    ("gate.class_margin", 1.0, "gate.class_margin is set to 1.0: at most 0.1"),
-    ("gate.teacher_margin", 1.0, "gate.teacher_margin is set to 1.0: at most 0.05"),
-    ("gate.alike", 1.0, "gate.alike is set to 1.0: at most 0.9"),
-    ("gate.ece", 1.0, "gate.ece is set to 1.0: at most 0.15"),
-    ("gate.ece_worse", 1.0, "gate.ece_worse is set to 1.0: at most 0.05"),
-]
+LAX: list[tuple[Kind, str, float, str]] = [
+    (REWRITER, "draws", 999, "at least 1,000 is required"), (REWRITER, "gate.rows", 29, "at least 30 is required"),
+    (REWRITER, "gate.cross_rows", 29, "at least 30"), (REWRITER, "gate.p", 0.0501, "at most 0.05 is allowed"),
+    (REWRITER, "gate.margin", 0.031, "at most 0.03"), (REWRITER, "gate.kind_margin", 0.051, "at most 0.05"),
+    (REWRITER, "gate.length_ratio", 3.01, "at most 3"), (REWRITER, "gate.copied", 0.11, "at most 0.1"),
+    (REWRITER, "gate.invented", 0.051, "at most 0.05"), (REWRITER, "gate.zero_hit", 0.051, "at most 0.05"),
+    (REWRITER, "gate.alike", 0.91, "at most 0.9"), (REWRITER, "gate.cost_ratio", 1e9, "at most 10"),
+    (STYLE, "draws", 999, "at least 1,000"), (STYLE, "alike", 0.91, "at most 0.9"),
+    (STYLE, "gate.rows", 29, "at least 30"), (STYLE, "gate.cross_rows", 19, "at least 20"),
+    (STYLE, "gate.class_rows", 4, "at least 5"), (STYLE, "gate.p", 1.0, "at most 0.05"),
+    (STYLE, "gate.class_margin", 0.11, "at most 0.1"), (STYLE, "gate.teacher_margin", 0.051, "at most 0.05"),
+    (STYLE, "gate.alike", 0.91, "at most 0.9"), (STYLE, "gate.ece", 0.151, "at most 0.15"),
+    (STYLE, "gate.ece_worse", 0.051, "at most 0.05"),
+]  # fmt: skip
+"""A setting of each line beyond its limit, and the limit."""
+
+UNMET: list[tuple[Kind, str, float]] = [
+    (REWRITER, "gate.p", 0), (REWRITER, "gate.p", 1e-400), (REWRITER, "gate.p", 1 / 10_001),
+    (REWRITER, "gate.length_ratio", 0.01), (REWRITER, "gate.alike", 1e-9), (REWRITER, "gate.cost_ratio", 1e-12),
+    (STYLE, "gate.p", 0), (STYLE, "gate.alike", 0.05), (STYLE, "alike", 1e-9), (STYLE, "gate.ece", 0),
+]  # fmt: skip
+"""A setting that no model can meet: p is at least 1 / (1 + draws)."""
 
 
-UNMET: list[tuple[type[Any], str, Any, str]] = [
-    (EvaluateConfig, "gate.p", 0, "gate.p is set to 0: more than"),
-    (EvaluateConfig, "gate.p", 1e-400, "gate.p is set to 0: more than"),
-    (EvaluateConfig, "gate.p", 1e-9, "the least that 10,000 draws can show"),
-    (EvaluateConfig, "gate.p", 1 / 10_001, "more than 9.999e-05 is needed"),
-    (EvaluateConfig, "gate.length_ratio", 0.01, "gate.length_ratio is set to 0.01: at least 0.1 is needed"),
-    (EvaluateConfig, "gate.alike", 1e-9, "gate.alike is set to 1e-09: at least 0.1 is needed"),
-    (EvaluateConfig, "gate.cost_ratio", 1e-12, "gate.cost_ratio is set to 1e-12: at least 0.001"),
-    (EvaluateStyleConfig, "gate.p", 0, "gate.p is set to 0: more than"),
-    (EvaluateStyleConfig, "gate.alike", 0.05, "gate.alike is set to 0.05: at least 0.1"),
-    (EvaluateStyleConfig, "alike", 1e-9, "alike is set to 1e-09: at least 0.1"),
-    (EvaluateStyleConfig, "gate.ece", 0, "gate.ece is set to 0: at least 0.001"),
-]
+def nested(path: str, value: Any) -> Json:
+    first, _, rest = path.partition(".")
+    return {first: nested(rest, value) if rest else value}
 
 
-@pytest.mark.parametrize(("kind", "path", "value", "reason"), UNMET)
-def test_a_profile_whose_gate_no_model_can_meet_is_refused(
-    kind: type[Any], path: str, value: Any, reason: str
+@pytest.mark.parametrize(("kind", "path", "value", "limit"), LAX)
+def test_a_profile_with_a_lax_gate_is_refused_and_the_gate_holds(
+    kind: Kind, path: str, value: float, limit: str
 ) -> None:
-    with pytest.raises(ConfigError, match="No model can meet this") as refused:
-        kind.parse(nested(path, value), "mine.yaml")
-    assert reason in str(refused.value)
+    with pytest.raises(ConfigError, match="No profile can exceed these limits") as refused:
+        CONFIGS[kind].parse(nested(path, value), "mine.yaml")
+    assert path in str(refused.value) and limit in str(refused.value)
+
+    settings = nested(path, value)
+    gate = kind.gate.parse(settings.get("gate", {}), "gate")
+    held = kind.decide(GOOD[kind]() | {"settings": {"draws": 10_000, **settings}}, gate)
+
+    assert not held.promote and held.reasons[0].startswith(f"Beyond the limits on every gate: {path} ")
+    assert limit in held.reasons[0]
+
+
+@pytest.mark.parametrize(("kind", "path", "value"), UNMET)
+def test_a_profile_whose_gate_no_model_can_meet_is_refused(kind: Kind, path: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=rf"{path} is set to .* is needed.*No model can meet this"):
+        CONFIGS[kind].parse(nested(path, value), "mine.yaml")
 
 
 @pytest.mark.parametrize(
@@ -87,38 +83,6 @@ def test_a_strict_gate_that_a_model_can_meet_is_accepted(path: str, value: float
     EvaluateConfig.parse(nested(path, value), "mine.yaml")
 
 
-def nested(path: str, value: Any) -> Json:
-    first, _, rest = path.partition(".")
-    return {first: nested(rest, value) if rest else value}
-
-
-@pytest.mark.parametrize(("path", "value", "reason"), LAX_REWRITER)
-def test_a_profile_with_a_lax_gate_is_refused_and_the_gate_holds(path: str, value: Any, reason: str) -> None:
-    with pytest.raises(ConfigError, match="No profile can exceed these limits") as refused:
-        EvaluateConfig.parse(nested(path, value), "mine.yaml")
-    assert reason in str(refused.value)
-
-    settings = nested(path, value)
-    gate = rewriter_gate.GateConfig.parse(settings.get("gate", {}), "gate")
-    held = rewriter_gate.decide(rewriter.good() | {"settings": {"draws": 10_000, **settings}}, gate)
-
-    assert not held.promote and held.reasons[0].startswith("Beyond the limits on every gate: ")
-    assert reason in held.reasons[0]
-
-
-@pytest.mark.parametrize(("path", "value", "reason"), LAX_STYLE)
-def test_a_style_profile_with_a_lax_gate_is_refused_and_the_gate_holds(path: str, value: Any, reason: str) -> None:
-    with pytest.raises(ConfigError, match="No profile can exceed these limits") as refused:
-        EvaluateStyleConfig.parse(nested(path, value), "mine.yaml")
-    assert reason in str(refused.value)
-
-    settings = nested(path, value)
-    gate = style_gate.GateStyleConfig.parse(settings.get("gate", {}), "gate")
-    held = style_gate.decide(style.good() | {"settings": settings}, gate)
-
-    assert not held.promote and reason in held.reasons[0]
-
-
 def test_the_profile_of_the_attack_is_refused_with_every_setting_named() -> None:
     """`draws: 1, gate: {p: 1, rows: 1, ...}` promoted a model that won 12 and lost 20 of 200 queries."""
     settings = {"p": 1, "rows": 1, "margin": 1, "kind_margin": 1, "invented": 1, "copied": 1, "alike": 1}
@@ -126,8 +90,7 @@ def test_the_profile_of_the_attack_is_refused_with_every_setting_named() -> None
     with pytest.raises(ConfigError) as refused:
         EvaluateConfig.parse({"draws": 1, "gate": settings}, "mine.yaml: evaluate")
 
-    named = [name for name in ("draws", *(f"gate.{name}" for name in settings)) if name in str(refused.value)]
-    assert len(named) == 8
+    assert all(name in str(refused.value) for name in ("draws", *(f"gate.{name}" for name in settings)))
 
 
 @pytest.mark.parametrize("limits", [RewriterLimits(), StyleLimits()], ids=["rewriter", "style"])
@@ -144,12 +107,6 @@ def test_a_recorded_number_of_draws_that_is_none_never_promotes(value: Any) -> N
     verdict = rewriter_gate.decide(rewriter.good() | {"settings": {"draws": value}}, rewriter.GATE)
 
     assert verdict.promote is (value is None), "an evaluation from before draws were limited may not record them"
-
-
-STRICT = {
-    "rewriter": {"draws": 20_000, "gate": {"rows": 2_000, "p": 0.0005, "by": "gold"}},
-    "style": {"gate": {"rows": 500}},
-}
 
 
 @pytest.mark.parametrize(
@@ -182,6 +139,12 @@ def test_an_organisation_can_demand_gold() -> None:
     assert REWRITER.strict_verdict(evaluation, "evaluation.json", Limits()).promote
 
 
+STRICT = {
+    "rewriter": {"draws": 20_000, "gate": {"rows": 2_000, "p": 0.0005, "by": "gold"}},
+    "style": {"gate": {"rows": 500}},
+}
+
+
 def test_an_organisations_limits_hold_a_style_model_too() -> None:
     evaluation = style.good() | {"settings": {"draws": 10_000, "alike": 0.8, "gate": {}}}
 
@@ -193,26 +156,19 @@ def test_an_organisations_limits_hold_a_style_model_too() -> None:
 @pytest.mark.parametrize(
     "limits",
     [
-        {"rewriter": {"gate": {"p": 0.06}}},
-        {"rewriter": {"gate": {"rows": 29}}},
-        {"rewriter": {"draws": 10}},
-        {"rewriter": {"gate": {"invented": -0.1}}},
-        {"rewriter": {"gate": {"p": 0}}},
-        {"rewriter": {"gate": {"p": "nan"}}},
-        {"rewriter": {"gate": {"by": "anyone"}}},
-        {"rewriter": {"gate": {"row": 400}}},
-        {"style": {"gate": {"ece": 0.5}}},
-        {"styles": {}},
-        {"rewriter": None},
+        {"rewriter": {"gate": {"p": 0.06}}}, {"rewriter": {"gate": {"rows": 29}}}, {"rewriter": {"draws": 10}},
+        {"rewriter": {"gate": {"invented": -0.1}}}, {"rewriter": {"gate": {"p": 0}}},
+        {"rewriter": {"gate": {"p": "nan"}}}, {"rewriter": {"gate": {"by": "anyone"}}},
+        {"rewriter": {"gate": {"row": 400}}}, {"style": {"gate": {"ece": 0.5}}}, {"styles": {}}, {"rewriter": None},
     ],
-)
-def test_a_trust_policy_with_a_limit_laxer_than_the_projects_is_refused(limits: Json, tmp_path: Path) -> None:
+)  # fmt: skip
+def test_a_trust_policy_with_a_limit_laxer_than_the_projects_is_refused(limits: Json) -> None:
     with pytest.raises(ConfigError, match="evaluate"):
         TrustPolicy.parse({"evaluate": limits}, "trust.yaml")
 
 
-def test_limits_stay_in_a_trust_policy_that_is_written_again(tmp_path: Path) -> None:
-    """Making, rotating and revoking keys writes the file anew."""
+def test_limits_remain_in_a_trust_policy_that_is_written_again(tmp_path: Path) -> None:
+    """Making, rotating and revoking keys writes the file again."""
     policy = TrustPolicy.parse({"evaluate": STRICT}, TRUST_FILE)
     save_trust(tmp_path / TRUST_FILE, policy)
     assert load_trust(tmp_path / TRUST_FILE) == policy
@@ -237,28 +193,21 @@ IMPOSSIBLE: list[tuple[str, Any]] = [
     ("leaks.threshold", -0.8), ("leaks.threshold", math.nan), ("leaks.parts.sft.rows", -1),
     ("leaks.parts.sft.same", -3), ("leaks.parts.ppo.alike", -1), ("counts.examined", -1),
 ]  # fmt: skip
+IMPOSSIBLE_STYLE: list[tuple[str, Any]] = [
+    ("counts.rows", -400), ("systems.model.classes.售前.support", -10), ("systems.model.classes.售前.f1.value", 1.2),
+    ("systems.baseline.classes.售前.f1.value", -0.5), ("systems.model.ece.value", -0.01),
+    ("systems.before.ece.value", 3.0), ("systems.model.macro_f1.value", 1.1),
+    ("paired.model_vs_baseline.macro_f1.p", -1), ("paired.model_vs_baseline.macro_f1.p", 0.0),
+    ("paired.model_vs_baseline.macro_f1.low", 0.2), ("paired.model_vs_baseline.macro_f1.high", 9),
+    ("paired.model_vs_baseline.macro_f1.difference", 0), ("leaks.parts.train.rows", -1),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("path", "value"), IMPOSSIBLE, ids=[f"{path}={value}" for path, value in IMPOSSIBLE])
 def test_an_impossible_figure_never_promotes_a_rewriter(path: str, value: Any) -> None:
-    verdict = rewriter_gate.decide(rewriter.changed(path, value), rewriter.GATE)
-
-    assert not verdict.promote and verdict.reasons
+    assert not rewriter_gate.decide(rewriter.changed(path, value), rewriter.GATE).promote
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("counts.rows", -400), ("systems.model.classes.售前.support", -10),
-        ("systems.model.classes.售前.f1.value", 1.2),
-        ("systems.baseline.classes.售前.f1.value", -0.5), ("systems.model.ece.value", -0.01),
-        ("systems.before.ece.value", 3.0), ("systems.model.macro_f1.value", 1.1),
-        ("paired.model_vs_baseline.macro_f1.p", -1), ("paired.model_vs_baseline.macro_f1.p", 0.0),
-        ("paired.model_vs_baseline.macro_f1.low", 0.2), ("paired.model_vs_baseline.macro_f1.high", 9),
-        ("paired.model_vs_baseline.macro_f1.difference", 0), ("leaks.parts.train.rows", -1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("path", "value"), IMPOSSIBLE_STYLE)
 def test_an_impossible_figure_never_promotes_a_style_model(path: str, value: Any) -> None:
-    verdict = style_gate.decide(style.changed(path, value), style.GATE)
-
-    assert not verdict.promote and verdict.reasons
+    assert not style_gate.decide(style.changed(path, value), style.GATE).promote
