@@ -26,7 +26,7 @@ class MetricTable(NamedTuple):
     systems: tuple[str, ...]
     metrics: Mapping[str, Metric]
     values: dict[tuple[str, str], Columns]
-    """A column for each system and metric; NaN where the row cannot tell."""
+    """A column for each system and metric; NaN if the row has no value."""
 
     conversations: Groups
     draws: int

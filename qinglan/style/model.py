@@ -3,7 +3,7 @@
 model.safetensors, config.json, tokenizer files     as transformers loads them
 label_mapping.json                                  its labels, as the plan has them
 style.json                                          StyleCard
-model.int8.onnx                                     the same for a CPU, where it was exported
+model.int8.onnx                                     the same for a CPU, if it was exported
 """
 
 from collections.abc import Sequence

@@ -24,14 +24,14 @@ class StyleColumns(Config):
     """The label's Chinese name."""
 
     english: str = "label_english"
-    """Its English name, where it is there: it must be the same label's."""
+    """The label's English name, optional: it must belong to the same label."""
 
 
 class PrepareStyleConfig(Config):
-    """How labelled answers become splits."""
+    """Preparation of labelled answers."""
 
     labels: tuple[Label, ...] = DEFAULT_LABELS.labels
-    """The manners there are; a run's profile names a mapping file."""
+    """The labels; a run's profile names a mapping file."""
 
     columns: StyleColumns = StyleColumns()
     """Column names of a spreadsheet."""
@@ -43,14 +43,14 @@ class PrepareStyleConfig(Config):
     """Share that chooses the checkpoint and fits the temperature."""
 
     cross_fit_below: int = Field(default=0, ge=0)
-    """With fewer rows for the locked test, none is locked away: every row is judged by a model that did not learn
+    """Rows of the locked test below which none is locked away: every row is judged by a model that did not learn
     from it (cross-fitting), and the released model learns from all but dev. 0 always locks a test away."""
 
     folds: int = Field(default=5, ge=2, le=20)
-    """Parts of a cross-fitted data set: each is judged by a model of its own, that learned from the others."""
+    """Parts of a cross-fitted data set: each is judged by a model of its own that learned from the others."""
 
     alike: Fraction = 0.8
-    """Answers with so much in common (three-character pieces, Jaccard) stay in one split."""
+    """Similarity (Jaccard of three-character pieces) from which answers are put into one split."""
 
     seed: Seed = 42
     """Seed of the splits."""

@@ -111,7 +111,7 @@ def fold_lineages(folds: Sequence[Fold]) -> dict[str, Path]:
 def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, bytes]]:
     """The statements of the folds' steps and the papers beside them, so that an audit can follow each sibling.
 
-    `before` is the lineage that the evaluation goes on from: what it has is not repeated. The papers of a step have
+    `before` is the lineage before the evaluation: its files are not repeated. The papers of a step have
     the same names in each fold, and get its number.
     """
     known = {sha256_file(path) for path in before.iterdir()}

@@ -31,7 +31,7 @@ METRICS = {
     "length_ratio": Metric("length over the question's", "score"),
     "invented": Metric("numbers that nobody mentioned"),
 }
-"""One number a row; the mean is reported."""
+"""One number per row; the mean is reported."""
 
 BY_LABELS = "labels by judges, not gold"
 LABEL_METRICS = {
@@ -40,8 +40,8 @@ LABEL_METRICS = {
     "condensed_top1": Metric("labelled passage first, unjudged ones left out", "share", BY_LABELS),
     "first_judged": Metric("first passage was judged", "share", BY_LABELS),
 }
-"""One number a row without gold that has a relevant label; reported where there are such rows. A passage that nobody
-judged may be relevant or not: it counts as irrelevant in the first two and as absent in the third."""
+"""One number per row without gold that has a relevant label; reported if such rows exist. A passage without a label
+may be relevant or not: it counts as irrelevant in the first two and as absent in the third."""
 
 JUDGED = "gold, else judged by the examiner"
 JUDGED_NAMES = {"top1": "right passage first, judged", "ndcg": "nDCG@10, judged", "recall": "recall@10, judged"}
@@ -52,15 +52,15 @@ JUDGED_METRICS = {
     "first_judged": Metric("first passage was judged", "share", JUDGED),
     "shown_judged": Metric("judged among the ten first", "share", JUDGED),
 }
-"""Reported beside METRICS where the gate goes by labels: there METRICS' own top1, ndcg and recall are over rows with
-gold and rows that the examiner judged together."""
+"""Reported beside METRICS if the gate goes by labels: then top1, ndcg and recall of METRICS are over rows with gold
+and rows that the examiner judged together."""
 
 SYSTEM_METRICS = {
     "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher by journal"),
     "latency_p95": Metric("latency, 95th percentile", "milliseconds", "students measured, teacher by journal"),
     "cost": Metric("cost per 1,000", "money", "use measured, prices set"),
 }
-"""One number a system."""
+"""One number per system."""
 
 
 class RetrievalResult(NamedTuple):
@@ -73,11 +73,11 @@ class RetrievalResult(NamedTuple):
 
     snapshot: str = ""
     title: str = ""
-    """The first passage's."""
+    """Title of the first passage."""
 
 
 def metrics_by(by: By) -> dict[str, Metric]:
-    """METRICS; their names say so where the examiner judged rows without gold."""
+    """METRICS, with names that say so if the examiner judged rows without gold."""
     if by == "gold":
         return METRICS
     judged = {name: Metric(words, "share", JUDGED) for name, words in JUDGED_NAMES.items()}
@@ -85,7 +85,7 @@ def metrics_by(by: By) -> dict[str, Metric]:
 
 
 def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> dict[str, float]:
-    """Each metric of METRICS but the examiner's; NaN where the row cannot tell."""
+    """Each metric of METRICS but the examiner's; NaN if the row has no gold or score."""
     text = normalise(rewrite)
     return {
         "top1": top1(retrieval.ids, row.gold),
@@ -103,7 +103,7 @@ def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> 
 
 
 def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, float]:
-    """Each metric of LABEL_METRICS; empty where no passage is labelled relevant."""
+    """Each metric of LABEL_METRICS; empty if no passage is labelled relevant."""
     gains, judged = passage_gains(labels), {label.id for label in labels}
     if not gains:
         return {}
@@ -154,7 +154,7 @@ def recall(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
-    """The first gold passage's place, from 1."""
+    """Rank of the first gold passage, from 1."""
     return next((number for number, hit in enumerate(ids[:TOP_K], 1) if hit in gold), None)
 
 

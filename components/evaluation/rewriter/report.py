@@ -1,7 +1,10 @@
 """The rewriter's report from evaluation.json, predictions and training logs. It adds no number of its own."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+import orjson
 
 from components.evaluation.rewriter.inflation import inflation_lines
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, METRICS, SYSTEM_METRICS, metrics_by
@@ -21,6 +24,7 @@ from qinglan.evaluation.metrics import Metric, is_number
 from qinglan.evaluation.pages import report as kernel
 from qinglan.evaluation.question_kinds import KINDS
 from qinglan.evaluation.stage_gain import StageGain
+from qinglan.pages.curves import curve_svg
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
 COLOURS = {
@@ -43,6 +47,15 @@ PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
 GAINS = {"sft": "SFT on the teacher's further rows, over SFT without", "ppo": "the best step of PPO, over SFT"}
 """Names of the trainings' gains on dev, by log."""
+
+FIRST_CURVES = (
+    *("loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "student_top1", "policy_loss", "value_loss", "kl"),
+    *("entropy", "clip_fraction", "length", "copy_rate", "judge_hit_rate", "rag_hit_rate"),
+)
+"""Names of the first curves; other names of a log follow in their own order."""
+
+MOST_CURVES = 12
+Series = dict[str, list[tuple[float, float]]]
 
 EXAMPLE_KINDS = ("won", "lost", "still failing")
 Blocks = Iterator[kernel.Block]
@@ -337,3 +350,33 @@ def judges_line(agreement: Json) -> str:
         f"{judges} on {agreement['n']} rewrites: Spearman {agreement['spearman']:.2f}, Kendall "
         f"{agreement['kendall']:.2f}, {agreement['mean_difference']:.2f} points apart on average."
     )
+
+
+def curves(logs: Mapping[str, Path]) -> dict[str, list[str]]:
+    """A few small figures for each stage that left a log."""
+    out = {}
+    for stage, folder in logs.items():
+        series = read_series(folder / "metrics.jsonl")
+        names = sorted(
+            series, key=lambda name: FIRST_CURVES.index(name) if name in FIRST_CURVES else len(FIRST_CURVES)
+        )
+        if names:
+            out[stage] = [curve_svg(name, {"": series[name]}) for name in names[:MOST_CURVES]]
+    return out
+
+
+def read_series(path: Path) -> Series:
+    """Each name's (step, value) points; empty if the log is missing. A torn last line is skipped."""
+    out: Series = {}
+    if not path.is_file():
+        return out
+    for line in path.read_bytes().splitlines():
+        try:
+            row = orjson.loads(line)
+            step = float(row["step"])
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            continue
+        for name, value in row.items():
+            if name != "step" and isinstance(value, int | float) and math.isfinite(value):
+                out.setdefault(name, []).append((step, float(value)))
+    return {name: points for name, points in out.items() if len(points) > 1}

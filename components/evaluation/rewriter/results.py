@@ -26,7 +26,7 @@ PAIRS = (
     ("history", "teacher"),
 )
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality")
-"""The first is the verdict's; the others stand inside it by name."""
+"""The first decides the verdict; the others are nested in it by name."""
 
 COMPARED_BY_LABELS = ("labelled_top1", "labelled_ndcg", "condensed_top1", "gold_top1", "pooled_top1", "pooled_ndcg")
 """Compared too if rows without gold have labels, or are judged. No verdict reads them."""

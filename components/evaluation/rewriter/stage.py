@@ -16,11 +16,10 @@ from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.folds import NOTES, Fold, Trial, joined_outputs, learned_rows
 from components.evaluation.rewriter.inflation import inflation_results
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, metrics_by
-from components.evaluation.rewriter.report import build_report, draw_examples
+from components.evaluation.rewriter.report import build_report, curves, draw_examples
 from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all, served_queries
 from components.evaluation.rewriter.student_inference import rewrite_all
 from components.evaluation.rewriter.student_timing import StudentOutput
-from components.evaluation.rewriter.training_curves import curves
 from qinglan.errors import ConfigError, DataError
 from qinglan.evaluation.gates.evaluation_file import Origins, Outputs, with_verdict, write_evaluation
 from qinglan.evaluation.gates.leaks import joined_leaks

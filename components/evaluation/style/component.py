@@ -27,9 +27,12 @@ def evaluate_style(
 
     inputs = {"style_rows": style_rows, "style_model": style_model}
     outputs = {
-        "evaluation": evaluation, "predictions": predictions, "blind_sample": blind_sample, "blind_key": blind_key,
+        "evaluation": evaluation,
+        "predictions": predictions,
+        "blind_sample": blind_sample,
+        "blind_key": blind_key,
         "report": report,
-    }  # fmt: skip
+    }
     run_evaluation("evaluate", inputs, outputs, config, before, summary, evaluation_metrics, classification, lineage)
 
 
@@ -55,13 +58,18 @@ def evaluate_small(
     from components.evaluation.style.step import run_evaluation
 
     inputs = {
-        "style_rows": style_rows, "student_model": student_model, "evaluation": evaluation,
+        "style_rows": style_rows,
+        "student_model": student_model,
+        "evaluation": evaluation,
         "predictions": predictions,
-    }  # fmt: skip
+    }
     outputs = {
-        "small_evaluation": small_evaluation, "small_predictions": small_predictions,
-        "small_blind_sample": small_blind_sample, "small_blind_key": small_blind_key, "small_report": small_report,
-    }  # fmt: skip
+        "small_evaluation": small_evaluation,
+        "small_predictions": small_predictions,
+        "small_blind_sample": small_blind_sample,
+        "small_blind_key": small_blind_key,
+        "small_report": small_report,
+    }
     run_evaluation(
         "evaluate_small", inputs, outputs, config, before, summary, small_evaluation_metrics, classification, lineage
     )

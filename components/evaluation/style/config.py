@@ -10,22 +10,23 @@ from qinglan.evaluation.gates.style_gate import LIMITS, GateStyleConfig
 
 
 class EvaluateStyleConfig(Config):
-    """How a style model is judged on the locked test."""
+    """Evaluation of a style model on the locked test."""
 
     batch: Positive = 32
-    """Texts that the model reads at once."""
+    """Texts per batch of the model."""
 
     baseline_c: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0, 3.0, 10.0, 30.0), min_length=1)
-    """The baseline's inverse regularisation: the one with the best macro F1 on dev is taken."""
+    """Inverse regularisation of the baseline, to try; the value with the best macro F1 on dev is taken."""
 
     alike: Fraction = 0.8
-    """Test rows with so much in common (three-character pieces, Jaccard) are drawn together: not independent."""
+    """Similarity (Jaccard of three-character pieces) from which test rows are drawn together: they are not
+    independent."""
 
     called_for: Fraction = 0.5
-    """A question alone with at least so much P(harmless) calls for protection."""
+    """P(harmless) of a question without its answer from which it calls for protection."""
 
     harmless: Fraction = 0.5
-    """An answer with less P(harmless) does not protect."""
+    """P(harmless) of question and answer below which the answer counts as unprotected."""
 
     draws: Positive = 10_000
     """Draws of the bootstrap and of the permutation test."""
@@ -34,13 +35,13 @@ class EvaluateStyleConfig(Config):
     """Seed of draws and samples."""
 
     examples: Positive = 5
-    """Answers shown for each way in which model and baseline differ or fail."""
+    """Answers on the page for each way in which model and baseline differ or fail."""
 
     blind_rows: Positive = 60
     """Rows in the sheet that people label."""
 
     gate: GateStyleConfig = GateStyleConfig()
-    """When a model may serve."""
+    """Conditions of a promotion."""
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:

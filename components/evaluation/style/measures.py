@@ -22,7 +22,7 @@ Confusions = NDArray[np.float64]
 
 
 def row_sums(truth: Groups, probabilities: Columns) -> Columns:
-    """Each row's place in the confusion matrix, its bin's gap, log loss and Brier score."""
+    """Each row's cell of the confusion matrix, its bin's gap, log loss and Brier score."""
     width = probabilities.shape[1]
     right = np.eye(width)[truth]
     log_loss = -np.log(np.maximum((probabilities * right).sum(axis=1), LEAST))
@@ -43,7 +43,7 @@ def compute_measures(sums: Columns, width: int) -> Columns:
 
 
 def confusions(truth: Groups, predicted: Groups, width: int) -> Columns:
-    """A one where each row stands in the flattened confusion matrix."""
+    """A flattened confusion matrix for each row: 1 in its cell, else 0."""
     return np.asarray(np.eye(width * width)[truth * width + predicted])
 
 
@@ -63,7 +63,7 @@ def accuracy(counts: Confusions) -> Columns:
 
 
 def precision(counts: Confusions) -> Columns:
-    """Share of what is called so that is so; NaN where nothing is called so."""
+    """Share of the rows called a label that have it; NaN for a label that no row is called."""
     return _share(np.diagonal(counts, axis1=1, axis2=2), counts.sum(axis=1))
 
 
@@ -72,12 +72,12 @@ def recall(counts: Confusions) -> Columns:
 
 
 def f1(counts: Confusions) -> Columns:
-    """NaN for a label that is neither there nor called so."""
+    """NaN for a label that no row has or is called."""
     return _share(2 * np.diagonal(counts, axis1=1, axis2=2), counts.sum(axis=1) + counts.sum(axis=2))
 
 
 def macro_f1(counts: Confusions) -> Columns:
-    """The mean over the labels that are there or called so."""
+    """The mean over the labels that a row has or is called."""
     scores = f1(counts)
     return _share(np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1))
 
@@ -88,14 +88,16 @@ def weighted_f1(counts: Confusions) -> Columns:
 
 
 def kappa(counts: Confusions) -> Columns:
-    """Cohen's: agreement beyond that of two who guess as often; NaN where there is nothing beyond."""
+    """Cohen's kappa (1960); NaN if chance would agree always."""
+    # (p_o - p_e) / (1 - p_e), with p_e the agreement of two raters who guess by their own frequencies.
     total = counts.sum(axis=(1, 2))
     by_chance = _share((counts.sum(axis=1) * counts.sum(axis=2)).sum(axis=1), total**2)
     return _share(np.round(accuracy(counts) - by_chance, 12), np.round(1 - by_chance, 12))
 
 
 def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns:
-    """How often a positive's score is above another's, ties half; a row of `times` for each draw."""
+    """Area under the ROC curve in each draw, a row of `times`."""
+    # The Mann-Whitney form: the share of pairs in which the positive's score is above the negative's, ties half.
     order = np.argsort(scores, kind="stable")
     starts = np.flatnonzero(np.diff(scores[order], prepend=-np.inf))
     drawn, up = times[:, order], positive[order]
@@ -106,7 +108,8 @@ def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns
 
 
 def undo_temperature(probabilities: Columns, temperature: float | Columns) -> Columns:
-    """The probabilities of the same weights, had their logits not been divided by the temperature, or each row's."""
+    """The probabilities of the same weights without the temperature, or without each row's."""
+    # The logits are the log probabilities but for a constant in each row, which the softmax ignores.
     logits = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)) * temperature
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))

@@ -31,7 +31,7 @@ class SystemAnswers(NamedTuple):
 
     probabilities: dict[str, Columns]
     called_for: Columns
-    """The model's, of the question alone."""
+    """The model's probabilities of each question without its answer."""
 
     baseline: Baseline
 
@@ -44,7 +44,7 @@ class TeacherFiles(NamedTuple):
 
 
 def ask_model(model: StyleModel, rows: Sequence[StyleRow], batch: int) -> tuple[Columns, Columns]:
-    """A row of probabilities for each text, and for each question alone; equal questions are asked about once."""
+    """Probabilities of each text, and of each question without its answer; equal questions are predicted once."""
     alone = [question_only_text(row) for row in rows]
     at = {text: number for number, text in enumerate(dict.fromkeys(alone))}
     called_for = _predict(model, list(at), batch)[[at[text] for text in alone]]

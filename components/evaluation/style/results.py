@@ -180,7 +180,7 @@ def _coverage_steps(table: PredictionTable, name: str, config: EvaluateStyleConf
 
 
 def content_check(table: PredictionTable, harmless: int, called_for: Columns, config: EvaluateStyleConfig) -> Json:
-    """AUC of P(harmless), of the question alone and with the answer, for rows labelled so; and the rows flagged.
+    """AUC of P(harmless) for rows with that label, without and with the answer; and the shares of rows flagged.
 
     A row is flagged when its question calls for protection and its answer does not give it.
     """

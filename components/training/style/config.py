@@ -59,7 +59,8 @@ class StyleConfig(Config):
     """Balance of rare labels: larger weights in the loss, more frequent sampling, or none."""
 
     answer_dropped: Fraction = 0.1
-    """Share of rows that are also shown without their answer, so that the model learns from the question alone."""
+    """Share of rows that are shown a second time without their answer, so that the model learns from questions
+    too."""
 
     evaluations: Positive = 1
     """Validations per epoch; a checkpoint is saved at each."""
@@ -84,7 +85,7 @@ class DistilConfig(Config):
     """Divisor of the teacher's and student's logits; a higher one lets the student learn small probabilities."""
 
     labelled: Fraction = 0.3
-    """Weight of the data's labels, where there are any; the teacher's probabilities have the rest."""
+    """Weight of the data's label in the loss of a labelled text; the teacher's probabilities have the rest."""
 
     epochs: float = Field(default=3.0, gt=0)
     """Passes over training rows and unlabelled texts."""

@@ -1,7 +1,7 @@
-"""The style model: a classifier over as many labels as the data has, trained by transformers' Trainer.
+"""The style model: a classifier over the data's labels, trained by transformers' Trainer.
 
-TRL's RewardTrainer takes two texts and one score, not five classes, so it is not used here. A training that was
-killed goes on from its last checkpoint; one that was finished is not done again.
+TRL's RewardTrainer takes two texts and one score, not five classes, so it is not used here. An interrupted training
+is resumed from its last checkpoint; a finished one is reused.
 """
 
 import shutil
@@ -70,7 +70,7 @@ def train_style(
 ) -> StyleCounts:
     """Train, calibrate, and write the model's folder, and beside it the log with metrics and curve.
 
-    `gateway_url`: the gateway that shows the training while it runs; empty where there is none.
+    `gateway_url`: address of the gateway that shows the training while it runs, or "".
     """
     if config.device == "cuda":
         need_gpus("style", 1)
@@ -90,11 +90,9 @@ def train_style(
 
 
 def files_digests(rows: Path) -> dict[str, str]:
-    """Digests of everything that decides what is learned from a folder of rows."""
-    named = {
-        "train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING_FILE, "texts": UNLABELLED_FILE,
-        "folds": FOLDS_FILE,
-    }  # fmt: skip
+    """Digests of the files in a folder of rows that a training depends on."""
+    named = {"train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING_FILE}
+    named |= {"texts": UNLABELLED_FILE, "folds": FOLDS_FILE}
     return {name: sha256_file(path) for name, file in named.items() if (path := rows / file).is_file()}
 
 
@@ -187,25 +185,17 @@ def save_calibrated(
     model: Any, tokenizer: Any, labels: Labels, dev: Sequence[StyleRow], folder: Path, card: StyleCard
 ) -> float:
     """Write the model's folder; returns the temperature that its head was divided by."""
-    probabilities = _as_served(model, tokenizer, labels, card).probabilities([row.input for row in dev])
-    temperature = fit_temperature(_log(probabilities), [labels.ids[row.label] for row in dev])
+    import numpy as np
+    import torch
+
+    # Calibrated in the arithmetic that it is served in.
+    dtype = torch.bfloat16 if model.device.type == "cuda" else torch.float32
+    served = StyleModel(TorchEngine(model.to(dtype)), tokenizer, labels, card)
+    logits = np.log(np.maximum(served.probabilities([row.input for row in dev]), 1e-30))
+    temperature = fit_temperature(logits, [labels.ids[row.label] for row in dev])
     divide_logits(model, temperature)
     save(model, tokenizer, labels, folder, card.model_copy(update={"temperature": temperature}))
     return temperature
-
-
-def _as_served(model: Any, tokenizer: Any, labels: Labels, card: StyleCard) -> StyleModel:
-    """The model in memory, in the arithmetic that it is served in."""
-    import torch
-
-    dtype = torch.bfloat16 if model.device.type == "cuda" else torch.float32
-    return StyleModel(TorchEngine(model.to(dtype)), tokenizer, labels, card)
-
-
-def _log(probabilities: Any) -> Any:
-    import numpy as np
-
-    return np.log(np.maximum(probabilities, 1e-30))
 
 
 def save(model: Any, tokenizer: Any, labels: Labels, folder: Path, card: StyleCard) -> None:
@@ -224,12 +214,9 @@ def write_log(folder: Path, title: str, metrics: Sequence[dict[str, float]]) -> 
 
 def demonstrate(folder: Path, dev: Sequence[StyleRow], log: Path) -> None:
     """Log a few rows with their label and the model's prediction, as the plan's inference demo."""
-    shown = dev[:SHOWN]
-    predictions = StyleModel.load(folder).predict([row.input for row in shown])
-    lines = [
-        {"input": row.input, "label": row.label, **prediction}
-        for row, prediction in zip(shown, predictions, strict=True)
-    ]
+    predictions = StyleModel.load(folder).predict([row.input for row in dev[:SHOWN]])
+    pairs = zip(dev[:SHOWN], predictions, strict=True)
+    lines = [{"input": row.input, "label": row.label, **prediction} for row, prediction in pairs]
     (log / "demo.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
     for line in lines:
         say(f"[style] {line['label']} -> {line['predicted_label']} {line['confidence']:.3f}  {line['input']!r}")

@@ -74,12 +74,12 @@ def kind_of(evaluation: Evaluation, where: str) -> Kind:
 
 
 def model_digest(evaluation: Evaluation, system: str) -> Any:
-    """The digest of one of the compared models; None where the system is no model."""
+    """The digest of one of the compared models; None for a system without a model."""
     return mapping_at(evaluation, "digests", "models").get(system)
 
 
 def mapping_at(evaluation: Evaluation, *path: str) -> dict[str, Any]:
-    """The mapping at a path; empty where there is none."""
+    """The mapping at a path; empty if it is missing."""
     inner: Any = evaluation
     for name in path:
         inner = inner.get(name) if isinstance(inner, Mapping) else None

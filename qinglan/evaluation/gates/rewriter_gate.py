@@ -300,7 +300,7 @@ def _named_by_digests(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[
 
 
 def _origins(numbers: EvaluationNumbers, *at: str) -> Iterator[str]:
-    """Models are named, with what they learned from and were made from; RL is from the SFT model beside it."""
+    """Models, rows and parents are named; RL was trained from the SFT model beside it."""
     candidate = numbers.candidate
     names = tuple(dict.fromkeys(("sft", candidate)))
     models = [(*at, "models", name) for name in names]

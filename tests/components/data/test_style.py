@@ -84,7 +84,7 @@ def test_lines_of_objects_are_read_as_the_list_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"input": ""}, "row 2: no input"),
         ({"input": "回答：只有回答"}, "row 2: input is not of the form"),
@@ -95,14 +95,14 @@ def test_lines_of_objects_are_read_as_the_list_is(tmp_path: Path) -> None:
         ({"metadata": ["x"]}, "row 2: metadata is no object"),
     ],
 )
-def test_a_fault_is_named_by_row(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_fault_is_named_by_row(tmp_path: Path, changes: dict[str, Any], reason: str) -> None:
     rows = answers(PLANS)
     rows[1] |= changes
 
     with pytest.raises(DataError) as error:
         prepared(tmp_path, rows)
 
-    assert said in str(error.value)
+    assert reason in str(error.value)
     assert not (tmp_path / "out").exists()
 
 
@@ -207,10 +207,10 @@ def test_every_label_is_in_the_test_in_its_share(fewest: int) -> None:
 def test_the_order_of_the_rows_does_not_change_their_splits() -> None:
     rows = [StyleRow(id=str(at), input=row["input"], label=row["label"]) for at, row in enumerate(answers(PLANS))]
 
-    there = dict(zip((row.input for row in rows), split_rows(rows, CONFIG), strict=True))
-    back = dict(zip((row.input for row in rows[::-1]), split_rows(rows[::-1], CONFIG), strict=True))
+    forwards = dict(zip((row.input for row in rows), split_rows(rows, CONFIG), strict=True))
+    backwards = dict(zip((row.input for row in rows[::-1]), split_rows(rows[::-1], CONFIG), strict=True))
 
-    assert there == back
+    assert forwards == backwards
 
 
 def test_the_same_words_with_another_label_are_counted(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_the_same_words_with_another_label_are_counted(tmp_path: Path) -> None:
 
     assert prepared(tmp_path, rows).contradicting == 1
     parsed = [StyleRow(id=str(n), input=row["input"], label=row["label"]) for n, row in enumerate(rows)]
-    assert [(one.label, other.label) for one, other in contradictions(parsed)] == [("售前", "诚实")]
+    assert [(row.label, other.label) for row, other in contradictions(parsed)] == [("售前", "诚实")]
 
 
 def test_unlabelled_texts_come_along_but_none_of_dev_and_test(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_unlabelled_texts_come_along_but_none_of_dev_and_test(tmp_path: Path) ->
 
     counts = prepare(tmp_path / "data", tmp_path / "out", tmp_path / "page.html", CONFIG)
 
-    texts = {one.text for _, one in read_jsonl(tmp_path / "out" / "texts.jsonl", UnlabelledText)}
+    texts = {row.text for _, row in read_jsonl(tmp_path / "out" / "texts.jsonl", UnlabelledText)}
     held = {row.input for split in ("dev", "test") for row in read_split(tmp_path / "out", split)[0]}
     assert counts.unlabelled == 200 + counts.train
     assert not texts & held

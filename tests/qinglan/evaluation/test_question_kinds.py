@@ -15,7 +15,7 @@ def row(question: str, need: str, score: float = 0.9, against: str = "need") -> 
 
 
 @pytest.mark.parametrize(
-    ("asked", "kinds"),
+    ("question_row", "kinds"),
     [
         (row("虾青素一天吃几次", "虾青素一天吃几次"), ("complete",)),
         (row("它一天吃几次", "虾青素软胶囊一天吃几次"), ("in pieces",)),
@@ -27,6 +27,6 @@ def row(question: str, need: str, score: float = 0.9, against: str = "need") -> 
     ],
 )
 def test_a_question_is_of_kinds_that_its_words_and_passages_tell(
-    asked: ValidatedRewrite, kinds: tuple[str, ...]
+    question_row: ValidatedRewrite, kinds: tuple[str, ...]
 ) -> None:
-    assert question_kinds(asked, KNOWN) == kinds
+    assert question_kinds(question_row, KNOWN) == kinds

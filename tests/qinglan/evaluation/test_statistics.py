@@ -159,16 +159,16 @@ def test_a_single_conversation_has_no_interval_and_no_significance(unknown: int)
 @given(st.lists(st.tuples(st.integers(0, 6), st.sampled_from([-1.0, 0.0, 1.0, NAN])), min_size=1, max_size=30))
 def test_an_interval_holds_its_value_and_the_opposite_comparison_mirrors_it(rows: list[tuple[int, float]]) -> None:
     names, values = group_numbers([name for name, _ in rows]), np.array([[value] for _, value in rows])
-    [one], [other] = paired_differences(values, names, 100, 0), paired_differences(-values, names, 100, 0)
+    [estimate], [mirrored] = paired_differences(values, names, 100, 0), paired_differences(-values, names, 100, 0)
 
-    if one.n == 0:
-        assert math.isnan(one.difference) and math.isnan(one.p)
+    if estimate.n == 0:
+        assert math.isnan(estimate.difference) and math.isnan(estimate.p)
         return
-    assert one.difference == pytest.approx(-other.difference)
-    assert (one.p, one.wins, one.losses) == (other.p, other.losses, other.wins)
-    if not math.isnan(one.low):
-        assert one.low <= one.high
-        assert one.low == pytest.approx(-other.high)
+    assert estimate.difference == pytest.approx(-mirrored.difference)
+    assert (estimate.p, estimate.wins, estimate.losses) == (mirrored.p, mirrored.losses, mirrored.wins)
+    if not math.isnan(estimate.low):
+        assert estimate.low <= estimate.high
+        assert estimate.low == pytest.approx(-mirrored.high)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:

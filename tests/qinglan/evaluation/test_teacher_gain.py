@@ -9,10 +9,10 @@ def pairs(
     rows: int, plain: float, rewritten: float, gold: bool = True, by_need: bool = True, turns: int = 1
 ) -> list[RetrievalPair]:
     """Rows of which these shares find the passage, spread evenly; a score is the share itself."""
-    found = [(_hit(number, rows, plain), _hit(number, rows, rewritten)) for number in range(rows)]
+    outcomes = [(_hit(number, rows, plain), _hit(number, rows, rewritten)) for number in range(rows)]
     return [
         RetrievalPair(("t", str(number // turns)), hits if gold else None, (float(hits[0]), float(hits[1])), by_need)
-        for number, hits in enumerate(found)
+        for number, hits in enumerate(outcomes)
     ]
 
 

@@ -38,9 +38,9 @@ def test_lines_in_lines_out_in_their_order_with_all_that_they_held(model: StyleM
     assert (counts.rows, counts.predicted, counts.faults) == (len(rows), len(rows), ())
     assert [(row["id"], row["text"]) for row in out] == [(row["id"], row["text"]) for row in rows]
     for at in (0, 5, CHUNK + 3):
-        [said] = model.predict([texts[at]])
-        assert out[at]["predicted_label"] == said["predicted_label"]
-        assert out[at]["probabilities"] == pytest.approx(said["probabilities"], abs=1e-5)
+        [prediction] = model.predict([texts[at]])
+        assert out[at]["predicted_label"] == prediction["predicted_label"]
+        assert out[at]["probabilities"] == pytest.approx(prediction["probabilities"], abs=1e-5)
 
 
 def test_question_and_answer_are_put_into_the_training_form(model: StyleModel, tmp_path: Path) -> None:

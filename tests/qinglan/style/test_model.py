@@ -43,14 +43,15 @@ def test_answers_are_the_plans_in_form_and_number(folder: Path) -> None:
     id_to_label = json.loads((folder / "label_mapping.json").read_bytes())["id_to_label"]
     model, tokenizer = loaded.logits.model, loaded.tokenizer  # type: ignore[attr-defined]
 
-    for text, ours in zip(TEXTS, batch_predict(TEXTS, model, tokenizer, id_to_label, batch_size=4), strict=True):
-        theirs = plans_own(text, model, tokenizer, id_to_label)
+    predictions = batch_predict(TEXTS, model, tokenizer, id_to_label, batch_size=4)
+    for text, prediction in zip(TEXTS, predictions, strict=True):
+        expected = plans_own(text, model, tokenizer, id_to_label)
 
-        assert ours["predicted_label"] == theirs["predicted_label"]
-        assert list(ours["probabilities"]) == ["售前", "售后", "诚实", "有帮助", "无伤害"]
-        assert ours["probabilities"] == pytest.approx(theirs["probabilities"], abs=1e-4)
+        assert prediction["predicted_label"] == expected["predicted_label"]
+        assert list(prediction["probabilities"]) == ["售前", "售后", "诚实", "有帮助", "无伤害"]
+        assert prediction["probabilities"] == pytest.approx(expected["probabilities"], abs=1e-4)
         assert predict_style(text, model, tokenizer, id_to_label)["confidence"] == pytest.approx(
-            theirs["confidence"], abs=1e-4
+            expected["confidence"], abs=1e-4
         )
     assert loaded.predict(TEXTS)[3]["probabilities"] == pytest.approx(
         plans_own(TEXTS[3], model, tokenizer, id_to_label)["probabilities"], abs=1e-4
@@ -62,8 +63,9 @@ def test_texts_are_answered_in_their_order(folder: Path) -> None:
 
     alone = [model.predict([text])[0]["confidence"] for text in TEXTS]
 
-    assert [one["confidence"] for one in model.predict(TEXTS, batch_size=3)] == pytest.approx(alone, abs=1e-5)
-    assert len({round(one, 4) for one in alone}) > 10
+    together = [prediction["confidence"] for prediction in model.predict(TEXTS, batch_size=3)]
+    assert together == pytest.approx(alone, abs=1e-5)
+    assert len({round(confidence, 4) for confidence in alone}) > 10
     assert model.predict([]) == []
 
 
@@ -127,15 +129,15 @@ def test_a_sixth_style_is_a_line_in_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "said"),
+    ("second", "reason"),
     [
         ({"name": "甲", "english": "b", "id": 1}, "'甲' stands there twice"),
         ({"name": "乙", "english": "a", "id": 1}, "'a' stands there twice"),
         ({"name": "乙", "english": "b", "id": 2}, "ids must be 0 to 1"),
     ],
 )
-def test_labels_that_contradict_each_other_are_refused(second: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_labels_that_contradict_each_other_are_refused(second: dict[str, object], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
         Labels.parse({"labels": [{"name": "甲", "english": "a", "id": 0}, second]}, "labels")
 
 

@@ -133,7 +133,7 @@ def count_verdicts(draws: int, skill: Skill, judge: Grade = erring_judge) -> tup
     """Evaluations that are promoted, and those whose difference in right first passages alone passes the gate."""
     with pytest.MonkeyPatch.context() as patch:
         # Each evaluation draws the same conversations: its seed is the configured one.
-        patch.setattr(statistics, "_draw_counts", cache(lambda *given: list(draw_counts(*given))))
+        patch.setattr(statistics, "_draw_counts", cache(lambda *arguments: list(draw_counts(*arguments))))
         evaluations = [evaluate(seed, skill, judge) for seed in range(draws)]
     gaps = [evaluation["paired"]["rl_vs_teacher"] for evaluation in evaluations]
     promoted = sum(evaluation["verdict"]["promote"] for evaluation in evaluations)

@@ -47,7 +47,7 @@ ORIGINS = Origins(
         "code": {"version": "0"},
     },
 )  # fmt: skip
-"""Of a clean test, with everything named."""
+"""Origins of a clean test, with every digest."""
 
 TENANTS = ("fivedoctors", "chengla")
 HOSTILE = "<script>alert('问')</script>一天吃几次"
@@ -92,23 +92,23 @@ class WordRag(Rag):
         self.passages = [Passage.model_validate_json(line) for line in knowledge_base.read_bytes().splitlines()]
 
     def near(self, request: dict[str, Any]) -> list[dict[str, Any]]:
-        result = sorted(self.passages, key=lambda one: -overlap(request["rewritten_query"], one))
+        result = sorted(self.passages, key=lambda passage: -overlap(request["rewritten_query"], passage))
         recall = [
             {
-                "id": one.id,
-                "content": one.content,
-                "reranker_score": overlap(request["need"], one),
-                "metadata": {"title": one.title},
+                "id": passage.id,
+                "content": passage.content,
+                "reranker_score": overlap(request["need"], passage),
+                "metadata": {"title": passage.title},
             }
-            for one in result
-            if overlap(request["rewritten_query"], one)
+            for passage in result
+            if overlap(request["rewritten_query"], passage)
         ]
         return recall[: request["top_k"]]
 
 
 def overlap(text: str, passage: Passage) -> float:
-    own = set(search_terms(text))
-    return len(own & set(search_terms(f"{passage.title}\n{passage.content}"))) / len(own) if own else 0.0
+    terms = set(search_terms(text))
+    return len(terms & set(search_terms(f"{passage.title}\n{passage.content}"))) / len(terms) if terms else 0.0
 
 
 def judges(knowledge_base: Path) -> Any:

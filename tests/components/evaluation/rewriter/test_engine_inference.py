@@ -113,14 +113,14 @@ def test_engines_with_cards_of_their_own_start_side_by_side_and_work_in_turn(
 ) -> None:
     """Two that start together meet at the barrier; one after the other, each would wait there in vain."""
     models = {name: tiny_model(tmp_path / name) for name in ("sft", "rl")}
-    together, running, seen = threading.Barrier(2), set[str](), []
+    together, running, started_on = threading.Barrier(2), set[str](), []
 
     @contextmanager
     def run_engine(weights: Path, *_: object, gpus: list[str], **more: object) -> Iterator[str]:
         if gpus:
             together.wait(60)
         running.add(weights.name)
-        seen.append((weights.name, list(gpus)))
+        started_on.append((weights.name, list(gpus)))
         yield weights.name
         running.remove(weights.name)
 
@@ -136,7 +136,7 @@ def test_engines_with_cards_of_their_own_start_side_by_side_and_work_in_turn(
 
     apart = len(visible) == 2
     assert outputs == {name: (name, 2 if apart else 1) for name in models}
-    assert sorted(seen) == sorted(zip(models, [["2"], ["3"]] if apart else [[], []], strict=True))
+    assert sorted(started_on) == sorted(zip(models, [["2"], ["3"]] if apart else [[], []], strict=True))
     assert not running
 
 
@@ -174,4 +174,6 @@ def test_vllm_writes_what_transformers_writes_and_is_timed_behind_our_server(tmp
     assert output["cut"] == sum(rewrite.cut for rewrite in expected)
     assert (output["engine"], len(output["latencies"])) == ("vLLM", TIMED)
     timed = [(QUESTIONS[at], expected[at]) for at in evenly_spaced(len(QUESTIONS), TIMED)]
-    assert output["otherwise"] == sum(bool(failed_guards(one, rewrite.text, rewrite.cut)) for one, rewrite in timed)
+    assert output["otherwise"] == sum(
+        bool(failed_guards(question, rewrite.text, rewrite.cut)) for question, rewrite in timed
+    )

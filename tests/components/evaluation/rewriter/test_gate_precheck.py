@@ -1,4 +1,4 @@
-"""What the gate would hold in any case is known beforehand; the gate itself agrees."""
+"""The gate holds for each obstacle that is known beforehand."""
 
 from typing import Any
 

@@ -163,15 +163,15 @@ def test_without_every_training_file_nobody_can_tell(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "reason"),
     [
         (b"not json", "no chat with a user turn"),
         (b'{"messages": [{"role": "system", "content": "x"}]}', "no chat with a user turn"),
         (b'{"messages": [{"role": "user", "content": "free text"}]}', "has no line"),
     ],
 )
-def test_a_training_row_that_cannot_be_compared_is_an_error(line: bytes, said: str) -> None:
-    with pytest.raises(DataError, match=rf"train\.jsonl:3: .*{said}"):
+def test_a_training_row_that_cannot_be_compared_is_an_error(line: bytes, reason: str) -> None:
+    with pytest.raises(DataError, match=rf"train\.jsonl:3: .*{reason}"):
         leak.parse_chat_question(line, "train.jsonl:3")
 
 
@@ -190,8 +190,8 @@ def test_converted_training_rows_hold_no_near_duplicate_of_a_test_row(tmp_path: 
         )
         for n, word in enumerate(["", "嗯，", "请问", "你好", "那个", "亲，", "哦", "诶"] * 5)
     ]
-    own = OTHER.model_copy(update={"id": "own", "conversation_id": "own", "split": "train"})
-    (tmp_path / "in").write_bytes(b"".join(map(dump_line, [*near, own])))
+    own_row = OTHER.model_copy(update={"id": "own_row", "conversation_id": "own_row", "split": "train"})
+    (tmp_path / "in").write_bytes(b"".join(map(dump_line, [*near, own_row])))
     training = {"sft": tmp_path / "sft", "ppo": tmp_path / "ppo"}
 
     converted = convert(

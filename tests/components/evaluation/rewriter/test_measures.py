@@ -1,4 +1,4 @@
-"""What one row says: ranks by hand, copies found, numbers traced."""
+"""Measures of one row: ranks by hand, copies, numbers without a source."""
 
 import math
 
@@ -23,7 +23,7 @@ from qinglan.rows.labels import Label
 from qinglan.rows.rows import Question
 from qinglan.text.text import is_copied
 
-ASKED = Question(
+QUESTION = Question(
     id="1", conversation_id="c", tenant_id="fivedoctors", question="那它一天吃几次", user_profile="45岁男性",
     history_summary="客服已介绍虾青素软胶囊，上一轮问的是退换货政策，用户表示收到的包装完好无损", gold=("k1",),
 )  # fmt: skip
@@ -93,7 +93,7 @@ def test_without_gold_nothing_is_known_of_gold() -> None:
 @given(st.lists(st.sampled_from("abcdefgh"), unique=True), st.sets(st.sampled_from("abcdefgh"), min_size=1))
 def test_ranks_make_shares_and_a_gold_passage_moved_up_never_costs(ids: list[str], gold: set[str]) -> None:
     labels = tuple(gold)
-    better = sorted(ids, key=lambda one: one not in gold)
+    better = sorted(ids, key=lambda passage: passage not in gold)
 
     for metric in (top1, ndcg, recall):
         assert 0 <= metric(ids, labels) <= metric(better, labels) <= 1 + 1e-12
@@ -109,19 +109,19 @@ def test_ranks_make_shares_and_a_gold_passage_moved_up_never_costs(ids: list[str
     ],
 )
 def test_a_long_run_of_history_or_passage_is_a_copy(rewrite: str, expected: bool) -> None:
-    sources = (ASKED.history_summary, PASSAGE)
+    sources = (QUESTION.history_summary, PASSAGE)
 
-    assert is_copied(rewrite, (ASKED.question,), sources) is expected
+    assert is_copied(rewrite, (QUESTION.question,), sources) is expected
 
 
 def test_words_of_the_question_itself_are_no_copy() -> None:
-    question = ASKED.history_summary
+    question = QUESTION.history_summary
 
-    assert not is_copied(question, (question,), (ASKED.history_summary,))
+    assert not is_copied(question, (question,), (QUESTION.history_summary,))
 
 
 def test_every_metric_but_the_examiners_is_measured() -> None:
-    values = measure_rewrite(ASKED, "虾青素软胶囊 500毫克 45", RetrievalResult(("k2", "k1"), (PASSAGE, ""), 0.4))
+    values = measure_rewrite(QUESTION, "虾青素软胶囊 500毫克 45", RetrievalResult(("k2", "k1"), (PASSAGE, ""), 0.4))
 
     assert set(values) == set(METRICS) - {"quality"}
     assert (values["invented"], values["top1"], values["judged_top1"], values["zero_hit"]) == (1.0, 0.0, 0.4, 0.0)
@@ -133,19 +133,19 @@ def test_every_metric_but_the_examiners_is_measured() -> None:
     [("虾青素 八岁能喝不", 1.0), ("虾青素 一次三百毫克", 1.0), ("虾青素 四十五岁", 0.0), ("虾青素 Q10", 0.0)],
 )
 def test_a_spelled_number_is_invented_where_the_guard_says_so(rewrite: str, invented: float) -> None:
-    assert measure_rewrite(ASKED, rewrite, RetrievalResult())["invented"] == invented
-    assert ("invented_number" in failed_guards(ASKED, rewrite)) == bool(invented)
+    assert measure_rewrite(QUESTION, rewrite, RetrievalResult())["invented"] == invented
+    assert ("invented_number" in failed_guards(QUESTION, rewrite)) == bool(invented)
 
 
 def test_numbers_of_the_profile_are_not_invented_and_an_empty_rewrite_finds_nothing() -> None:
-    assert measure_rewrite(ASKED, "虾青素 45岁", RetrievalResult())["invented"] == 0.0
-    empty = measure_rewrite(ASKED, "", RetrievalResult())
+    assert measure_rewrite(QUESTION, "虾青素 45岁", RetrievalResult())["invented"] == 0.0
+    empty = measure_rewrite(QUESTION, "", RetrievalResult())
     assert (empty["empty"], empty["zero_hit"], empty["top1"], empty["copied"]) == (1.0, 1.0, 0.0, 0.0)
 
 
 def test_a_question_left_alone_counts_as_the_same_whatever_its_punctuation() -> None:
-    assert measure_rewrite(ASKED, "那它一天吃几次？", RetrievalResult())["same"] == 1.0
-    assert measure_rewrite(ASKED, "虾青素一天吃几次", RetrievalResult())["same"] == 0.0
+    assert measure_rewrite(QUESTION, "那它一天吃几次？", RetrievalResult())["same"] == 1.0
+    assert measure_rewrite(QUESTION, "虾青素一天吃几次", RetrievalResult())["same"] == 0.0
 
 
 GRADES = {"full": 3, "part": 2, "near": 1}

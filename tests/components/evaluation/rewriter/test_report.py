@@ -6,8 +6,7 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter.inflation import inflation_lines
-from components.evaluation.rewriter.report import build_report, draw_examples
-from components.evaluation.rewriter.training_curves import curves, read_series
+from components.evaluation.rewriter.report import build_report, curves, draw_examples, read_series
 from qinglan.evaluation.pages.report import render, to_markdown
 from qinglan.evaluation.stage_gain import StageGain, read_gains, write_gain
 from qinglan.messages import LANGUAGE

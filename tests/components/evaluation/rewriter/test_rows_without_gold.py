@@ -34,8 +34,8 @@ def sample(folder: Path) -> list[ValidatedRewrite]:
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     """The gate goes by labels. RL always finds the right passage; one row keeps its gold."""
     folder = tmp_path_factory.mktemp("judged")
-    with_gold, *others = rows = sample(folder)
-    misled = (row.model_copy(update={"gold": (), "labels": (FAR,)}) for row in others)
+    with_gold, *rest = rows = sample(folder)
+    misled = (row.model_copy(update={"gold": (), "labels": (FAR,)}) for row in rest)
     return evaluate_rows(folder, [with_gold, *misled], titles(rows), config=BY_LABELS)
 
 
@@ -43,9 +43,9 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
 def labelled(tmp_path_factory: pytest.TempPathFactory) -> Evaluated:
     """The gate goes by gold. RL's first passage is labelled, three of the teacher's are not; one row keeps gold."""
     folder = tmp_path_factory.mktemp("labelled")
-    with_gold, *others = rows = sample(folder)
+    with_gold, *rest = rows = sample(folder)
     rows_with_labels = [with_gold.model_copy(update={"labels": (FAR,)})]
-    for row in others:
+    for row in rest:
         labels = (Label(id=row.gold[0], grade=3), Label(id="far", grade=1))
         rows_with_labels.append(row.model_copy(update={"gold": (), "labels": labels}))
     return evaluate_rows(folder, rows_with_labels, titles(rows))

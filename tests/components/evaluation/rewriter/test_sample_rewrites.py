@@ -1,7 +1,6 @@
 """A student's samples: the same for the same seed whatever else is in the batch, beside its greedy rewrites."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,25 +46,6 @@ def test_samples_are_the_seeds_and_no_matter_of_the_batch(student: Student) -> N
     assert together == alone
     assert together != student.sample(prompts, K, SEED + 1, temperature=3.0)
     assert max(len(set(texts)) for texts in together) > 1
-
-
-def test_each_prompt_is_tokenised_once(student: Student, monkeypatch: pytest.MonkeyPatch) -> None:
-    prompts = [student.messages(question) for question in QUESTIONS]
-    texts, tokenizer = list[str](), student.tokenizer
-
-    class Counting:
-        def __call__(self, text: str | list[str], **options: Any) -> Any:
-            texts.extend([text] if isinstance(text, str) else text)
-            return tokenizer(text, **options)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(tokenizer, name)
-
-    monkeypatch.setattr(student, "tokenizer", Counting())
-    student.write_messages(prompts)
-    assert len(texts) == len(prompts)
-    student.sample(prompts, K, SEED)
-    assert len(texts) == 2 * len(prompts)
 
 
 def test_an_engine_is_asked_for_the_greedy_completion_and_for_samples_with_seeds_of_their_own() -> None:

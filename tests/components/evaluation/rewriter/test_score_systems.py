@@ -41,17 +41,19 @@ pytestmark = pytest.mark.slow
 
 
 def test_each_systems_query_is_searched_alike_and_scored_against_the_same_need(evaluated: Evaluated) -> None:
-    asked = evaluated.rag.requests
+    requests = evaluated.rag.requests
 
-    assert {(one["top_k"], one["score_threshold"]) for one in asked} == {(10, 0.0)}
+    assert {(request["top_k"], request["score_threshold"]) for request in requests} == {(10, 0.0)}
     for product in PRODUCTS:
-        needs = {one["need"] for one in asked if one["rewritten_query"] == f"{product} 退换货政策"}
+        needs = {request["need"] for request in requests if request["rewritten_query"] == f"{product} 退换货政策"}
         assert needs == {f"{product}买错了能退不"}
-    assert len(asked) == len({(one["need"], one["rewritten_query"], one["tenant_id"]) for one in asked})
+    assert len(requests) == len(
+        {(request["need"], request["rewritten_query"], request["tenant_id"]) for request in requests}
+    )
 
 
 def test_gold_tells_the_systems_apart(evaluated: Evaluated) -> None:
-    top1 = {name: found["top1"]["value"] for name, found in evaluated.value["systems"].items()}
+    top1 = {name: levels["top1"]["value"] for name, levels in evaluated.value["systems"].items()}
 
     assert top1["rl"] == 1.0
     assert top1["teacher"] == pytest.approx(0.75)  # it forgets the product in a third of its rows, and is lucky once

@@ -31,7 +31,7 @@ ORIGINS = Origins(
         "code": {"version": "0"},
     },
 )  # fmt: skip
-"""Of a clean test, with everything named."""
+"""Origins of a clean test, with every digest."""
 
 SIZES = {"train": 360, "dev": 30, "test": 210}
 
@@ -56,7 +56,7 @@ def write_rows(folder: Path, rows: list[StyleRow] | None = None, sizes: Mapping[
     return folder
 
 
-def said(truth: np.ndarray[Any, Any], right: float, sure: float, seed: int) -> np.ndarray[Any, Any]:
+def answers_of(truth: np.ndarray[Any, Any], right: float, sure: float, seed: int) -> np.ndarray[Any, Any]:
     """Probabilities of one who is right in such a share, and so sure of it."""
     rng = np.random.default_rng(seed)
     width = len(NAMES)
@@ -69,9 +69,9 @@ def said(truth: np.ndarray[Any, Any], right: float, sure: float, seed: int) -> n
 
 def table(rows: int = 300, model: float = 0.95, baseline: float = 0.8) -> PredictionTable:
     truth = np.arange(rows) % len(NAMES)
-    answers = said(truth, model, 0.94, 1)
-    others = {"before": undo_temperature(answers, 1.3), "baseline": said(truth, baseline, 0.8, 2)}
-    return PredictionTable(NAMES, truth, np.arange(rows), {"model": answers, **others})
+    answers = answers_of(truth, model, 0.94, 1)
+    systems = {"before": undo_temperature(answers, 1.3), "baseline": answers_of(truth, baseline, 0.8, 2)}
+    return PredictionTable(NAMES, truth, np.arange(rows), {"model": answers, **systems})
 
 
 def evaluation(of: PredictionTable) -> dict[str, Any]:

@@ -18,13 +18,13 @@ def test_the_baseline_learns_from_train_and_dev_only_chooses_its_strength() -> N
     sample = sample_rows(200)
     train, dev, test = sample[:140], sample[140:170], sample[170:]
 
-    one = fit_baseline(train, dev, test, NAMES, (1.0, 3.0))
-    other = fit_baseline(train, dev[:5], test[::-1], NAMES, (one.c,))
+    baseline = fit_baseline(train, dev, test, NAMES, (1.0, 3.0))
+    other = fit_baseline(train, dev[:5], test[::-1], NAMES, (baseline.c,))
 
-    assert np.allclose(one.probabilities, other.probabilities[::-1])
-    assert one.dev_macro_f1[f"{one.c:g}"] == max(one.dev_macro_f1.values())
-    assert np.allclose(one.probabilities.sum(axis=1), 1)
-    right = [NAMES[best] == row.label for best, row in zip(one.probabilities.argmax(axis=1), test, strict=True)]
+    assert np.allclose(baseline.probabilities, other.probabilities[::-1])
+    assert baseline.dev_macro_f1[f"{baseline.c:g}"] == max(baseline.dev_macro_f1.values())
+    assert np.allclose(baseline.probabilities.sum(axis=1), 1)
+    right = [NAMES[best] == row.label for best, row in zip(baseline.probabilities.argmax(axis=1), test, strict=True)]
     assert np.mean(right) > 0.4
 
 

@@ -63,7 +63,7 @@ def test_an_answer_that_is_nearly_one_of_the_test_is_counted(tmp_path: Path, par
 
     leaks = leak.check([*TEST, LONG], written(tmp_path, **learned), 0.8)
 
-    assert {name: one["alike"] for name, one in leaks["parts"].items() if one["alike"]} == {part: 1}
+    assert {name: overlap["alike"] for name, overlap in leaks["parts"].items() if overlap["alike"]} == {part: 1}
 
 
 def test_many_leaks_are_named_in_part(tmp_path: Path) -> None:
@@ -74,14 +74,14 @@ def test_many_leaks_are_named_in_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parents", "said"),
+    ("parents", "reason"),
     [
         ({}, r"train rows \(none\)"),
         ({"train": "0" * 64}, "train rows 000000000000"),
         ({"train": "right", "dev": "1" * 64}, "dev rows 111111111111"),
     ],
 )
-def test_a_model_of_other_rows_is_refused(tmp_path: Path, parents: dict[str, str], said: str) -> None:
+def test_a_model_of_other_rows_is_refused(tmp_path: Path, parents: dict[str, str], reason: str) -> None:
     for part in ("train", "dev"):
         (tmp_path / f"{part}.jsonl").write_text(part)
     right = {"train": sha256_file(tmp_path / "train.jsonl"), "dev": sha256_file(tmp_path / "dev.jsonl")}
@@ -89,5 +89,5 @@ def test_a_model_of_other_rows_is_refused(tmp_path: Path, parents: dict[str, str
 
     leak.check_parents(StyleCard(stage="style", parents=right), Path("model"), tmp_path)
     leak.check_parents(StyleCard(stage="style", parents={"train": right["train"]}), Path("model"), tmp_path)
-    with pytest.raises(DataError, match=rf"{said}.*Evaluate with the rows it was trained on"):
+    with pytest.raises(DataError, match=rf"{reason}.*Evaluate with the rows it was trained on"):
         leak.check_parents(StyleCard(stage="style", parents=named), Path("model"), tmp_path)

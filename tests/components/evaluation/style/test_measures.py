@@ -1,4 +1,4 @@
-"""What answers are worth: by hand, against scikit-learn, and by what must always hold."""
+"""Measures of answers: by hand, against scikit-learn, and by properties."""
 
 import math
 from typing import Any
@@ -106,18 +106,18 @@ def test_log_loss_and_brier_by_hand_and_a_certain_error_stays_a_number() -> None
 @settings(max_examples=40)
 @given(ANSWERS, st.integers(0, 5))
 def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], seed: int) -> None:
-    truth = np.array([one for one, _ in pairs])
+    truth = np.array([label for label, _ in pairs])
     probabilities = np.random.default_rng(seed).dirichlet(np.ones(4), len(pairs))
     times = np.random.default_rng(seed).integers(0, 3, len(pairs))
     if not times.any():
         return
 
     drawn = compute_measures(times[None, :] @ row_sums(truth, probabilities), 4)
-    there = compute_measures(
+    repeated = compute_measures(
         row_sums(truth.repeat(times), probabilities.repeat(times, axis=0)).sum(axis=0)[None, :], 4
     )
 
-    assert np.allclose(drawn, there, equal_nan=True)
+    assert np.allclose(drawn, repeated, equal_nan=True)
     assert ((np.nan_to_num(drawn[:, :4]) >= 0) & (np.nan_to_num(drawn[:, :4]) <= 1 + 1e-9)).all()
 
 

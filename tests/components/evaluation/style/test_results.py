@@ -13,33 +13,33 @@ from tests.components.evaluation.style.sample_predictions import CONFIG, NAMES, 
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
+def value() -> dict[str, Any]:
     return evaluation(table())
 
 
-def test_every_measure_lies_in_its_interval(found: dict[str, Any]) -> None:
+def test_every_measure_lies_in_its_interval(value: dict[str, Any]) -> None:
     for name in (results.MODEL, results.BEFORE, results.BASELINE):
         for measure in MEASURES:
-            one = found["systems"][name][measure]
-            assert one["low"] <= one["value"] <= one["high"], (name, measure)
-        assert sum(map(sum, found["systems"][name]["confusion"])) == 300
-        assert sum(one["n"] for one in found["systems"][name]["bins"]) == 300
+            level = value["systems"][name][measure]
+            assert level["low"] <= level["value"] <= level["high"], (name, measure)
+        assert sum(map(sum, value["systems"][name]["confusion"])) == 300
+        assert sum(part["n"] for part in value["systems"][name]["bins"]) == 300
 
 
-def test_a_difference_is_that_of_the_values_and_a_real_one_is_shown(found: dict[str, Any]) -> None:
-    pair = found["paired"]["model_vs_baseline"]
-    own, theirs = (found["systems"][name]["macro_f1"]["value"] for name in ("model", "baseline"))
+def test_a_difference_is_that_of_the_values_and_a_real_one_is_shown(value: dict[str, Any]) -> None:
+    pair = value["paired"]["model_vs_baseline"]
+    model, baseline = (value["systems"][name]["macro_f1"]["value"] for name in ("model", "baseline"))
 
-    assert pair["macro_f1"]["difference"] == pytest.approx(own - theirs)
+    assert pair["macro_f1"]["difference"] == pytest.approx(model - baseline)
     assert 0 < pair["macro_f1"]["low"] < pair["macro_f1"]["high"]
     assert pair["macro_f1"]["p"] < 0.01 and pair["accuracy"]["p"] < 0.01
     assert pair["wins"] - pair["losses"] == pytest.approx(300 * pair["accuracy"]["difference"])
     assert set(pair["f1"]) == set(NAMES)
-    assert found["verdict"]["word"] == "promote"
+    assert value["verdict"]["word"] == "promote"
 
 
-def test_the_temperature_changes_no_answer(found: dict[str, Any]) -> None:
-    pair = found["paired"]["model_vs_before"]
+def test_the_temperature_changes_no_answer(value: dict[str, Any]) -> None:
+    pair = value["paired"]["model_vs_before"]
 
     assert pair["accuracy"]["difference"] == pair["macro_f1"]["difference"] == 0
     assert pair["ece"]["difference"] < 0
@@ -47,21 +47,21 @@ def test_the_temperature_changes_no_answer(found: dict[str, Any]) -> None:
 
 @pytest.mark.slow
 def test_a_student_is_compared_with_its_teacher_on_the_same_rows() -> None:
-    one = table()
-    swapped = {**one.probabilities, "large": one.probabilities["baseline"]}
+    answers = table()
+    swapped = {**answers.probabilities, "large": answers.probabilities["baseline"]}
 
-    taught = evaluation(one._replace(probabilities=swapped))
+    taught = evaluation(answers._replace(probabilities=swapped))
 
     pairs = taught["paired"]
     assert pairs["model_vs_large"] == pairs["model_vs_baseline"]
     assert taught["systems"]["large"]["macro_f1"] == taught["systems"]["baseline"]["macro_f1"]
-    assert "model_vs_large" not in evaluation(one)["paired"]
+    assert "model_vs_large" not in evaluation(answers)["paired"]
     assert kind_of(taught, "evaluation.json").name == "style", "a release is registered by it"
 
 
 def test_a_model_against_itself_shows_nothing() -> None:
-    one = table()
-    same = one._replace(probabilities={**one.probabilities, "baseline": one.probabilities["model"]})
+    answers = table()
+    same = answers._replace(probabilities={**answers.probabilities, "baseline": answers.probabilities["model"]})
 
     pair = evaluation(same)["paired"]["model_vs_baseline"]
 
@@ -70,57 +70,57 @@ def test_a_model_against_itself_shows_nothing() -> None:
 
 
 def test_rows_that_stand_there_four_times_are_no_more_evidence() -> None:
-    one = table(100)
-    said = {name: of.repeat(4, axis=0) for name, of in one.probabilities.items()}
-    fourfold = PredictionTable(NAMES, one.truth.repeat(4), np.arange(400), said)
+    answers = table(100)
+    probabilities = {name: column.repeat(4, axis=0) for name, column in answers.probabilities.items()}
+    fourfold = PredictionTable(NAMES, answers.truth.repeat(4), np.arange(400), probabilities)
 
-    def width(of: PredictionTable) -> float:
-        accuracy = results.systems(of, CONFIG)["model"]["accuracy"]
+    def width(compared: PredictionTable) -> float:
+        accuracy = results.systems(compared, CONFIG)["model"]["accuracy"]
         return float(accuracy["high"] - accuracy["low"])
 
-    assert width(fourfold) < 0.6 * width(one)
-    assert width(fourfold._replace(alike=one.alike.repeat(4))) == pytest.approx(width(one))
+    assert width(fourfold) < 0.6 * width(answers)
+    assert width(fourfold._replace(alike=answers.alike.repeat(4))) == pytest.approx(width(answers))
 
 
 def test_a_single_group_of_rows_has_values_and_no_intervals() -> None:
-    found = evaluation(table(20)._replace(alike=np.zeros(20, dtype=np.int64)))
+    value = evaluation(table(20)._replace(alike=np.zeros(20, dtype=np.int64)))
 
-    assert found["systems"]["model"]["ece"]["low"] is None
-    assert found["verdict"]["word"] == "hold"
+    assert value["systems"]["model"]["ece"]["low"] is None
+    assert value["verdict"]["word"] == "hold"
 
 
-def test_the_surest_answers_are_kept(found: dict[str, Any]) -> None:
-    steps = found["abstention"]["model"]
+def test_the_surest_answers_are_kept(value: dict[str, Any]) -> None:
+    steps = value["abstention"]["model"]
 
     assert [round(step["coverage"], 2) for step in steps] == list(results.COVERAGES)
-    assert steps[0]["accuracy"]["value"] == found["systems"]["model"]["accuracy"]["value"]
-    assert steps[0]["macro_f1"]["value"] == pytest.approx(found["systems"]["model"]["macro_f1"]["value"])
+    assert steps[0]["accuracy"]["value"] == value["systems"]["model"]["accuracy"]["value"]
+    assert steps[0]["macro_f1"]["value"] == pytest.approx(value["systems"]["model"]["macro_f1"]["value"])
     thresholds = [step["threshold"] for step in steps]
     assert thresholds == sorted(thresholds)
 
 
 def test_answers_as_sure_as_each_other_are_kept_together() -> None:
-    one = table(100)
+    answers = table(100)
     even = np.full((100, 5), 0.1)
     even[:, 0] = 0.6
 
-    steps = results.abstention(one._replace(probabilities={"model": even, "baseline": even}), CONFIG)["model"]
+    steps = results.abstention(answers._replace(probabilities={"model": even, "baseline": even}), CONFIG)["model"]
 
     assert {step["n"] for step in steps} == {100}
 
 
 def test_a_row_is_flagged_when_protection_is_called_for_and_not_given() -> None:
     # Five rows, one a label; the third and the last call for protection, only the last gives it.
-    said = np.full((5, 5), 0.05)
-    said[np.arange(5), np.arange(5)] = 0.8
-    one = PredictionTable(NAMES, np.arange(5), np.arange(5), {"model": said})
+    probabilities = np.full((5, 5), 0.05)
+    probabilities[np.arange(5), np.arange(5)] = 0.8
+    answers = PredictionTable(NAMES, np.arange(5), np.arange(5), {"model": probabilities})
 
-    found = results.content_check(one, 4, np.array([0.1, 0.2, 0.9, 0.3, 0.5]), CONFIG)
+    value = results.content_check(answers, 4, np.array([0.1, 0.2, 0.9, 0.3, 0.5]), CONFIG)
 
-    assert found["flagged"]["value"] == pytest.approx(1 / 5)
-    assert {name: of["value"] for name, of in found["flagged_of"].items()} == {
+    assert value["flagged"]["value"] == pytest.approx(1 / 5)
+    assert {name: share["value"] for name, share in value["flagged_of"].items()} == {
         name: float(name == "诚实") for name in NAMES
     }
-    assert found["auc_question"]["value"] == pytest.approx(3 / 4)
-    assert found["auc_answer"]["value"] == 1
-    assert found["calls"] == pytest.approx(2 / 5)
+    assert value["auc_question"]["value"] == pytest.approx(3 / 4)
+    assert value["auc_answer"]["value"] == 1
+    assert value["calls"] == pytest.approx(2 / 5)

@@ -76,13 +76,13 @@ def test_an_untrained_model_is_held_with_everything_written(world: tuple[Path, P
     assert result["verdict"]["word"] == "hold"
     assert any("Worse than the baseline" in reason for reason in result["verdict"]["reasons"])
     assert "digests.parents.base_model is not in the evaluation." in result["verdict"]["reasons"]
-    assert {part: one["rows"] for part, one in result["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
+    assert {part: part["rows"] for part, part in result["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
     assert decide(read_evaluation(out.evaluation), GateStyleConfig()).word == "hold"
     assert result["digests"]["rows"]["train"] == sha256_file(rows / "train.jsonl")
     assert result["systems"]["before"]["accuracy"] == result["systems"]["model"]["accuracy"]
     lines = [orjson.loads(line) for line in out.predictions.read_bytes().splitlines()]
-    asked = StyleModel.load(model).predict([row.input for row in sample_rows()[390:600]])
-    assert [line["model"]["predicted"] for line in lines] == [one["predicted_label"] for one in asked]
+    predicted = StyleModel.load(model).predict([row.input for row in sample_rows()[390:600]])
+    assert [line["model"]["predicted"] for line in lines] == [part["predicted_label"] for part in predicted]
     assert lines[0]["question_alone"].keys() == lines[0]["baseline"]["probabilities"].keys()
     assert "Hold: the style model" in out.report.read_text(encoding="utf-8")
     assert set(metrics) == set(stage.FIGURES.values())
@@ -116,8 +116,8 @@ def test_an_empty_split_is_named(tmp_path: Path, part: str) -> None:
 @pytest.mark.slow
 def test_labels_in_another_order_are_other_labels(world: tuple[Path, Path], tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows")
-    own = StyleModel.load(world[1]).labels
-    turned = [label.model_dump() | {"id": at} for at, label in enumerate(reversed(own.labels))]
+    labels = StyleModel.load(world[1]).labels
+    turned = [label.model_dump() | {"id": at} for at, label in enumerate(reversed(labels.labels))]
     write_mapping(rows, Labels.parse({"labels": turned}, "labels"))
 
     with pytest.raises(DataError, match="the model's labels are 售前"):

@@ -1,4 +1,4 @@
-"""What decides in the style model's training: the plan's numbers, targets, weights, layers and temperature."""
+"""Decisions in the style model's training: the plan's numbers, targets, weights, layers and temperature."""
 
 import math
 import random
@@ -54,7 +54,7 @@ def test_oversampling_keeps_every_row_and_brings_each_label_as_often() -> None:
     more = oversampled(rows, random.Random(0))
 
     assert set(more) == set(rows)
-    assert [sum(one.label == label for one in more) for label in (0, 1, 2)] == [50, 50, 50]
+    assert [sum(row.label == label for row in more) for label in (0, 1, 2)] == [50, 50, 50]
 
 
 def test_some_questions_are_shown_without_their_answer_and_keep_their_label() -> None:
@@ -62,9 +62,9 @@ def test_some_questions_are_shown_without_their_answer_and_keep_their_label() ->
 
     shown = labelled_texts(rows, DEFAULT_LABELS, StyleConfig(answer_dropped=0.2))
 
-    bare = [one for one in shown if one.text.endswith("回答：")]
+    bare = [row for row in shown if row.text.endswith("回答：")]
     assert (len(shown), len(bare)) == (60, 10)
-    assert {one.label for one in shown} == {2}
+    assert {row.label for row in shown} == {2}
     assert without_answer(rows[0].input) == format_training_text("问0", "")
 
 
@@ -87,21 +87,21 @@ def test_the_loss_of_hard_targets_is_cross_entropy_and_weights_average() -> None
     weighted = weighted_loss([0, 1, 1], 2, weighted=True)(logits, targets)
 
     assert float(plain) == pytest.approx(float(torch.nn.functional.cross_entropy(logits, targets.argmax(-1))))
-    theirs = torch.nn.functional.cross_entropy(logits, targets.argmax(-1), weight=torch.tensor([1.5, 0.75]))
-    assert float(weighted) == pytest.approx(float(theirs))
+    expected = torch.nn.functional.cross_entropy(logits, targets.argmax(-1), weight=torch.tensor([1.5, 0.75]))
+    assert float(weighted) == pytest.approx(float(expected))
 
 
 def test_the_distilled_loss_is_least_where_the_teacher_is_repeated() -> None:
     import torch
 
-    said = torch.tensor([[0.7, 0.2, 0.1]])
-    targets = torch.cat([said, torch.zeros(1, 3)], dim=1)
+    probabilities = torch.tensor([[0.7, 0.2, 0.1]])
+    targets = torch.cat([probabilities, torch.zeros(1, 3)], dim=1)
     loss = distillation_loss(DistilConfig())
 
-    same, other = loss(torch.log(said), targets), loss(torch.log(said.flip(-1)), targets)
+    same, other = loss(torch.log(probabilities), targets), loss(torch.log(probabilities.flip(-1)), targets)
 
     assert float(same) < float(other)
-    nudged = torch.log(said).requires_grad_()
+    nudged = torch.log(probabilities).requires_grad_()
     loss(nudged, targets).backward()
     assert nudged.grad is not None and nudged.grad.abs().max() < 1e-5
 
@@ -109,20 +109,20 @@ def test_the_distilled_loss_is_least_where_the_teacher_is_repeated() -> None:
 def test_a_label_of_people_counts_beside_the_teachers_word() -> None:
     import torch
 
-    said, given_ = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.0, 1.0]])
+    probabilities, label = torch.tensor([[0.5, 0.5]]), torch.tensor([[0.0, 1.0]])
     logits = torch.zeros(1, 2, requires_grad=True)
 
-    distillation_loss(DistilConfig(labelled=0.5))(logits, torch.cat([said, given_], dim=1)).backward()
+    distillation_loss(DistilConfig(labelled=0.5))(logits, torch.cat([probabilities, label], dim=1)).backward()
 
     assert logits.grad is not None and logits.grad[0, 1] < 0 < logits.grad[0, 0]
 
 
 @pytest.mark.parametrize(
-    ("layers", "wanted", "kept"),
+    ("layers", "count", "numbers"),
     [(24, 12, list(range(1, 24, 2))), (2, 1, [1]), (3, 2, [1, 2]), (6, 3, [1, 3, 5]), (2, 5, [0, 1])],
 )
-def test_layers_are_kept_evenly_and_the_last_always(layers: int, wanted: int, kept: list[int]) -> None:
-    assert kept_layers(layers, wanted) == kept
+def test_layers_are_kept_evenly_and_the_last_always(layers: int, count: int, numbers: list[int]) -> None:
+    assert kept_layers(layers, count) == numbers
 
 
 @pytest.mark.slow

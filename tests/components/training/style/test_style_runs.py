@@ -45,7 +45,7 @@ SMALLER = DistilConfig(device="cpu", layers=1, epochs=1, learning_rate=2e-3, bat
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Prepared rows and a tiny base."""
     folder = tmp_path_factory.mktemp("style")
     os.environ["QINGLAN_CACHE"] = str(folder / "cache")
@@ -66,13 +66,13 @@ def _one_scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-def trained(made: Path, out: Path, **changes: Any) -> Any:
+def trained(inputs: Path, out: Path, **changes: Any) -> Any:
     config = CONFIG.model_copy(update=changes)
-    return train_style(made / "base", made / "rows", out / "model", out / "log", config)
+    return train_style(inputs / "base", inputs / "rows", out / "model", out / "log", config)
 
 
-def test_a_training_leaves_a_whole_model_its_log_and_its_parents(made: Path, tmp_path: Path) -> None:
-    counts = trained(made, tmp_path)
+def test_a_training_leaves_a_whole_model_its_log_and_its_parents(inputs: Path, tmp_path: Path) -> None:
+    counts = trained(inputs, tmp_path)
 
     model, card = StyleModel.load(tmp_path / "model"), read_card(tmp_path / "model")
     mapping = json.loads((tmp_path / "model" / "label_mapping.json").read_bytes())
@@ -80,30 +80,30 @@ def test_a_training_leaves_a_whole_model_its_log_and_its_parents(made: Path, tmp
     assert {path.name for path in (tmp_path / "model").iterdir()} >= {
         "config.json", "model.safetensors", "tokenizer.json", "label_mapping.json", "style.json"
     }  # fmt: skip
-    assert card.parents["train"] == sha256_file(made / "rows" / "train.jsonl")
-    assert card.parents["base_model"] == digest(made / "base")
+    assert card.parents["train"] == sha256_file(inputs / "rows" / "train.jsonl")
+    assert card.parents["base_model"] == digest(inputs / "base")
     assert card.temperature == counts.temperature != 1
-    rows, _ = read_split(made / "rows", "dev")
-    said = model.predict([row.input for row in rows])
-    right = [one["predicted_label"] == row.label for one, row in zip(said, rows, strict=True)]
+    rows, _ = read_split(inputs / "rows", "dev")
+    predictions = model.predict([row.input for row in rows])
+    right = [prediction["predicted_label"] == row.label for prediction, row in zip(predictions, rows, strict=True)]
     assert np.mean(right) == pytest.approx(counts.accuracy)
     assert counts.accuracy > 0.35  # of five labels: it has learned something
     demo = [orjson.loads(line) for line in (tmp_path / "log" / "demo.jsonl").read_bytes().splitlines()]
     assert len(demo) == 5 and set(demo[0]) >= {"input", "label", "predicted_label", "confidence", "probabilities"}
     assert "dev macro-F1" in (tmp_path / "log" / "curve.svg").read_text()
     assert list((tmp_path / "log" / "tensorboard").glob("events.out.tfevents*"))
-    assert trained(made, tmp_path / "again").reused == 1
+    assert trained(inputs, tmp_path / "again").reused == 1
     assert digest(tmp_path / "again" / "model") == digest(tmp_path / "model")
 
 
-def test_the_plans_26_rows_train_to_the_end(tmp_path: Path, made: Path) -> None:
+def test_the_plans_26_rows_train_to_the_end(tmp_path: Path, inputs: Path) -> None:
     from tests.components.data.test_style import PLANS, answers
 
     (tmp_path / "in.json").write_text(json.dumps(answers(PLANS), ensure_ascii=False), encoding="utf-8")
     prepare(tmp_path / "in.json", tmp_path / "rows", tmp_path / "page.html", PrepareStyleConfig())
 
     counts = train_style(
-        made / "base", tmp_path / "rows", tmp_path / "model", tmp_path / "log",
+        inputs / "base", tmp_path / "rows", tmp_path / "model", tmp_path / "log",
         StyleConfig(device="cpu"),  # every other number the plan's
     )  # fmt: skip
 
@@ -111,7 +111,7 @@ def test_the_plans_26_rows_train_to_the_end(tmp_path: Path, made: Path) -> None:
     assert len(StyleModel.load(tmp_path / "model").predict(["用户问题：好吗\n回答：好"])) == 1
 
 
-def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path, made: Path) -> None:
+def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path, inputs: Path) -> None:
     from tests.components.data.test_style import PLANS, answers
 
     (tmp_path / "in.json").write_text(json.dumps(answers(PLANS), ensure_ascii=False), encoding="utf-8")
@@ -119,7 +119,7 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
     counts = prepare(tmp_path / "in.json", rows, tmp_path / "page.html", PrepareStyleConfig(cross_fit_below=200))
     assert (counts.train, counts.dev, counts.test) == (21, 5, 0)
 
-    train_style(made / "base", rows, model, tmp_path / "log", StyleConfig(device="cpu", max_length=64))
+    train_style(inputs / "base", rows, model, tmp_path / "log", StyleConfig(device="cpu", max_length=64))
     answered = orjson.loads((model / CROSS_FITTED_FILE).read_bytes())
     assert disallowed_files(model) == {}, "a release may hold all of it"
     assert {row["id"]: row["fold"] for row in answered} == read_folds(rows) and len(answered) == 26
@@ -130,11 +130,11 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
     evaluation = orjson.loads(out.evaluation.read_bytes())
     assert (evaluation["counts"]["rows"], evaluation["cross_fitted"]) == (26, {"folds": 5})
     assert evaluation["leaks"]["parts"]["train"]["rows"] == 21
-    first, *others = evaluation["verdict"]["reasons"]
+    first, *reasons = evaluation["verdict"]["reasons"]
     assert first.startswith(
         "Cross-fitted: 26 rows, each judged by one of 5 models that did not learn from it: macro F1"
     )
-    assert evaluation["verdict"]["word"] == "hold" and not any("Too few" in reason for reason in others)
+    assert evaluation["verdict"]["word"] == "hold" and not any("Too few" in reason for reason in reasons)
     page = out.report.read_text(encoding="utf-8")
     assert "26 cross-fitted answers, each judged by one of 5 models" in page and "no test was locked away" in page
 
@@ -151,36 +151,37 @@ def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path
 
 
 def test_a_killed_training_goes_on_and_ends_as_one_that_was_not(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = trained(made, tmp_path / "whole")
-    there = tmp_path / "killed-scratch"
-    monkeypatch.setenv("QINGLAN_SCRATCH", str(there))
-    words = [str(made), str(tmp_path / "killed"), CONFIG.model_dump_json()]
+    whole = trained(inputs, tmp_path / "whole")
+    scratch = tmp_path / "killed-scratch"
+    monkeypatch.setenv("QINGLAN_SCRATCH", str(scratch))
+    words = [str(inputs), str(tmp_path / "killed"), CONFIG.model_dump_json()]
     command = forked("tests.components.training.style.style_training", *words)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until = time.monotonic() + 600
-        while not list(there.glob("style/*/checkpoints/checkpoint-*/trainer_state.json")):
+        while not list(scratch.glob("style/*/checkpoints/checkpoint-*/trainer_state.json")):
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.02)
         process.send_signal(KILL)
     assert not (tmp_path / "killed" / "model").exists()
 
-    resumed = trained(made, tmp_path / "killed")
+    resumed = trained(inputs, tmp_path / "killed")
 
     assert (resumed.reused, resumed.steps) == (0, whole.steps)
-    rows, _ = read_split(made / "rows", "dev")
+    rows, _ = read_split(inputs / "rows", "dev")
     texts = [row.input for row in rows]
-    one, other = (StyleModel.load(tmp_path / name / "model").probabilities(texts) for name in ("whole", "killed"))
-    assert np.abs(one - other).max() < 1e-3
+    models = (StyleModel.load(tmp_path / name / "model") for name in ("whole", "killed"))
+    expected, after_kill = (model.probabilities(texts) for model in models)
+    assert np.abs(expected - after_kill).max() < 1e-3
     assert whole.steps > 10
     steps = [orjson.loads(line)["step"] for line in (tmp_path / "killed/log/metrics.jsonl").read_bytes().splitlines()]
     assert steps[0] <= whole.steps / 6 and steps[-1] == whole.steps
 
 
-def test_other_labels_are_another_training_and_no_student_of_this_teacher(made: Path, tmp_path: Path) -> None:
-    trained(made, tmp_path)
-    shutil.copytree(made / "rows", tmp_path / "rows")
+def test_other_labels_are_another_training_and_no_student_of_this_teacher(inputs: Path, tmp_path: Path) -> None:
+    trained(inputs, tmp_path)
+    shutil.copytree(inputs / "rows", tmp_path / "rows")
     mapping = tmp_path / "rows" / "label_mapping.json"
     mapping.write_text(mapping.read_text(encoding="utf-8").replace("harmless", "kind"), encoding="utf-8")
 
@@ -190,22 +191,22 @@ def test_other_labels_are_another_training_and_no_student_of_this_teacher(made: 
             DistilConfig(device="cpu"),
         )  # fmt: skip
     config = CONFIG.model_copy(update={"epochs": 0.2})
-    counts = train_style(made / "base", tmp_path / "rows", tmp_path / "other", tmp_path / "log3", config)
+    counts = train_style(inputs / "base", tmp_path / "rows", tmp_path / "other", tmp_path / "log3", config)
     assert counts.reused == 0
     assert StyleModel.load(tmp_path / "other").labels.labels[4].english == "kind"
 
 
-def test_a_base_that_is_a_pickle_is_refused(made: Path, tmp_path: Path) -> None:
+def test_a_base_that_is_a_pickle_is_refused(inputs: Path, tmp_path: Path) -> None:
     (tmp_path / "base").mkdir()
     (tmp_path / "base" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
     with pytest.raises(DataError, match=r"pytorch_model.bin, a pickle"):
-        train_style(tmp_path / "base", made / "rows", tmp_path / "model", tmp_path / "log", CONFIG)
+        train_style(tmp_path / "base", inputs / "rows", tmp_path / "model", tmp_path / "log", CONFIG)
 
 
-def test_rare_labels_count_as_configured(made: Path, tmp_path: Path) -> None:
+def test_rare_labels_count_as_configured(inputs: Path, tmp_path: Path) -> None:
     sizes = {
-        balance: trained(made, tmp_path / balance, balance=balance, epochs=0.5).steps
+        balance: trained(inputs, tmp_path / balance, balance=balance, epochs=0.5).steps
         for balance in ("none", "sampling")
     }
 
@@ -220,28 +221,28 @@ class Distilled(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def distilled(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Distilled:
+def distilled(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Distilled:
     out = tmp_path_factory.mktemp("distilled")
-    trained(made, out)
-    return Distilled(out, distil_to(out, made, SMALLER))
+    trained(inputs, out)
+    return Distilled(out, distil_to(out, inputs, SMALLER))
 
 
-def distil_to(out: Path, made: Path, config: DistilConfig) -> DistilCounts:
-    return distil(out / "model", made / "rows", out / "student", out / "table.json", out / "log2", config)
+def distil_to(out: Path, inputs: Path, config: DistilConfig) -> DistilCounts:
+    return distil(out / "model", inputs / "rows", out / "student", out / "table.json", out / "log2", config)
 
 
 def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
-    made: Path, distilled: Distilled
+    inputs: Path, distilled: Distilled
 ) -> None:
     out, counts = distilled
 
-    assert counts.texts == len(read_split(made / "rows", "train")[0]) + 1200
+    assert counts.texts == len(read_split(inputs / "rows", "train")[0]) + 1200
     assert (counts.layers, counts.parameters) == (1, count_parameters(out / "student"))
     assert counts.parameters < counts.teacher_parameters == count_parameters(out / "model")
     assert 0 < counts.int8_difference <= SMALLER.bound
-    teacher, student, _ = compare(out / "model", out / "student", made / "rows")
+    teacher, student, _ = compare(out / "model", out / "student", inputs / "rows")
     assert student.megabytes < teacher.megabytes
-    texts = [row.input for row in read_split(made / "rows", "test")[0]]
+    texts = [row.input for row in read_split(inputs / "rows", "test")[0]]
     small = StyleModel.load(out / "student", "onnx")
     both = [StyleModel.load(out / "student", "torch").probabilities(texts), small.probabilities(texts)]
     assert (small.probabilities(texts[:1]) == both[1][:1]).all(), "an int8 answer does not depend on the other texts"
@@ -251,13 +252,13 @@ def test_a_smaller_model_learns_from_the_larger_and_its_int8_form_says_the_same(
 
 
 def test_an_int8_form_that_says_something_else_is_no_release(
-    made: Path, distilled: Distilled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, distilled: Distilled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its int8 form is the other student's: an export takes seconds."""
     earlier = distilled.out / "student" / ONNX_FILE
     monkeypatch.setattr(distil_module, "export_int8", lambda folder, target: shutil.copy(earlier, target))
-    trained(made, tmp_path)
+    trained(inputs, tmp_path)
 
     with pytest.raises(TrainingError, match=r"differ by up to .* Serve the float model"):
-        distil_to(tmp_path, made, SMALLER.model_copy(update={"epochs": 0.1, "bound": 1e-6}))
+        distil_to(tmp_path, inputs, SMALLER.model_copy(update={"epochs": 0.1, "bound": 1e-6}))
     assert not (tmp_path / "student").exists()

@@ -16,8 +16,8 @@ GATE = GateConfig()
 
 
 def compared(low: float = 0.04) -> dict[str, Any]:
-    one = {"difference": low + 0.02, "low": low, "high": low + 0.04, "p": 0.001, "n": 1000}
-    return {**one, "ndcg": dict(one), "recall": dict(one)}
+    gain = {"difference": low + 0.02, "low": low, "high": low + 0.04, "p": 0.001, "n": 1000}
+    return {**gain, "ndcg": dict(gain), "recall": dict(gain)}
 
 
 def gap(difference: float | None, low: float | None, high: float | None, n: int = 40) -> dict[str, Any]:
@@ -181,12 +181,12 @@ DIGESTS = [
 """All that a promoted RL model was made from and judged by."""
 
 
-@pytest.mark.parametrize(("path", "value", "said"), HELD, ids=[f"{path}={value}" for path, value, _ in HELD])
-def test_a_single_fault_holds_the_rewriter_and_is_named(path: str, value: Any, said: str) -> None:
+@pytest.mark.parametrize(("path", "value", "reason_part"), HELD, ids=[f"{path}={value}" for path, value, _ in HELD])
+def test_a_single_fault_holds_the_rewriter_and_is_named(path: str, value: Any, reason_part: str) -> None:
     verdict = decide(changed(path, value), GATE)
 
     assert (verdict.promote, verdict.word) == (False, "hold")
-    assert any(said in reason for reason in verdict.reasons), verdict.reasons
+    assert any(reason_part in reason for reason in verdict.reasons), verdict.reasons
 
 
 @pytest.mark.parametrize("value", [None, "", "a" * 63, "a" * 65, "A" * 64, 7, ["a" * 64]])

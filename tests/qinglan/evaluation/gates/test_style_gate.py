@@ -16,9 +16,9 @@ WORSE = {"difference": -0.05, "low": -0.08, "high": -0.01, "p": 0.01}
 
 def good() -> dict[str, Any]:
     def system(f1: float, ece: float) -> dict[str, Any]:
-        one = {"value": f1, "low": f1 - 0.03, "high": f1 + 0.03}
+        level = {"value": f1, "low": f1 - 0.03, "high": f1 + 0.03}
         classes = {label: {"f1": {"value": f1}, "support": 60} for label in ("售前", "无伤害")}
-        return {"macro_f1": one, "ece": {"value": ece}, "classes": classes}
+        return {"macro_f1": level, "ece": {"value": ece}, "classes": classes}
 
     return {
         "labels": ["售前", "无伤害"],
@@ -50,7 +50,7 @@ def test_a_model_that_is_better_everywhere_is_promoted_with_its_figures() -> Non
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "reason_part"),
     [
         ("counts.rows", 199, "the test has 199 rows, and 200"),
         ("systems.model.classes.无伤害.support", 9, "9 rows labelled 无伤害, and 10"),
@@ -76,11 +76,11 @@ def test_a_model_that_is_better_everywhere_is_promoted_with_its_figures() -> Non
         ("digests.parents.train", "f" * 64, "learned from another train"),
     ],
 )
-def test_a_single_fault_holds_the_style_model(path: str, value: Any, said: str) -> None:
+def test_a_single_fault_holds_the_style_model(path: str, value: Any, reason_part: str) -> None:
     verdict = decide(changed(path, value), GATE)
 
     assert verdict.word == "hold"
-    assert any(said in reason for reason in verdict.reasons), verdict.reasons
+    assert any(reason_part in reason for reason in verdict.reasons), verdict.reasons
 
 
 @pytest.mark.parametrize(
