@@ -14,7 +14,7 @@ from components.training.style import trainer as fitting
 from components.training.style.base_model import open_base
 from components.training.style.dataset import StyleDataset, collate, one_hot
 from components.training.style.stage import weighted_loss
-from components.training.style.trainer import FitSettings, Loss, Watch, fit
+from components.training.style.trainer import Loss, Watch, fit
 from qinglan.style.labels import read_mapping
 from qinglan.style.predict import encode
 
@@ -76,7 +76,6 @@ def _seconds(material: Material, examples: StyleDataset, checkpoints: Path) -> l
     labels = read_mapping(material.rows)
     model, _ = open_base(material.base, labels, [row.input for row in material.split("train")], material.config.style)
     style = material.config.style.model_copy(update={"epochs": 1.0})
-    pace = FitSettings(**{name: getattr(style, name) for name in FitSettings._fields})
     dev = StyleDataset([examples[at]["input_ids"] for at in range(DEV)], examples.targets[:DEV])
     loss = Clocked(weighted_loss([0], len(labels.labels), weighted=False))
     with aside():
@@ -87,7 +86,7 @@ def _seconds(material: Material, examples: StyleDataset, checkpoints: Path) -> l
             examples,
             dev,
             loss,
-            pace,
+            style,
             checkpoints,
             Watch("benchmark", checkpoints),
         )

@@ -177,7 +177,7 @@ def style(device: Device, sizes: Sizes) -> Result:
     from components.training.style.config import StyleConfig
     from components.training.style.dataset import StyleDataset, one_hot
     from components.training.style.stage import weighted_loss
-    from components.training.style.trainer import FitSettings, Watch, fit
+    from components.training.style.trainer import Watch, fit
 
     config = StyleConfig(device="cuda" if device.name == "cuda" else "cpu", max_length=sizes.tokens, epochs=1)
     rng, rows = np.random.default_rng(0), config.batch * sizes.steps
@@ -196,11 +196,10 @@ def style(device: Device, sizes: Sizes) -> Result:
             times.append(device.seconds())
         return plain(logits, targets)
 
-    pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
     with TemporaryDirectory() as folder:
         few = StyleDataset(ids[: config.batch], data.targets[: config.batch])
         watch = Watch("The style training on this machine", Path(folder))
-        fitted = fit("style", model.float(), 0, data, few, clocked, pace, Path(folder) / "checkpoints", watch)
+        fitted = fit("style", model.float(), 0, data, few, clocked, config, Path(folder) / "checkpoints", watch)
     losses = [row["loss"] for row in fitted.metrics if "loss" in row]
     estimate = fit_gib("style", config, {**sizes.classifier, "model_type": "qwen2"})
     figures = step_figures(times, config.batch * sizes.tokens, device.peak_gib(), estimate)

@@ -1,6 +1,6 @@
 """Settings of the style model's training. The defaults are the plan's; the README says which are ours."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -74,6 +74,12 @@ class StyleConfig(Config):
 
 class DistilConfig(Config):
     """Distillation of the style model into a smaller one."""
+
+    # Of StyleConfig's settings the trainer reads these too; they are fixed for a distillation.
+    weight_decay: ClassVar[float] = 0.01
+    warmup: ClassVar[float] = 0.1
+    evaluations: ClassVar[int] = 1
+    patience: ClassVar[int] = 0
 
     device: Literal["cuda", "cpu"] = "cuda"
     """Device to run on; with `cuda` and no GPU the stage fails. On `cuda` in bfloat16."""

@@ -17,7 +17,7 @@ from components.training.style.config import DistilConfig
 from components.training.style.dataset import StyleDataset, one_hot
 from components.training.style.export import export_int8
 from components.training.style.stage import files_digests, save_calibrated, write_log
-from components.training.style.trainer import FitSettings, Loss, Watch, fit
+from components.training.style.trainer import Loss, Watch, fit
 from qinglan.errors import ConfigError, DataError, TrainingError
 from qinglan.files.digests import digest
 from qinglan.files.files import atomic_folder, atomic_write, read_jsonl
@@ -101,7 +101,6 @@ def distil(
     check_exportable(model.num_parameters())
     examples = _examples(known, texts, train, labels, config)
     dev_rows = StyleDataset(known.encode([row.input for row in dev]), _hard(dev, labels))
-    pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields if hasattr(config, name)})
     fitted = fit(
         "distil",
         model,
@@ -109,7 +108,7 @@ def distil(
         examples,
         dev_rows,
         distillation_loss(config),
-        pace,
+        config,
         work / "checkpoints",
         Watch(TITLE, work / "log", config.trackers, gateway_url, labels.names),
     )

@@ -16,7 +16,7 @@ from components.training.style.calibrate import divide_logits, fit_temperature
 from components.training.style.config import StyleConfig
 from components.training.style.cross_fit import Fold, cross_fit, make_folds
 from components.training.style.dataset import LabelledText, StyleDataset, class_weights, labelled_texts, one_hot
-from components.training.style.trainer import CURVES, FitSettings, Loss, Watch, fit
+from components.training.style.trainer import CURVES, Loss, Watch, fit
 from qinglan.errors import DataError
 from qinglan.files.files import atomic_folder, atomic_write, sha256_file
 from qinglan.files.scratch import scratch_folder, source_digest
@@ -146,10 +146,9 @@ def _train(
     shown = labelled_texts(train, labels, config)
     examples, cut = _examples(tokenizer, shown, labels, config.max_length, config.smoothing)
     dev_texts = [LabelledText(row.input, labels.ids[row.label]) for row in dev]
-    pace = FitSettings(**{name: getattr(config, name) for name in FitSettings._fields})
     loss = weighted_loss([row.label for row in shown], len(labels.labels), config.balance == "weights")
     dev_examples = _examples(tokenizer, dev_texts, labels, config.max_length)[0]
-    fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, pace, checkpoints, watch)
+    fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, config, checkpoints, watch)
     temperature = save_calibrated(merged(fitted.model), tokenizer, labels, dev, folder, card)
     best = max((row for row in fitted.metrics if "macro_f1" in row), key=lambda row: row["macro_f1"])
     last = int(max(row["step"] for row in fitted.metrics))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from components.training.style.config import DistilConfig, StyleConfig
 from components.training.style.dataset import StyleDataset, collate
 from qinglan.errors import TrainingError
 from qinglan.files.scratch import last_checkpoint
@@ -35,23 +36,6 @@ SHOWN_FIGURES = ("loss", "eval_loss", "macro_f1")
 
 Loss = Callable[[Any, Any], Any]
 """A loss of logits and targets."""
-
-
-class FitSettings(NamedTuple):
-    """Settings of a training that do not depend on its loss."""
-
-    device: str
-    epochs: float
-    batch: int
-    eval_batch: int
-    learning_rate: float
-    seed: int
-    weight_decay: float = 0.01
-    warmup: float = 0.1
-    evaluations: int = 1
-    patience: int = 0
-    accumulation: int = 1
-    checkpointing: bool = False
 
 
 class Watch(NamedTuple):
@@ -87,7 +71,7 @@ def fit(
     train: StyleDataset,
     dev: StyleDataset,
     loss: Loss,
-    pace: FitSettings,
+    config: StyleConfig | DistilConfig,
     checkpoints: Path,
     watch: Watch,
 ) -> FitResult:
@@ -101,18 +85,18 @@ def fit(
         # With a compute_loss_func the Trainer adds the batches of a step up and divides by nothing (transformers,
         # Trainer.training_step): each batch gives its part of the step's mean.
         value = loss(outputs.logits, targets)
-        return value if pace.accumulation == 1 else value * (targets.numel() / num_items_in_batch)
+        return value if config.accumulation == 1 else value * (targets.numel() / num_items_in_batch)
 
     with (
         live_training(label, watch.title, CURVES, gateway_url=watch.gateway_url, part=watch.part) as live,
         tracked(watch.trackers, label, watch.log, watch.gateway_url),
     ):
         callbacks = [_callback(live)]
-        if pace.patience:
-            callbacks.append(EarlyStoppingCallback(pace.patience))
+        if config.patience:
+            callbacks.append(EarlyStoppingCallback(config.patience))
         trainer = Trainer(
             model=model,
-            args=_arguments(len(train), pace, checkpoints, label, watch.trackers),
+            args=_arguments(len(train), config, checkpoints, label, watch.trackers),
             train_dataset=train,
             eval_dataset=dev,
             data_collator=partial(collate, pad_token_id=pad_token_id),
@@ -126,25 +110,27 @@ def fit(
     return FitResult(trainer.model, _metrics(trainer.state.log_history))
 
 
-def _arguments(rows: int, pace: FitSettings, checkpoints: Path, label: str, trackers: Sequence[Tracker]) -> Any:
+def _arguments(
+    rows: int, config: StyleConfig | DistilConfig, checkpoints: Path, label: str, trackers: Sequence[Tracker]
+) -> Any:
     from transformers import TrainingArguments
 
-    every = max(1, math.ceil(rows / (pace.batch * pace.accumulation)) // pace.evaluations)
-    on_gpu = pace.device == "cuda"
+    every = max(1, math.ceil(rows / (config.batch * config.accumulation)) // config.evaluations)
+    on_gpu = config.device == "cuda"
     return TrainingArguments(
         output_dir=str(checkpoints),
-        num_train_epochs=pace.epochs,
-        learning_rate=pace.learning_rate,
-        per_device_train_batch_size=pace.batch,
-        per_device_eval_batch_size=pace.eval_batch,
-        seed=pace.seed,
-        weight_decay=pace.weight_decay,
-        warmup_steps=pace.warmup,  # below 1: a share of all steps
+        num_train_epochs=config.epochs,
+        learning_rate=config.learning_rate,
+        per_device_train_batch_size=config.batch,
+        per_device_eval_batch_size=config.eval_batch,
+        seed=config.seed,
+        weight_decay=config.weight_decay,
+        warmup_steps=config.warmup,  # below 1: a share of all steps
         bf16=on_gpu,
         use_cpu=not on_gpu,
-        gradient_accumulation_steps=pace.accumulation,
-        gradient_checkpointing=pace.checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False} if pace.checkpointing else None,
+        gradient_accumulation_steps=config.accumulation,
+        gradient_checkpointing=config.checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False} if config.checkpointing else None,
         train_sampling_strategy="group_by_length",
         remove_unused_columns=False,
         label_names=["labels"],

@@ -76,13 +76,15 @@ def test_an_untrained_model_is_held_with_everything_written(world: tuple[Path, P
     assert result["verdict"]["word"] == "hold"
     assert any("Worse than the baseline" in reason for reason in result["verdict"]["reasons"])
     assert "digests.parents.base_model is not in the evaluation." in result["verdict"]["reasons"]
-    assert {part: part["rows"] for part, part in result["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
+    assert {part: overlap["rows"] for part, overlap in result["leaks"]["parts"].items()} == {"train": 360, "dev": 30}
     assert decide(read_evaluation(out.evaluation), GateStyleConfig()).word == "hold"
     assert result["digests"]["rows"]["train"] == sha256_file(rows / "train.jsonl")
     assert result["systems"]["before"]["accuracy"] == result["systems"]["model"]["accuracy"]
     lines = [orjson.loads(line) for line in out.predictions.read_bytes().splitlines()]
     predicted = StyleModel.load(model).predict([row.input for row in sample_rows()[390:600]])
-    assert [line["model"]["predicted"] for line in lines] == [part["predicted_label"] for part in predicted]
+    assert [line["model"]["predicted"] for line in lines] == [
+        prediction["predicted_label"] for prediction in predicted
+    ]
     assert lines[0]["question_alone"].keys() == lines[0]["baseline"]["probabilities"].keys()
     assert "Hold: the style model" in out.report.read_text(encoding="utf-8")
     assert set(metrics) == set(stage.FIGURES.values())
