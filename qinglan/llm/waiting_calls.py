@@ -34,7 +34,7 @@ class WaitingCalls:
         key = object()
         self._sent[key] = time.monotonic()
         if self._watch is None:
-            self._watch = asyncio.create_task(self._tell())
+            self._watch = asyncio.create_task(self._watch_answers())
         try:
             yield
         finally:
@@ -45,7 +45,7 @@ class WaitingCalls:
         if self._watch is not None:
             self._watch.cancel()
 
-    async def _tell(self) -> None:
+    async def _watch_answers(self) -> None:
         while True:
             await asyncio.sleep(SILENT_SECONDS)
             if line := waiting_line(self._step, self._sent.values(), self._answered, time.monotonic()):
@@ -54,7 +54,7 @@ class WaitingCalls:
 
 
 def waiting_line(step: str, sent: Collection[float], answered: float, now: float) -> str:
-    """The line about calls that were sent at these times; empty if one ended lately, or if none waits for long."""
+    """The line about calls that were sent at these times; empty if a call ended lately, or if none waits for long."""
     if not sent or now - max(min(sent), answered) < SILENT_SECONDS:
         return ""
     seconds = now - min(sent)
