@@ -142,12 +142,12 @@ def world(
     brain: CompletionBackend = Says(says) if says else load_extractive_backend({"fivedoctors": inputs.knowledge_base})
     index = Index.open(build_index(inputs.knowledge_base, folder / "index", "test"))
 
-    def found(request: dict[str, Any]) -> list[dict[str, Any]]:
+    def answer_search(request: dict[str, Any]) -> list[dict[str, Any]]:
         hits = [index.passage(hit.number) for hit in index.search(request["rewritten_query"], 10)]
         return [{"id": hit.id, "content": hit.content, "reranker_score": 0.5, "query_score": 0.9} for hit in hits]
 
     counting = Counting(brain, "fivedoctors")
-    with running(create_app(counting, Behaviour())) as models, running(Rag(found, "s")) as rag:
+    with running(create_app(counting, Behaviour())) as models, running(Rag(answer_search, "s")) as rag:
         process = GatewayProcess(gateway_config(models, rag, **settings), folder)
         try:
             yield World(folder, counting, process.url())
@@ -167,8 +167,8 @@ def test_the_stand_in_writes_rows_of_both_kinds_and_none_is_of_dev_or_test(tmp_p
         assert (counts.pseudo_asked, counts.pseudo_kept) == (24, 24)
         assert (again, len(here.brain.requests)) == (counts, paid), "what was paid for is in the journal"
         assert files == {path: path.read_bytes() for path in here.outputs.augmented_chats.rglob("*.*")}
-        titles = {asked["段落标题"] for asked in here.brain.requests if "示例" in asked}
-        histories = {asked["示例"]["历史摘要"] for asked in here.brain.requests if "示例" in asked}
+        titles = {request["段落标题"] for request in here.brain.requests if "示例" in request}
+        histories = {request["示例"]["历史摘要"] for request in here.brain.requests if "示例" in request}
     assert not titles & {f"{passage[:-5]} {passage[-5:]}" for passage in HELD_OUT}
     assert histories <= {row.history_summary for row in rows() if row.split == "train"}
     assert (here.outputs.augmented_chats / "dev.jsonl").read_bytes() == (here.inputs.chats / "dev.jsonl").read_bytes()

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from components.data.convert.component import convert as convert_step
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import (
-    SplitInput,
-    assign_splits,
-    conversation_splits,
-    left_out_for_balance,
-)
+from components.data.convert.split_rows import SplitInput, assign_splits, conversation_splits, left_out_for_balance
 from components.data.convert.stage import convert
 from qinglan.errors import ConfigError, DataError
 from qinglan.files.files import dump_line, sha256_bytes
@@ -39,12 +34,12 @@ ASKS = ["一天吃几次", "饭前吃还是饭后吃", "孕妇能用吗", "要�
 
 def row(n: int, **changes: Any) -> ValidatedRewrite:
     """Rows that no check of likeness takes for one another, each a conversation of its own."""
-    mine: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": f"r{n}", "conversation_id": f"c{n}", "call": f"call-{n}",
         "question": f"{ASKS[n % len(ASKS)]}{n * 7919}",
         "history_summary": f"用户咨询{TOPICS[n % len(TOPICS)]}{n * 104729}", "gold": (), "split": None,
     }  # fmt: skip
-    return validated(**mine | changes)
+    return validated(**fields | changes)
 
 
 def write(path: Path, rows: Iterable[ValidatedRewrite]) -> Path:
@@ -99,13 +94,13 @@ def test_turns_of_one_conversation_share_a_split(tmp_path: Path) -> None:
 
 def test_the_same_input_gives_the_same_bytes(tmp_path: Path) -> None:
     rows = [row(n) for n in range(60)]
-    one, _ = run(tmp_path, rows, out="one")
+    first_run, _ = run(tmp_path, rows, out="one")
     two, _ = run(tmp_path, rows, out="two")
 
-    files = [p.relative_to(one) for p in sorted(one.rglob("*")) if p.is_file()]
+    files = [p.relative_to(first_run) for p in sorted(first_run.rglob("*")) if p.is_file()]
 
     assert len(files) == 6
-    assert all((one / f).read_bytes() == (two / f).read_bytes() for f in files)
+    assert all((first_run / f).read_bytes() == (two / f).read_bytes() for f in files)
 
 
 def test_rejected_rows_are_not_learned_but_competed_for(tmp_path: Path) -> None:
@@ -123,10 +118,7 @@ def test_an_sft_row_is_the_serving_prompt_and_the_teachers_answer(tmp_path: Path
 
     [chat] = read(folder / "sft/train.jsonl")
 
-    assert chat["messages"] == [
-        *student_messages(given_row),
-        {"role": "assistant", "content": "虾青素 每日服用频次"},
-    ]
+    assert chat["messages"] == [*student_messages(given_row), {"role": "assistant", "content": "虾青素 每日服用频次"}]
 
 
 def test_a_ppo_row_asks_for_nothing_again(tmp_path: Path) -> None:
@@ -182,12 +174,18 @@ def test_a_row_that_tells_the_history_of_a_test_row_otherwise_is_not_learned(
     question: str, history: str, tmp_path: Path
 ) -> None:
     locked = row(1, split="test", question="那它一天要吃几次啊", history_summary="用户咨询虾青素软胶囊")
-    asked = "虾青素软胶囊的保质期说明在哪里看"
-    complete = row(2, split="test", question=asked, need=asked, history_summary="用户咨询虾青素软胶囊")
+    shelf_life_question = "虾青素软胶囊的保质期说明在哪里看"
+    complete = row(
+        2,
+        split="test",
+        question=shelf_life_question,
+        need=shelf_life_question,
+        history_summary="用户咨询虾青素软胶囊",
+    )
     other = row(3, split="train", question="那它一天要吃几次啊", history_summary="用户咨询深海鱼油咀嚼片")
-    told = row(4, split="train", question=question, history_summary=history)
+    retold = row(4, split="train", question=question, history_summary=history)
 
-    folder, counts = run(tmp_path, [locked, complete, other, told])
+    folder, counts = run(tmp_path, [locked, complete, other, retold])
 
     assert (counts.near_duplicates, counts.test) == (1, 2)
     assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
@@ -203,10 +201,10 @@ def test_rows_that_are_left_out_for_balance_are_listed_with_the_figures(tmp_path
 
     left_out = read(folder / "left_out.jsonl")
     assert (counts.ppo_train, counts.left_out_for_balance, len(left_out)) == (8, 14, 14)
-    assert {one["reason"] for one in left_out} == {"balance"}
+    assert {line["reason"] for line in left_out} == {"balance"}
     assert left_out[0]["detail"] == "fivedoctors has 20 training rows, chengla 2: at most 3 times as many"
     learned = {chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")}
-    assert not learned & {one["id"] for one in left_out}
+    assert not learned & {line["id"] for line in left_out}
 
 
 def test_the_answer_for_a_conversation_never_depends_on_the_others() -> None:
@@ -235,10 +233,10 @@ def test_the_shares_are_those_asked_for() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30).map(str)), min_size=1, max_size=200))
 def test_no_tenant_outweighs_the_smallest(training: list[tuple[str, str]]) -> None:
     out = left_out_for_balance(training, ratio=2.0, seed=1)
-    kept = [conversation for conversation in training if conversation not in out]
+    same_side = [conversation for conversation in training if conversation not in out]
 
     rows = {tenant: sum(c[0] == tenant for c in training) for tenant, _ in training}
-    left = {tenant: sum(c[0] == tenant for c in kept) for tenant in rows}
+    left = {tenant: sum(c[0] == tenant for c in same_side) for tenant in rows}
 
     assert all(left[tenant] <= 2 * min(rows.values()) for tenant in rows)
     assert all(left[tenant] == rows[tenant] for tenant in rows if rows[tenant] == min(rows.values()))
@@ -344,7 +342,7 @@ def test_each_conversation_is_the_test_of_one_fold_and_learned_from_in_the_other
     for fold in (1, 2, 3):
         config = FOLDED.model_copy(update={"fold": fold})
         folder, _ = run(tmp_path, rows, config, f"fold-{fold}")
-        held_out = [one["id"] for one in read(folder / "test.jsonl")]
+        held_out = [line["id"] for line in read(folder / "test.jsonl")]
         learned = ids(folder / "ppo/train.parquet") | ids(folder / "ppo/dev.parquet")
         assert ids(folder / "ppo/dev.parquet") and len(held_out) == 30
         assert learned | set(held_out) == {row.id for row in rows} and not learned & set(held_out)
@@ -368,14 +366,15 @@ def test_folds_of_which_one_could_not_be_trained_are_refused_before_any_is(split
     """Its SFT would fail after the trainings of the released model and of the folds before it, all paid."""
     rows = [row(n) for n in range(30)]
     inputs = [
-        SplitInput(n, one.id, (one.tenant_id, one.conversation_id), None, one.question) for n, one in enumerate(rows)
+        SplitInput(n, line.id, (line.tenant_id, line.conversation_id), None, line.question)
+        for n, line in enumerate(rows)
     ]
     second = conversation_splits(inputs, FOLDED.model_copy(update={"fold": 2}))
     poor = [
-        one.model_copy(
-            update={"accepted": second[one.tenant_id, one.conversation_id] != split, "reason": "nothing found"}
+        line.model_copy(
+            update={"accepted": second[line.tenant_id, line.conversation_id] != split, "reason": "nothing found"}
         )
-        for one in rows
+        for line in rows
     ]
 
     with pytest.raises(DataError, match=rf"in fold 2 of 3 no row of {split} is accepted.*Nothing is trained yet"):
@@ -401,7 +400,7 @@ def test_the_step_names_the_prompt_that_each_tenants_rows_show(
     outputs = ("chats", "prompts", "locked_test", "left_out", "convert_metrics", "lineage")
     (tmp_path / "before").mkdir()
     files = {name: File(str(tmp_path / name)) for name in ("before", "labels", *outputs)}
-    monkeypatch.setattr("components.step_figures.log_figures", lambda *given: None)
+    monkeypatch.setattr("components.step_figures.log_figures", lambda *args: None)
 
     convert_step.python_func(validated=File(str(source)), config={"system_prompt": prompt}, **files)
 

@@ -132,14 +132,14 @@ def test_a_run_that_loses_too_many_rows_stops_with_the_setting_that_helps(
         if cut / rows > limit:
             with pytest.raises(OutageError) as stopped:
                 generate(questions, *outputs, settings, url)
-            said = str(stopped.value)
-            assert "raise gateway.teacher.max_output_tokens" in said
-            assert "generate.max_lost" in said
+            explanation = str(stopped.value)
+            assert "raise gateway.teacher.max_output_tokens" in explanation
+            assert "generate.max_lost" in explanation
         else:
             counts = generate(questions, *outputs, settings, url)
             assert (counts.rewritten, counts.lost) == (rows - cut, cut)
-            said = counts.causes
-        assert message in said
+            explanation = counts.causes
+        assert message in explanation
 
     with gateway(tmp_path, teacher, model={"max_output_tokens": 200}) as url:
         again = generate(questions, *outputs, settings, url)
@@ -293,11 +293,11 @@ def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: P
         counts = run_validate(tmp_path, url, write_rewrites(tmp_path), knowledge_base)
 
     [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
-    assert sorted((asked["rewritten_query"], asked["need"]) for asked in rag.requests) == [
+    assert sorted((request["rewritten_query"], request["need"]) for request in rag.requests) == [
         ("虾青素 每日服用频次", "虾青素一天吃几次"), ("那它一天吃几次", "虾青素一天吃几次")
     ]  # fmt: skip
     assert (row.plain.gold_rank, row.rewritten.gold_rank, row.accepted) == (None, 1, True)
-    assert {(asked["top_k"], asked["score_threshold"]) for asked in rag.requests} == {(10, 0.0)}
+    assert {(request["top_k"], request["score_threshold"]) for request in rag.requests} == {(10, 0.0)}
     assert row.retrieved_with == ValidateConfig().retrieval
     assert (row.need, row.need_source) == ("虾青素一天吃几次", "judge")
     assert (counts.plain_top1, counts.rewritten_top1, counts.accepted) == (0, 1, 1)
@@ -370,7 +370,7 @@ def worse_rewrites(request: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("found", "gold", "allowed", "stops"),
+    ("search_answer", "gold", "allowed", "stops"),
     [
         (worse_rewrites, ("k1",), False, "gold passage first: 100% by the plain question, 0% by the teacher"),
         (worse_rewrites, (), False, "score of the first passage: 0.9 by the plain question, 0 by the teacher"),
@@ -380,7 +380,7 @@ def worse_rewrites(request: dict[str, Any]) -> list[dict[str, Any]]:
     ],
 )
 def test_a_teacher_that_is_worse_than_no_rewrite_stops_the_run_before_training(
-    tmp_path: Path, knowledge_base: Path, found: Any, gold: tuple[str, ...], allowed: bool, stops: str
+    tmp_path: Path, knowledge_base: Path, search_answer: Any, gold: tuple[str, ...], allowed: bool, stops: str
 ) -> None:
     row = Rewrite(
         id="", tenant_id="t", conversation_id="", question="问题", rewritten_query="改写", teacher="m", call="x",
@@ -390,7 +390,7 @@ def test_a_teacher_that_is_worse_than_no_rewrite_stops_the_run_before_training(
     (tmp_path / "rewrites").write_bytes(b"".join(map(dump_line, rows)))
     settings = ValidateConfig(allow_worse_teacher=allowed)
     outputs = tmp_path / "validated", tmp_path / "table", tmp_path / "bad"
-    with gateway(tmp_path, Scripted(), Rag(found, "")) as url:
+    with gateway(tmp_path, Scripted(), Rag(search_answer, "")) as url:
         result = validate(tmp_path / "rewrites", knowledge_base, *outputs, settings, url)
 
     if stops:
@@ -436,7 +436,7 @@ def test_hits_that_production_cuts_off_are_kept_for_the_reward_alone() -> None:
 
     result = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.5))
 
-    assert [(kept.id, kept.query_score) for kept in result.hits] == [("k1", 0.4), ("k2", 0.7)]
+    assert [(passage.id, passage.query_score) for passage in result.hits] == [("k1", 0.4), ("k2", 0.7)]
     assert (result.top1_score, result.count, result.gold_rank) == (0.7, 1, 1)
     nothing = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.8))
     assert rejection_reason(nothing, 0.0) == "nothing found"

@@ -51,7 +51,7 @@ class Brain:
         return grade if isinstance(grade, Refusal) else str(grade)
 
     def labels(self, model: str) -> int:
-        return sum(asked == model and "段落" in data for asked, data in self.requests)
+        return sum(request_model == model and "段落" in data for request_model, data in self.requests)
 
 
 def by_title(model: str, data: dict[str, Any]) -> int:
@@ -60,7 +60,7 @@ def by_title(model: str, data: dict[str, Any]) -> int:
     return 3 if data["段落标题"] == f"{item} 频次" else 1 if item in data["段落标题"] else 0
 
 
-def found(request: dict[str, Any]) -> list[dict[str, Any]]:
+def answer_search(request: dict[str, Any]) -> list[dict[str, Any]]:
     """The rewrite finds the price first; the need finds eight passages, the answer last unless the item has none."""
     item = request["need"].split("一天")[0]
     titles = [f"{item} 价格"] if request["rewritten_query"] != request["need"] else []
@@ -96,7 +96,7 @@ class World(NamedTuple):
 @contextmanager
 def world(folder: Path, grade: Grade = by_title, second: str = "second") -> Iterator[World]:
     brain = Brain(grade)
-    with running(create_app(brain, Behaviour())) as models, running(Rag(found, "s")) as rag:
+    with running(create_app(brain, Behaviour())) as models, running(Rag(answer_search, "s")) as rag:
         examiner = {"base_url": f"{models}/v1", "model": second, "price": PRICE, "max_output_tokens": 100}
         process = GatewayProcess(gateway_config(models, rag, examiner=examiner), folder)
         try:
@@ -134,13 +134,13 @@ def test_the_judge_chooses_from_what_the_need_finds_and_a_second_model_confirms(
 
     assert (counts.relevant, counts.nothing_relevant, counts.unlabelled) == (8, 0, 0)
     labels = here.labels()["r3"]
-    assert [(one.id, one.grade, one.by) for one in labels.judged] == [
+    assert [(line.id, line.grade, line.by) for line in labels.judged] == [
         ("虾青素3 价格", 1, "rewrite"), ("虾青素3 说明0", 1, "need"), ("虾青素3 频次", 3, "choice")
     ]  # fmt: skip
     assert labels.judged[-1].grades == (3, 3), "only what is relevant is judged twice"
     assert (labels.calls, labels.outcome) == (5, "relevant")
     lists = [data["段落目录"] for _, data in here.brain.requests if "段落目录" in data]
-    assert all("说明0" not in str(one) for one in lists), "what was judged is not offered again"
+    assert all("说明0" not in str(line) for line in lists), "what was judged is not offered again"
 
 
 def test_what_the_second_model_denies_is_not_relevant(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_the_second_model_denies_is_not_relevant(tmp_path: Path) -> None:
     assert counts.nothing_relevant == 1
     judged = here.labels()["r1"].judged[-1]
     assert (judged.grades, judged.grade) == ((3, 0), 0)
-    [hole] = [one for _, one in read_jsonl(here.outputs.label_holes, QuarantinedRow)]
+    [hole] = [line for _, line in read_jsonl(here.outputs.label_holes, QuarantinedRow)]
     assert (hole.id, hole.reason) == ("r1", "nothing relevant")
     assert "虾青素1 价格, grade 1" in hole.detail
 
@@ -174,10 +174,10 @@ def test_nothing_is_paid_twice(tmp_path: Path) -> None:
     rows = [row(n) for n in range(5)]
     with world(tmp_path) as here:
         first = here.run(rows)
-        asked, content = len(here.brain.requests), here.outputs.labels.read_bytes()
+        request_count, content = len(here.brain.requests), here.outputs.labels.read_bytes()
         again = here.run(rows)
 
-    assert len(here.brain.requests) == asked
+    assert len(here.brain.requests) == request_count
     assert (again, here.outputs.labels.read_bytes()) == (first, content)
 
 
@@ -196,7 +196,7 @@ def test_a_row_has_no_more_calls_than_it_may(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         here.run([row(0), row(1)], config)
 
-    assert {(one.calls, one.outcome) for one in here.labels().values()} == {(3, "out of calls")}
+    assert {(line.calls, line.outcome) for line in here.labels().values()} == {(3, "out of calls")}
 
 
 @pytest.mark.parametrize(

@@ -32,41 +32,42 @@ class Rollouts:
     """The API server, as far as names go; `taken` are made by somebody else between our look and our write."""
 
     def __init__(self, *taken: Object) -> None:
-        self.kept: list[Object] = []
+        self.objects: list[Object] = []
         self.taken = list(taken)
         self.creates = 0
 
     def all(self) -> list[Object]:
-        return copy.deepcopy(self.kept)
+        return copy.deepcopy(self.objects)
 
     def create(self, rollout: Object) -> bool:
         self.creates += 1
         if self.taken:
-            self.kept.append(self.taken.pop())
-        if rollout["metadata"]["name"] in {one["metadata"]["name"] for one in self.kept}:
+            self.objects.append(self.taken.pop())
+        if rollout["metadata"]["name"] in {existing["metadata"]["name"] for existing in self.objects}:
             return False
-        self.kept.append(rollout)
+        self.objects.append(rollout)
         return True
 
     def end(self, outcome: str, *reasons: str) -> None:
-        self.kept[-1] = {**self.kept[-1], "status": {"outcome": outcome, "phase": "Done", "reasons": list(reasons)}}
+        status = {"outcome": outcome, "phase": "Done", "reasons": list(reasons)}
+        self.objects[-1] = {**self.objects[-1], "status": status}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
+def signed(tmp_path_factory: pytest.TempPathFactory) -> SignedRelease:
     folder = tmp_path_factory.mktemp("made")
     with pytest.MonkeyPatch.context() as patch:
         return make_whole_release(folder / "made", use_keys(folder / "keys", patch))
 
 
 @pytest.fixture
-def other(made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SignedRelease:
-    return make_whole_release(tmp_path / "other", use_keys(made.keys, monkeypatch), first=0.25)
+def other(signed: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SignedRelease:
+    return make_whole_release(tmp_path / "other", use_keys(signed.keys, monkeypatch), first=0.25)
 
 
 @pytest.fixture
-def store(made: SignedRelease, tmp_path: Path) -> Path:
-    pushed(made.folder, tmp_path / "store")
+def store(signed: SignedRelease, tmp_path: Path) -> Path:
+    pushed(signed.folder, tmp_path / "store")
     return tmp_path / "store"
 
 
@@ -79,32 +80,32 @@ def config(store: Path, **more: Any) -> DeployConfig:
 
 
 def test_a_note_that_is_not_what_was_laid_there_closes_no_door_and_the_audit_names_it(
-    made: SignedRelease, store: Path
+    signed: SignedRelease, store: Path
 ) -> None:
     opened = open_store(str(store))
-    opened.point(NAME, digest(made.folder), None, "gate", sign_with(load_signer("releaser", made.keys)))
-    opened.shelf.create(f"notes/{digest(made.folder)}/break-glass-0000", b"garbage")
+    opened.point(NAME, digest(signed.folder), None, "gate", sign_with(load_signer("releaser", signed.keys)))
+    opened.shelf.create(f"notes/{digest(signed.folder)}/break-glass-0000", b"garbage")
 
     with open_target(NAME, str(store)) as target:
-        assert may_serve(target, made.policy, NAME).allowed
-        findings = audit_target(target, made.policy).findings
+        assert may_serve(target, signed.policy, NAME).allowed
+        findings = audit_target(target, signed.policy).findings
 
     assert [(finding.what, finding.state) for finding in findings] == [("note break-glass-0000", "altered")]
-    assert deploy(made.folder, config(store), made.policy, Rollouts()).release
+    assert deploy(signed.folder, config(store), signed.policy, Rollouts()).release
 
 
 def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(
-    made: SignedRelease, store: Path
+    signed: SignedRelease, store: Path
 ) -> None:
     rollouts = Rollouts()
 
-    done = deploy(made.folder, config(store, rollout={"steps": [10, 100]}), made.policy, rollouts)
+    done = deploy(signed.folder, config(store, rollout={"steps": [10, 100]}), signed.policy, rollouts)
 
-    [one] = rollouts.kept
-    spec, release = one["spec"], made.registered.release
-    assert one["metadata"]["name"] == done.rollout == "rewriter-1"
-    assert "annotations" not in one["metadata"]
-    assert spec["release"]["digest"] == release and spec["release"]["model"] == made.registered.model
+    [rollout] = rollouts.objects
+    spec, release = rollout["spec"], signed.registered.release
+    assert rollout["metadata"]["name"] == done.rollout == "rewriter-1"
+    assert "annotations" not in rollout["metadata"]
+    assert spec["release"]["digest"] == release and spec["release"]["model"] == signed.registered.model
     assert parse_release_uri(spec["release"]["uri"]) == (str(store), release, False)
     assert spec["steps"] == [10, 100] and len(spec["verdict"]) == 64
     assert release[:12] in done.message and "rewriter-1" in to_markdown(done, config(store))
@@ -112,125 +113,127 @@ def test_a_proven_release_becomes_a_rollout_that_names_run_digest_and_verdict(
 
 @pytest.mark.slow
 def test_a_server_with_the_base_is_given_the_adapter_alone(
-    made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    signed: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
     sides = {f"base_model.model.q_proj.lora_{side}.weight": torch.ones(1, 1) for side in "AB"}
     write_adapter(tiny_weights(tmp_path / "model") / "adapter", sides, "0" * 64)
-    released = make_whole_release(tmp_path / "made", use_keys(made.keys, monkeypatch), model=tmp_path / "model")
+    released = make_whole_release(tmp_path / "made", use_keys(signed.keys, monkeypatch), model=tmp_path / "model")
     pushed(released.folder, tmp_path / "store")
     rollouts = Rollouts()
 
-    deploy(released.folder, config(tmp_path / "store", adapter=True), made.policy, rollouts)
+    deploy(released.folder, config(tmp_path / "store", adapter=True), signed.policy, rollouts)
 
-    assert rollouts.kept[0]["spec"]["release"]["uri"].endswith(f"{released.registered.release}/model/adapter")
+    assert rollouts.objects[0]["spec"]["release"]["uri"].endswith(f"{released.registered.release}/model/adapter")
 
 
 def test_a_release_without_an_adapter_begins_no_rollout_on_a_server_with_the_base(
-    made: SignedRelease, store: Path
+    signed: SignedRelease, store: Path
 ) -> None:
     rollouts = Rollouts()
 
     with pytest.raises(ConfigError, match=r"no adapter, and base-vllm serves an adapter .*-vllm-full, namesp"):
-        deploy(made.folder, config(store, adapter=True, runtime="base-vllm"), made.policy, rollouts)
+        deploy(signed.folder, config(store, adapter=True, runtime="base-vllm"), signed.policy, rollouts)
 
     assert not rollouts.creates
-    assert deploy(made.folder, config(store, runtime="base-vllm"), made.policy, rollouts).rollout
+    assert deploy(signed.folder, config(store, runtime="base-vllm"), signed.policy, rollouts).rollout
 
 
-def test_the_same_again_changes_nothing(made: SignedRelease, store: Path) -> None:
+def test_the_same_again_changes_nothing(signed: SignedRelease, store: Path) -> None:
     rollouts = Rollouts()
-    first = deploy(made.folder, config(store), made.policy, rollouts)
+    first = deploy(signed.folder, config(store), signed.policy, rollouts)
     for outcome in ("", "Promoted"):
         rollouts.end(outcome)
-        again = deploy(made.folder, config(store, rollout={"steps": [50, 100]}), made.policy, rollouts)
+        again = deploy(signed.folder, config(store, rollout={"steps": [50, 100]}), signed.policy, rollouts)
         assert again.rollout == first.rollout and "nothing to do" in again.message
     assert rollouts.creates == 1
 
 
-def test_another_rollout_that_is_under_way_is_named(made: SignedRelease, other: SignedRelease, store: Path) -> None:
+def test_another_rollout_that_is_under_way_is_named(signed: SignedRelease, other: SignedRelease, store: Path) -> None:
     rollouts = Rollouts()
     pushed(other.folder, store)
-    deploy(made.folder, config(store), made.policy, rollouts)
-    rollouts.kept[0] = {**rollouts.kept[0], "status": {"phase": "Analyse", "percent": 20}}
+    deploy(signed.folder, config(store), signed.policy, rollouts)
+    rollouts.objects[0] = {**rollouts.objects[0], "status": {"phase": "Analyse", "percent": 20}}
 
     with pytest.raises(
         ConflictError, match=r"rewriter-1 is bringing .* to rewriter \(Analyse, 20 % of the traffic\)"
     ):
-        deploy(other.folder, config(store), made.policy, rollouts)
+        deploy(other.folder, config(store), signed.policy, rollouts)
     rollouts.end("Promoted")
-    assert deploy(other.folder, config(store), made.policy, rollouts).rollout == "rewriter-2"
+    assert deploy(other.folder, config(store), signed.policy, rollouts).rollout == "rewriter-2"
     rollouts.end("RolledBack")
-    assert deploy(made.folder, config(store), made.policy, rollouts).rollout == "rewriter-3", "back to the first"
+    assert deploy(signed.folder, config(store), signed.policy, rollouts).rollout == "rewriter-3", "back to the first"
 
 
 @pytest.mark.parametrize("outcome", ["RolledBack", "Refused", "Aborted"])
 def test_a_release_that_was_rolled_back_is_not_deployed_again_by_itself(
-    made: SignedRelease, store: Path, outcome: str
+    signed: SignedRelease, store: Path, outcome: str
 ) -> None:
     rollouts = Rollouts()
-    deploy(made.folder, config(store), made.policy, rollouts)
+    deploy(signed.folder, config(store), signed.policy, rollouts)
     rollouts.end(outcome, "errors: 3.1 % against 0.4 %")
 
     with pytest.raises(
         GateHeldError, match=rf"rewriter-1 has tried this release, and ended {outcome}: errors: 3\.1 %"
     ):
-        deploy(made.folder, config(store), made.policy, rollouts)
+        deploy(signed.folder, config(store), signed.policy, rollouts)
     assert rollouts.creates == 1
 
 
-def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(made: SignedRelease, store: Path) -> None:
+def test_of_two_deploys_at_once_one_gets_the_name_and_the_other_looks_again(
+    signed: SignedRelease, store: Path
+) -> None:
     """Somebody else's rollout of the same number comes between our look and our write."""
-    theirs = Rollouts()
-    deploy(made.folder, config(store), made.policy, theirs)
-    stranger = copy.deepcopy(theirs.kept[0])
+    other_rollouts = Rollouts()
+    deploy(signed.folder, config(store), signed.policy, other_rollouts)
+    stranger = copy.deepcopy(other_rollouts.objects[0])
     stranger["spec"]["release"]["uri"] = f"{store}/releases/{'9' * 64}"
 
     with pytest.raises(ConflictError, match="rewriter-1 is bringing"):
-        deploy(made.folder, config(store), made.policy, Rollouts(stranger))
-    same = Rollouts(theirs.kept[0])
-    assert "on its way" in deploy(made.folder, config(store), made.policy, same).message
-    assert len(same.kept) == 1
+        deploy(signed.folder, config(store), signed.policy, Rollouts(stranger))
+    same = Rollouts(other_rollouts.objects[0])
+    assert "on its way" in deploy(signed.folder, config(store), signed.policy, same).message
+    assert len(same.objects) == 1
 
 
 @pytest.mark.slow
 def test_missing_lineage_is_listed_and_no_rollout_is_written(
-    made: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    signed: SignedRelease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lacking = make_whole_release(tmp_path / "lacking", use_keys(made.keys, monkeypatch), without="validate")
+    lacking = make_whole_release(tmp_path / "lacking", use_keys(signed.keys, monkeypatch), without="validate")
     pushed(lacking.folder, tmp_path / "store")
     rollouts = Rollouts()
 
     with pytest.raises(
         IncompleteAuditError, match=r"may not be deployed:(\n.*)*no statement of validate is in its chain"
     ):
-        deploy(lacking.folder, config(tmp_path / "store"), made.policy, rollouts)
+        deploy(lacking.folder, config(tmp_path / "store"), signed.policy, rollouts)
     assert rollouts.creates == 0
 
-    break_glass(lacking.registered.release, str(tmp_path / "store"), (), made.policy, "the shop is down", "Li")
-    done = deploy(lacking.folder, config(tmp_path / "store"), made.policy, rollouts)
+    break_glass(lacking.registered.release, str(tmp_path / "store"), (), signed.policy, "the shop is down", "Li")
+    done = deploy(lacking.folder, config(tmp_path / "store"), signed.policy, rollouts)
     assert done.override == "Li: the shop is down" and rollouts.creates == 1
 
 
-def test_altered_bytes_pass_under_no_glass(made: SignedRelease, tmp_path: Path) -> None:
-    release = shutil.copytree(made.folder, tmp_path / "release")
+def test_altered_bytes_pass_under_no_glass(signed: SignedRelease, tmp_path: Path) -> None:
+    release = shutil.copytree(signed.folder, tmp_path / "release")
     (release / "report.html").write_text("<!doctype html>better")
     pushed(release, tmp_path / "store")
 
     with pytest.raises(AlteredError, match=r"report\.html: altered"):
-        deploy(release, config(tmp_path / "store"), made.policy, Rollouts())
+        deploy(release, config(tmp_path / "store"), signed.policy, Rollouts())
 
 
 def test_a_release_of_another_name_or_that_no_pod_could_fetch_is_refused(
-    made: SignedRelease, other: SignedRelease, store: Path, tmp_path: Path
+    signed: SignedRelease, other: SignedRelease, store: Path, tmp_path: Path
 ) -> None:
     with pytest.raises((AlteredError, IncompleteAuditError), match="this is a release of fivedoctors/rewriter"):
-        deploy(made.folder, DeployConfig(name="chengla/rewriter", store=str(store), namespace="q"), made.policy,
+        deploy(signed.folder, DeployConfig(name="chengla/rewriter", store=str(store), namespace="q"), signed.policy,
                Rollouts())  # fmt: skip
     pushed(other.folder, tmp_path / "elsewhere")
     with pytest.raises(DataError, match="so that no pod could fetch it"):
-        deploy(made.folder, config(tmp_path / "elsewhere"), made.policy, Rollouts())
+        deploy(signed.folder, config(tmp_path / "elsewhere"), signed.policy, Rollouts())
 
 
 def test_a_typo_in_the_policy_is_an_error_that_names_it() -> None:
@@ -284,10 +287,13 @@ def test_the_first_service_names_the_release_and_verifies_it_as_it_downloads(
     rollout = {"metadata": {"name": "rewriter-1", "namespace": "qinglan"}, "spec": {**SPEC, "mode": mode}}
     rollout["spec"] = {**SPEC, "mode": mode, "predictor": predictor}
 
-    one = first_inference_service(rollout)
+    service = first_inference_service(rollout)
 
-    assert one["metadata"]["annotations"] == annotations
-    made = one["spec"]["predictor"]
-    assert made["model"]["storageUri"] == SPEC["release"]["uri"] and made["storageContainerName"] == "qinglan-release"
-    assert (made["minReplicas"], made["maxReplicas"]) == (2, 4)
-    assert ("lifecycle" in made["model"]) is (mode == "Standard"), "Knative has no such field"
+    assert service["metadata"]["annotations"] == annotations
+    predictor = service["spec"]["predictor"]
+    assert (
+        predictor["model"]["storageUri"] == SPEC["release"]["uri"]
+        and predictor["storageContainerName"] == "qinglan-release"
+    )
+    assert (predictor["minReplicas"], predictor["maxReplicas"]) == (2, 4)
+    assert ("lifecycle" in predictor["model"]) is (mode == "Standard"), "Knative has no such field"

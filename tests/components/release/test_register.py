@@ -56,23 +56,23 @@ CONFIG = RegisterConfig(name=NAME)
 
 
 @pytest.fixture
-def made(keys: Path, tmp_path: Path) -> SignedRelease:
+def signed(keys: Path, tmp_path: Path) -> SignedRelease:
     return make_release(tmp_path / "made", keys)
 
 
-def bom(made: SignedRelease) -> Any:
-    return orjson.loads((made.folder / "mlbom.cdx.json").read_bytes())
+def bom(signed: SignedRelease) -> Any:
+    return orjson.loads((signed.folder / "mlbom.cdx.json").read_bytes())
 
 
-def test_a_release_has_what_was_judged_byte_for_byte_and_each_file_is_verified(made: SignedRelease) -> None:
-    assert sorted(path.name for path in made.folder.iterdir()) == [
+def test_a_release_has_what_was_judged_byte_for_byte_and_each_file_is_verified(signed: SignedRelease) -> None:
+    assert sorted(path.name for path in signed.folder.iterdir()) == [
         "evaluation.json", "lineage", "mlbom.cdx.json", "model", "model.sig", "provenance.dsse.json", "report.html",
     ]  # fmt: skip
-    assert digest(made.folder / "model") == digest(made.inputs.model) == made.registered.model
-    assert {one.state for one in check_release(made.folder, made.policy, NAME)} == {"verified"}
-    release = read_release(made.folder)
+    assert digest(signed.folder / "model") == digest(signed.inputs.model) == signed.registered.model
+    assert {entry.state for entry in check_release(signed.folder, signed.policy, NAME)} == {"verified"}
+    release = read_release(signed.folder)
     assert (release.name, release.tenant) == (NAME, "fivedoctors")
-    assert release.digest == made.registered.release == digest(made.folder)
+    assert release.digest == signed.registered.release == digest(signed.folder)
 
 
 @pytest.mark.slow
@@ -84,10 +84,10 @@ def test_a_real_model_as_transformers_saves_it_is_released(keys: Path, tmp_path:
     assert (tmp_path / "release/model/model.safetensors").exists()
 
 
-def test_the_statement_names_no_machine_and_not_where_the_store_is(made: SignedRelease, tmp_path: Path) -> None:
-    text = orjson.dumps(read_release(made.folder).statement._asdict(), default=str).decode()
+def test_the_statement_names_no_machine_and_not_where_the_store_is(signed: SignedRelease, tmp_path: Path) -> None:
+    text = orjson.dumps(read_release(signed.folder).statement._asdict(), default=str).decode()
 
-    assert str(tmp_path) not in text and "store" not in read_release(made.folder).statement.config
+    assert str(tmp_path) not in text and "store" not in read_release(signed.folder).statement.config
 
 
 def test_a_model_that_was_not_the_one_judged_is_refused_and_nothing_is_left(inputs: Inputs, tmp_path: Path) -> None:
@@ -235,8 +235,8 @@ def test_a_name_is_tenant_and_model(name: str) -> None:
         RegisterConfig.parse({"name": name}, "register")
 
 
-def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_base(made: SignedRelease) -> None:
-    about = bom(made)["metadata"]["component"]
+def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_base(signed: SignedRelease) -> None:
+    about = bom(signed)["metadata"]["component"]
     card = about["modelCard"]
 
     metrics = {
@@ -249,13 +249,19 @@ def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_bas
     assert metrics["top1 minus teacher's"]["confidenceInterval"] == {"lowerBound": "0.04", "upperBound": "0.08"}
     assert "confidenceInterval" not in metrics["quality"]
     data = {dataset["name"]: dataset["contents"]["properties"] for dataset in card["modelParameters"]["datasets"]}
-    assert [one["value"] for one in data["SFT rows (train and dev)"]] == ["b" * 64, "450"]
-    assert [one["value"] for one in data["locked test"]] == ["d" * 64, "1000"]
+    assert [item["value"] for item in data["SFT rows (train and dev)"]] == ["b" * 64, "450"]
+    assert [item["value"] for item in data["locked test"]] == ["d" * 64, "1000"]
     [base] = about["pedigree"]["ancestors"]
     assert base["name"] == "Qwen/Qwen3-32B"
-    told = {part.name: part.digest for one in read_lineage(made.inputs.lineage) for part in one.statement.made}
-    assert base["hashes"][0]["content"] == told["base_model"]
-    assert {one["name"] for one in about["properties"]} >= {"qinglan:stage:ppo", "qinglan:stage:gate", "qinglan:code"}
+    recorded = {
+        part.name: part.digest for item in read_lineage(signed.inputs.lineage) for part in item.statement.made
+    }
+    assert base["hashes"][0]["content"] == recorded["base_model"]
+    assert {item["name"] for item in about["properties"]} >= {
+        "qinglan:stage:ppo",
+        "qinglan:stage:gate",
+        "qinglan:code",
+    }
 
 
 def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tmp_path: Path) -> None:
@@ -270,11 +276,13 @@ def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tm
     inputs = Inputs(evaluation, model, tmp_path / "report.html", lineage)
     done = register(inputs, tmp_path / "release", config)
 
-    made = SignedRelease(tmp_path / "release", inputs, keys, done)
-    said = bom(made)["metadata"]["component"]["modelCard"]["considerations"]
-    assert said["useCases"] == ["Searches."]
-    assert "Not on Mondays." in said["technicalLimitations"]
-    assert said["technicalLimitations"][-1].startswith("Yet quality by the examiner (1 to 5) is below the teacher's")
+    signed = SignedRelease(tmp_path / "release", inputs, keys, done)
+    considerations = bom(signed)["metadata"]["component"]["modelCard"]["considerations"]
+    assert considerations["useCases"] == ["Searches."]
+    assert "Not on Mondays." in considerations["technicalLimitations"]
+    assert considerations["technicalLimitations"][-1].startswith(
+        "Yet quality by the examiner (1 to 5) is below the teacher's"
+    )
 
 
 def test_the_model_card_says_that_its_figures_are_of_cross_fitted_siblings() -> None:
@@ -284,14 +292,16 @@ def test_the_model_card_says_that_its_figures_are_of_cross_fitted_siblings() -> 
     assert known_regressions(decide(good(), GATE)) == []
 
 
-def test_the_model_card_counts_the_released_models_rows_and_not_those_of_a_younger_fold(made: SignedRelease) -> None:
+def test_the_model_card_counts_the_released_models_rows_and_not_those_of_a_younger_fold(
+    signed: SignedRelease,
+) -> None:
     kind, [convert] = (
         MODEL_KINDS["rewriter"],
-        [one for one in read_lineage(made.inputs.lineage) if one.statement.stage == "convert"],
+        [entry for entry in read_lineage(signed.inputs.lineage) if entry.statement.stage == "convert"],
     )
     fold = convert.statement._replace(facts=dict.fromkeys(convert.statement.facts, 7), ended="2099-01-01T00:00:00Z")
 
-    sets = list(datasets(kind, judged(made.folder / "model"), [convert, convert._replace(statement=fold)], "acme"))
+    sets = list(datasets(kind, judged(signed.folder / "model"), [convert, convert._replace(statement=fold)], "acme"))
 
     assert sets[0]["contents"]["properties"][-1]["value"] == "450"
 
@@ -322,15 +332,15 @@ def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -
     inputs = Inputs(evaluation, model, tmp_path / "report.html", Path(lineage.path))
     done = register(inputs, tmp_path / "release", RegisterConfig(name="house/style"))
 
-    made = SignedRelease(tmp_path / "release", inputs, keys, done)
-    assert {one.state for one in check_release(made.folder, made.policy, "house/style")} == {"verified"}
-    card = bom(made)["metadata"]["component"]["modelCard"]
+    signed = SignedRelease(tmp_path / "release", inputs, keys, done)
+    assert {entry.state for entry in check_release(signed.folder, signed.policy, "house/style")} == {"verified"}
+    card = bom(signed)["metadata"]["component"]["modelCard"]
     f1 = [
         performance_metric
         for performance_metric in card["quantitativeAnalysis"]["performanceMetrics"]
         if performance_metric.get("slice") == "售前"
     ]
-    assert [(one["type"], one["value"]) for one in f1] == [("f1", "0.9")]
+    assert [(entry["type"], entry["value"]) for entry in f1] == [("f1", "0.9")]
     assert card["modelParameters"]["approach"]["type"] == "supervised"
 
 
@@ -347,23 +357,23 @@ def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inpu
     done = [register(inputs, tmp_path / "release", config) for _ in range(2)]
 
     store = open_store(config.store)
-    assert set(store.digests()) == {one.release for one in done}
+    assert set(store.digests()) == {rollout.release for rollout in done}
     assert [(entry.digest, entry.by) for entry in store.history(NAME)] == [
-        (one.release, one.signed_by) for one in done
+        (rollout.release, rollout.signed_by) for rollout in done
     ]
     store.pull(done[0].release, tmp_path / "pulled")
     assert {
-        one.state for one in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST_FILE), NAME)
+        entry.state for entry in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST_FILE), NAME)
     } == {"verified"}
 
 
-def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(made: SignedRelease, tmp_path: Path) -> None:
+def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(signed: SignedRelease, tmp_path: Path) -> None:
     config = RegisterConfig(name=NAME, store=str(tmp_path / "store"))
     before = current_digest(config)
-    publish(made.folder, made.registered.release, config, before, load_signer("builder"))
+    publish(signed.folder, signed.registered.release, config, before, load_signer("builder"))
 
     with pytest.raises(ConflictError):
-        publish(made.folder, made.registered.release, config, before, load_signer("releaser"))
+        publish(signed.folder, signed.registered.release, config, before, load_signer("releaser"))
 
     assert [entry.by for entry in open_store(config.store).history(NAME)] == [load_signer("builder").id]
 
@@ -384,11 +394,13 @@ def test_a_card_with_prompts_that_no_training_row_showed_is_not_released_and_an_
     for make in (register, partial(release_baseline, system="rl")):
         with pytest.raises(AlteredError, match=rf"rewriter\.json: {why}\. Somebody exchanged the card"):
             make(inputs, tmp_path / "release", CONFIG)
-    monkeypatch.setattr("components.release.register.stage.refuse_untrained_prompts", lambda *given: None)
+    monkeypatch.setattr("components.release.register.stage.refuse_untrained_prompts", lambda *args: None)
     register(inputs, tmp_path / "release", CONFIG)
 
     [finding] = [
-        one for one in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE)) if one.state != "verified"
+        entry
+        for entry in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))
+        if entry.state != "verified"
     ]
     assert (finding.what, finding.state) == ("model/rewriter.json", "altered")
     assert finding.why == why
@@ -423,4 +435,6 @@ def test_a_card_with_the_prompts_of_its_training_rows_is_released(keys: Path, tm
 
     register(inputs, tmp_path / "release", CONFIG)
 
-    assert {one.state for one in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))} == {"verified"}
+    assert {entry.state for entry in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))} == {
+        "verified"
+    }

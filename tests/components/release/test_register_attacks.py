@@ -67,7 +67,7 @@ def test_only_a_step_that_counts_and_that_the_model_comes_from_says_what_its_row
 
     with pytest.raises(AlteredError, match="is another than its training rows showed"):
         register(inputs, tmp_path / "release", CONFIG)
-    monkeypatch.setattr("components.release.register.stage.refuse_untrained_prompts", lambda *given: None)
+    monkeypatch.setattr("components.release.register.stage.refuse_untrained_prompts", lambda *args: None)
     register(inputs, tmp_path / "release", CONFIG)
 
     findings = check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))

@@ -65,9 +65,9 @@ def refusals(cases: list[tuple[int, int, int]]) -> list[str]:
     from components.training.sft.plugin.together import check_process_count
 
     messages = []
-    for wanted, torch_knows, trainer_knows in cases:
+    for requested, torch_knows, trainer_knows in cases:
         try:
-            check_process_count(wanted, torch_knows, trainer_knows)
+            check_process_count(requested, torch_knows, trainer_knows)
             messages.append("")
         except TrainingError as error:
             messages.append(str(error))

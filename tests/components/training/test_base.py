@@ -75,8 +75,8 @@ def test_the_pretraining_corpus_comes_from_the_knowledge_base_alone(tmp_path: Pa
 
     assert len(texts) == 4
     for text in texts[1:]:
-        said = text.prompt[1]["content"].split("\n")
-        assert {letter for line in said[:3] for letter in line.split(": ")[1] if letter.isalpha()} <= letters
+        prompt_lines = text.prompt[1]["content"].split("\n")
+        assert {letter for line in prompt_lines[:3] for letter in line.split(": ")[1] if letter.isalpha()} <= letters
         assert text.answer.startswith("虾青素软胶囊 ")
     assert build_corpus(SYSTEM, passages, seed=3) == texts != build_corpus(SYSTEM, passages, seed=4)
 
@@ -174,12 +174,12 @@ def test_of_a_long_text_the_seed_draws_a_piece_and_of_a_long_prompt_the_end_stay
     message: Message = {"role": "user", "content": "用户正在了解虾青素" * 100}
     texts = [TrainingText((), "".join(map(chr, range(0x4E00, 0x4F00)))), TrainingText((message,), "虾青素")]
 
-    [passage, asked], [other, _], [again, _] = (examples(tiny_tokenizer(), texts, seed) for seed in (1, 2, 1))
+    [passage, chat], [other, _], [again, _] = (examples(tiny_tokenizer(), texts, seed) for seed in (1, 2, 1))
 
     assert passage == again != other
     assert passage.labels == passage.ids
-    assert tiny_tokenizer().decode([label for label in asked.labels if label != IGNORED]) == "虾青素<|im_end|>"
-    assert len(asked.ids) == LONGEST
+    assert tiny_tokenizer().decode([label for label in chat.labels if label != IGNORED]) == "虾青素<|im_end|>"
+    assert len(chat.ids) == LONGEST
 
 
 @pytest.mark.slow
@@ -205,9 +205,9 @@ def test_logits_at_chosen_positions_equal_those_of_the_whole_model(tmp_path: Pat
 
 
 def test_a_folder_of_weights_is_taken_as_it_is(prompts: Path, tmp_path: Path) -> None:
-    mine = tiny_model(tmp_path / "mine")
+    folder = tiny_model(tmp_path / "mine")
 
-    base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+    base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
 
     assert read_card(tmp_path / "out").stage == "base"
     assert Student.load(tmp_path / "out").tokenizer("虾青素").input_ids
@@ -218,53 +218,53 @@ def test_weights_that_were_put_there_are_taken_by_their_public_name(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path / "weights"))
-    mine = tiny_model(tmp_path / "weights" / "Qwen" / "Qwen3-32B")
+    public_copy = tiny_model(tmp_path / "weights" / "Qwen" / "Qwen3-32B")
 
     base(tmp_path, prompts, tmp_path / "out", BaseConfig())
 
-    assert digest(tmp_path / "out" / "model.safetensors") == digest(mine / "model.safetensors")
+    assert digest(tmp_path / "out" / "model.safetensors") == digest(public_copy / "model.safetensors")
     with pytest.raises(ConfigError, match=r"Qwen/Other of the folder that QINGLAN_BASE_WEIGHTS names"):
         base(tmp_path, prompts, tmp_path / "other", BaseConfig(model="Qwen/Other"))
 
 
 def test_a_pickle_is_not_taken(prompts: Path, tmp_path: Path) -> None:
-    mine = tiny_model(tmp_path / "mine")
-    shutil.move(mine / "model.safetensors", mine / "pytorch_model.bin")
+    folder = tiny_model(tmp_path / "mine")
+    shutil.move(folder / "model.safetensors", folder / "pytorch_model.bin")
 
     with pytest.raises(DataError, match="a pickle could run code"):
-        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_base_whose_index_leads_elsewhere_is_not_taken(prompts: Path, tmp_path: Path) -> None:
-    mine = tiny_model(tmp_path / "mine")
-    index = mine / "model.safetensors.index.json"
+    folder = tiny_model(tmp_path / "mine")
+    index = folder / "model.safetensors.index.json"
     index.write_text('{"metadata": {}, "weight_map": {"model.norm.weight": "../other.safetensors"}}')
 
     with pytest.raises(DataError, match=r"names '\.\./other\.safetensors'"):
-        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_base_that_was_half_downloaded_is_refused_before_it_is_copied(prompts: Path, tmp_path: Path) -> None:
-    mine = tiny_model(tmp_path / "mine")
-    whole = (mine / "model.safetensors").read_bytes()
-    (mine / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    folder = tiny_model(tmp_path / "mine")
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
 
     with pytest.raises(DataError, match=r"not downloaded completely: model\.safetensors has [\d,]+ bytes, and its"):
-        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
     with pytest.raises(DataError, match="not downloaded completely"):
-        text_base(tmp_path, tmp_path / "out", BaseConfig(model=str(mine)))
+        text_base(tmp_path, tmp_path / "out", BaseConfig(model=str(folder)))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_base_that_nobody_can_ask_is_refused(prompts: Path, tmp_path: Path) -> None:
-    mine = tiny_model(tmp_path / "mine")
-    (mine / "chat_template.jinja").unlink()
+    folder = tiny_model(tmp_path / "mine")
+    (folder / "chat_template.jinja").unlink()
 
     with pytest.raises(DataError, match=r"no chat template.* Take an instruct model"):
-        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(mine)))
-    text_base(tmp_path, tmp_path / "classifier", BaseConfig(model=str(mine)))  # a classifier is not asked
+        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
+    text_base(tmp_path, tmp_path / "classifier", BaseConfig(model=str(folder)))  # a classifier is not asked
 
 
 def test_a_critic_beside_the_base_that_does_not_fit_is_refused_before_any_training(

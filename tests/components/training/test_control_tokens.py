@@ -61,8 +61,8 @@ def test_ms_swift_encodes_no_more_turns_than_there_are(base: Path) -> None:
         encoded, str(base), "qwen3", *({"messages": chat} for chat in (*rows, typed)), environment=os.environ
     )
 
-    asked = rendered(tokenizer, rows[1][:2])
-    assert hostile[: len(asked)] == asked
+    prompt = rendered(tokenizer, rows[1][:2])
+    assert hostile[: len(prompt)] == prompt
     assert control_tokens(tokenizer, hostile) == control_tokens(tokenizer, plain)
     assert control_tokens(tokenizer, plain)["<|im_start|>"] == 3
     assert control_tokens(tokenizer, unguarded)["<|im_start|>"] == 5, "this test would notice a turn"

@@ -101,11 +101,11 @@ def test_a_step_of_one_gpu_24_waits_for_the_kernels_of_its_layers_as_an_h100_did
     shapes = known_shapes()["Qwen/Qwen3-4B"], known_shapes()["Qwen/Qwen3-0.6B"]
     card = known_cards()["NVIDIA-H100-80GB-HBM3"]
 
-    two, three = (
+    two_steps, three = (
         ppo.seconds(config.model_copy(update={"steps": steps}), *shapes, 128, 250, card, NETWORK) for steps in (2, 3)
     )
 
-    assert three - two == pytest.approx(17.4 + 9.2 + 10.4 + 7.6, rel=0.06)
+    assert three - two_steps == pytest.approx(17.4 + 9.2 + 10.4 + 7.6, rel=0.06)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,14 @@ def test_a_step_on_two_nodes_waits_for_all_weights_in_each_part_of_a_batch(
     config = config.model_copy(update=changes)
     card = known_cards()["NVIDIA-A100-SXM4-80GB"]
 
-    one, two = (
+    one_step, two_steps = (
         ppo.seconds(config.model_copy(update={"steps": steps}), ACTOR, None, 560, 250, card, NETWORK)
         for steps in (1, 2)
     )
 
-    rest = two - one - seconds  # answers, prompts and the transfer on each machine, which no network decides
+    rest = (
+        two_steps - one_step - seconds
+    )  # answers, prompts and the transfer on each machine, which no network decides
     assert 50 < rest < 80
 
 
@@ -166,10 +168,10 @@ def test_held_activations_take_the_room_and_save_the_second_forward_pass() -> No
     card = known_cards()["NVIDIA-A100-SXM4-80GB"]
     again, held = (SftConfig(gpus=1, max_length=1024, checkpointing=value) for value in (True, False))
 
-    [[computed], [kept]] = (sft.card_phases(config, known_shapes()["Qwen/Qwen3-8B"]) for config in (again, held))
+    [[computed], [stored]] = (sft.card_phases(config, known_shapes()["Qwen/Qwen3-8B"]) for config in (again, held))
     seconds = [sft.seconds(config, ACTOR, 56_000, 250, card, NETWORK) for config in (again, held)]
 
-    assert (parts(computed)["layers' inputs"], parts(kept)["activations"]) == (0.6, 17.3)
+    assert (parts(computed)["layers' inputs"], parts(stored)["activations"]) == (0.6, 17.3)
     assert seconds[1] / seconds[0] == pytest.approx(2 / 3, rel=0.06)
 
 

@@ -16,11 +16,11 @@ def thing(kind: str, uid: str, phase: str, run: str = "") -> dict[str, Any]:
 
 
 def owned(kind: str = "", uid: str = "", run: str = "", **more: Any) -> dict[str, Any]:
-    made = job(conditions=status_is(more.pop("state", "Running")))
+    fields = job(conditions=status_is(more.pop("state", "Running")))
     owners = [{"kind": kind, "uid": uid, "name": f"{kind}-{uid}"}] if kind else []
     return {
-        **made,
-        "metadata": {**made["metadata"], "ownerReferences": owners, "labels": {"qinglan.dev/run": run}, **more},
+        **fields,
+        "metadata": {**fields["metadata"], "ownerReferences": owners, "labels": {"qinglan.dev/run": run}, **more},
     }
 
 
@@ -29,7 +29,7 @@ PODS = [thing("Pod", "p-on", "Running"), thing("Pod", "p-off", "Succeeded")]
 
 
 @pytest.mark.parametrize(
-    ("what", "one", "why"),
+    ("what", "gpu_job", "why"),
     [
         ("its run goes on", owned("Workflow", "on"), ""),
         ("its run failed", owned("Workflow", "off"), "its Workflow Workflow-off is over or gone"),
@@ -45,15 +45,15 @@ PODS = [thing("Pod", "p-on", "Running"), thing("Pod", "p-off", "Succeeded")]
         ("on its way out", owned("Workflow", "off", deletionTimestamp="x"), ""),
     ],
 )
-def test_a_job_whose_run_is_over_is_deleted(what: str, one: dict[str, Any], why: str) -> None:
-    assert [found.why for found in find_expired_jobs([one], FLOWS, PODS, NOW)] == ([why] if why else [])
+def test_a_job_whose_run_is_over_is_deleted(what: str, gpu_job: dict[str, Any], why: str) -> None:
+    assert [expired.why for expired in find_expired_jobs([gpu_job], FLOWS, PODS, NOW)] == ([why] if why else [])
 
 
 def test_without_argo_there_is_its_age_alone() -> None:
-    one = owned("Workflow", "gone")
+    orphan = owned("Workflow", "gone")
 
-    assert find_expired_jobs([one], None, [], NOW) == []
-    assert [found.why for found in find_expired_jobs([one], None, [], MADE_AT + 3601, hours=1.0)] == [
+    assert find_expired_jobs([orphan], None, [], NOW) == []
+    assert [expired.why for expired in find_expired_jobs([orphan], None, [], MADE_AT + 3601, hours=1.0)] == [
         "it is older than 1 hours"
     ]
 

@@ -20,13 +20,13 @@ Environment = Mapping[str, str]
 
 
 def ask(
-    question: Callable[..., Answer], *given: Any, environment: Environment, libraries: tuple[str, ...] = VERL,
+    question: Callable[..., Answer], *args: Any, environment: Environment, libraries: tuple[str, ...] = VERL,
     python: str = sys.executable,
 ) -> Answer:  # fmt: skip
     """Call the function in a process that has this environment and these libraries, but nothing of verl."""
     command = forked(__name__, libraries=libraries, python=python)
     called = subprocess.run(
-        command, input=pickle.dumps((question, given)), stdout=subprocess.PIPE, env=environment, check=True
+        command, input=pickle.dumps((question, args)), stdout=subprocess.PIPE, env=environment, check=True
     )
     answer, error = pickle.loads(called.stdout)
     if error is not None:
@@ -38,10 +38,10 @@ def call() -> None:
     """Answer the question on the standard input; what the libraries print goes to the standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    question, given = pickle.load(sys.stdin.buffer)
+    question, args = pickle.load(sys.stdin.buffer)
     answer, error = None, None
     try:
-        answer = question(*given)
+        answer = question(*args)
     except Exception as raised:
         error = raised
     with answers:
@@ -182,14 +182,14 @@ def adapter_off() -> tuple[tuple[bool, bool], tuple[bool, bool]]:
     from verl.trainer.ppo.v1 import trainer_base
 
     fields = Fields(log_probs=None, response_mask=None)
-    trainer_base.tq = SimpleNamespace(kv_batch_get=lambda **asked: Fields(fields), kv_batch_put=lambda **put: None)
-    trainer_base.response_from_nested = lambda *given: None
+    trainer_base.tq = SimpleNamespace(kv_batch_get=lambda **query: Fields(fields), kv_batch_put=lambda **put: None)
+    trainer_base.response_from_nested = lambda *args: None
 
     def passes() -> tuple[bool, bool]:
-        asked: list[bool] = []
+        without_adapter: list[bool] = []
 
         def compute(batch: Batch) -> list[Any]:
-            asked.append("no_lora_adapter" in batch.extra_info)
+            without_adapter.append("no_lora_adapter" in batch.extra_info)
             return []
 
         rollout = SimpleNamespace(temperature=1.0)
@@ -198,7 +198,7 @@ def adapter_off() -> tuple[tuple[bool, bool], tuple[bool, bool]]:
         trainer = SimpleNamespace(config=config, ref_in_actor=True, actor_rollout_wg=actor)
         batch = Batch()
         trainer_base.PPOTrainer._compute_ref_log_prob(trainer, batch, {})
-        return asked[0], "no_lora_adapter" in batch.extra_info
+        return without_adapter[0], "no_lora_adapter" in batch.extra_info
 
     stock = passes()
     import components.training.ppo.plugin.lora_guard  # noqa: F401 (patches what was imported above)

@@ -141,7 +141,9 @@ def compare(out: Path, sft_model: Path, work: Path) -> dict[str, Any]:
     adapters = {step: read_weights(actor_folder(out / "checkpoints", step), only="lora_") for step in models if step}
     return {
         "tested": tested,
-        "equal": [sum(map(str.__eq__, said, answers[step])) for step, said in zip(tested, vllm, strict=True)],
+        "equal": [
+            sum(map(str.__eq__, vllm_answers, answers[step])) for step, vllm_answers in zip(tested, vllm, strict=True)
+        ],
         "unchanged": [sum(map(str.__eq__, answers[0], answers[step])) for step in tested],
         "adapter_dtypes": sorted({str(tensor.dtype) for weights in adapters.values() for tensor in weights.values()}),
         "adapter_norms": [norm(adapters[step]) for step in sorted(adapters)],

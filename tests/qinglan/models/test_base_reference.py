@@ -105,12 +105,12 @@ def test_weights_that_changed_under_a_reference_end_the_step_that_takes_them(
 
 def test_no_other_artifact_passes_for_the_weights_that_it_names(volume: Path, tmp_path: Path) -> None:
     forged = base_model(tmp_path)
-    made = File(str(forged), schema_title="system.Model")
+    base_file = File(str(forged), schema_title="system.Model")
 
-    with recorded("ppo", {}, {"rl_model": made}, {}, File(str(tmp_path / "lineage"))):
+    with recorded("ppo", {}, {"rl_model": base_file}, {}, File(str(tmp_path / "lineage"))):
         pass
 
-    assert made.metadata["sha256"] == digest(forged) != base_digest(forged)
+    assert base_file.metadata["sha256"] == digest(forged) != base_digest(forged)
 
 
 def test_a_step_without_the_volume_is_told_to_mount_it(

@@ -68,11 +68,11 @@ def test_a_shard_of_another_download_is_named(downloaded: Path) -> None:
 
 
 def test_a_folder_comes_before_a_public_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    public, own = tmp_path / "weights" / "Qwen" / "Qwen3-1.7B", tmp_path / "own"
+    public, copied = tmp_path / "weights" / "Qwen" / "Qwen3-1.7B", tmp_path / "own"
     public.mkdir(parents=True)
-    own.mkdir()
+    copied.mkdir()
 
-    assert local_model_folder(str(own)) == own
+    assert local_model_folder(str(copied)) == copied
     assert local_model_folder("Qwen/Qwen3-1.7B") is None
     monkeypatch.setenv(WEIGHTS_VARIABLE, str(tmp_path / "weights"))
     assert local_model_folder("Qwen/Qwen3-1.7B") == public

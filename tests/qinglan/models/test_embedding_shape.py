@@ -45,7 +45,7 @@ def test_sizes_of_the_weights_are_accepted(
 
 
 @pytest.mark.parametrize(
-    ("settings", "tensors", "told"),
+    ("settings", "tensors", "message"),
     [
         ({"vocab_size": 1_000_000, "hidden_size": 4}, {QWEN: (6, 4)}, "'vocab_size' is 1000000"),
         ({"vocab_size": 5, "hidden_size": 4}, {QWEN: (6, 4)}, "'vocab_size' is 5"),
@@ -60,10 +60,10 @@ def test_sizes_of_the_weights_are_accepted(
     ],
 )
 def test_a_size_that_is_not_that_of_the_weights_is_refused_when_signed_and_when_loaded(
-    tmp_path: Path, settings: Any, tensors: dict[str, tuple[int, ...]], told: str
+    tmp_path: Path, settings: Any, tensors: dict[str, tuple[int, ...]], message: str
 ) -> None:
     for refuse in (refuse_disallowed_files, refuse_foreign_files):
         with pytest.raises(DataError) as refused:
             refuse(model(tmp_path / refuse.__name__, settings, tensors))
 
-        assert "config.json" in str(refused.value) and told in str(refused.value)
+        assert "config.json" in str(refused.value) and message in str(refused.value)

@@ -59,7 +59,7 @@ def test_every_dtype_that_the_library_writes_is_known(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "data", "said"),
+    ("header", "data", "message"),
     [
         (GOOD, 23, "do not cover its 23 bytes"),
         (GOOD, 21, "do not cover its 21 bytes"),
@@ -91,8 +91,10 @@ def test_every_dtype_that_the_library_writes_is_known(tmp_path: Path) -> None:
         (b'{"a": {"dtype": "U8", "shape": [' + b"9" * 5000 + b'], "data_offsets": [0, 1]}}', 1, "header"),
     ],
 )
-def test_a_header_that_is_not_the_whole_truth_is_refused(tmp_path: Path, header: Any, data: int, said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_a_header_that_is_not_the_whole_truth_is_refused(
+    tmp_path: Path, header: Any, data: int, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
         read_header(weights(tmp_path / "w.safetensors", header, data))
 
 

@@ -33,7 +33,7 @@ def test_a_template_in_the_tokenizers_configuration_counts_too(base: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"architectures": ["BertForMaskedLM"], "model_type": "bert"}, "a BertForMaskedLM, and a rewriter is a"),
         ({"architectures": ["Qwen3VLForConditionalGeneration"]}, r"Take a text model, such as Qwen/Qwen3-8B"),
@@ -42,10 +42,10 @@ def test_a_template_in_the_tokenizers_configuration_counts_too(base: Path) -> No
         ({"quantization_config": {"quant_method": "awq"}}, r"quantised \(awq\).* in bfloat16"),
     ],
 )
-def test_a_checkpoint_of_another_architecture_is_refused(base: Path, changes: dict[str, Any], said: str) -> None:
+def test_a_checkpoint_of_another_architecture_is_refused(base: Path, changes: dict[str, Any], message: str) -> None:
     change(base / "config.json", **changes)
 
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         refuse_unfit_base(base)
 
 

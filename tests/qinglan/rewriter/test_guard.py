@@ -9,7 +9,7 @@ from qinglan.prompts import Question
 from qinglan.rewriter.guard import MAX_CHARACTERS, failed_guards
 
 HISTORY = "用户正在了解虾青素软胶囊的吃法以及和鱼油软胶囊有什么区别，家里有30片装"
-ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65岁老人", HISTORY)
+QUESTION = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65岁老人", HISTORY)
 
 
 @pytest.mark.parametrize(
@@ -26,11 +26,11 @@ ASKED = Question("fivedoctors", "那它一天吃几次，两千块够吗", "65�
     ],
 )
 def test_words_of_the_conversation_pass_the_guard(written: str) -> None:
-    assert failed_guards(ASKED, written) == ()
+    assert failed_guards(QUESTION, written) == ()
 
 
 @pytest.mark.parametrize(
-    ("written", "cut", "found"),
+    ("written", "cut", "guards"),
     [
         (" ？！", False, ("empty",)),
         ("", True, ("empty",)),
@@ -55,8 +55,8 @@ def test_words_of_the_conversation_pass_the_guard(written: str) -> None:
         ("虾青素软胶囊的吃法以及和鱼油软胶囊有什么区别 每日9粒", True, ("cut", "history", "invented_number")),
     ],
 )
-def test_failed_guards_are_named_in_order_of_gravity(written: str, cut: bool, found: tuple[str, ...]) -> None:
-    assert failed_guards(ASKED, written, cut) == found
+def test_failed_guards_are_named_in_order_of_gravity(written: str, cut: bool, guards: tuple[str, ...]) -> None:
+    assert failed_guards(QUESTION, written, cut) == guards
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_failed_guards_are_named_in_order_of_gravity(written: str, cut: bool, fo
     ],
 )  # fmt: skip
 def test_a_number_that_nobody_told_is_found_in_every_writing(number: str) -> None:
-    asked = Question("fivedoctors", "虾青素怎么吃", "老人", "正在了解虾青素")
-    told = asked._replace(history_summary=f"正在了解虾青素，{number}")
+    question = Question("fivedoctors", "虾青素怎么吃", "老人", "正在了解虾青素")
+    explained = question._replace(history_summary=f"正在了解虾青素，{number}")
 
-    assert failed_guards(asked, f"虾青素 每日 {number}") == ("invented_number",)
-    assert failed_guards(told, f"虾青素 每日 {number}") == ()
+    assert failed_guards(question, f"虾青素 每日 {number}") == ("invented_number",)
+    assert failed_guards(explained, f"虾青素 每日 {number}") == ()
 
 
 ENGLISH_HISTORY = (
@@ -90,10 +90,7 @@ ENGLISH_HISTORY = (
 )
 ENGLISH_REWRITES = [
     ("How many a day?", "How many astaxanthin softgels should be taken a day?"),
-    (
-        "Can she take them together?",
-        "Can astaxanthin softgels and fish oil be taken together with warfarin?",
-    ),
+    ("Can she take them together?", "Can astaxanthin softgels and fish oil be taken together with warfarin?"),
     ("And with her medicine?", "Do fish oil capsules interact with warfarin in people over 65?"),
     ("Where do I keep it?", "How should astaxanthin softgels be stored?"),
     ("What if it melts?", "What to do if astaxanthin softgels melt or stick together in hot weather"),
@@ -105,10 +102,7 @@ ENGLISH_REWRITES = [
     ("what's the difference", "What is the difference between astaxanthin softgels and fish oil capsules?"),
     ("which one first?", "Which should be taken first in the morning: warfarin or astaxanthin softgels?"),
     ("she forgot yesterday", "What should someone do after missing a day of astaxanthin softgels?"),
-    (
-        "any side effects",
-        "What are the side effects of astaxanthin softgels with blood thinners such as warfarin?",
-    ),
+    ("any side effects", "What are the side effects of astaxanthin softgels with blood thinners such as warfarin?"),
     ("expired last month", "Is it safe to take fish oil capsules that expired one month ago?"),
     ("the parcel is damaged", "How to exchange astaxanthin softgels that arrived in a damaged parcel?"),
     ("who should not take it", "Who should not take astaxanthin softgels or fish oil capsules?"),
@@ -124,15 +118,15 @@ def test_a_faithful_english_rewrite_passes(question: str, written: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "found"),
+    ("written", "guards"),
     [
         ("who takes warfarin every morning. The assistant explained that the softgels are stored", "history"),
         ("astaxanthin softgels three hundred mg", "invented_number"),
         ("astaxanthin softgels " * 20, "too_long"),
     ],
 )
-def test_an_english_rewrite_is_taken_back_for_what_a_chinese_one_is(written: str, found: str) -> None:
-    assert found in failed_guards(Question("house", "How many a day?", "", ENGLISH_HISTORY), written)
+def test_an_english_rewrite_is_taken_back_for_what_a_chinese_one_is(written: str, guards: str) -> None:
+    assert guards in failed_guards(Question("house", "How many a day?", "", ENGLISH_HISTORY), written)
 
 
 CASES = [(name, case) for name, cases in own_cases().items() for case in cases]
@@ -147,12 +141,12 @@ CLAUSE = "the softgels are stored in a cool and dry place, and that each bottle"
 
 
 def test_a_clause_of_the_history_may_stand_beside_the_question_and_a_paragraph_may_not() -> None:
-    asked = Question("house", "What else did he say about her mother?", "", ENGLISH_HISTORY)
+    question = Question("house", "What else did he say about her mother?", "", ENGLISH_HISTORY)
     beside = f"Besides that {CLAUSE}, what else did he say about her mother?"
     alone = f"Besides that {CLAUSE}."
     paragraph = f"{ENGLISH_HISTORY[:160]}: what else did he say about her mother?"
 
-    assert [failed_guards(asked, text) for text in (beside, alone, paragraph)] == [(), ("history",), ("history",)]
+    assert [failed_guards(question, text) for text in (beside, alone, paragraph)] == [(), ("history",), ("history",)]
 
 
 @pytest.mark.slow

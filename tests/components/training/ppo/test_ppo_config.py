@@ -15,7 +15,7 @@ from qinglan.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"advantage": "grpo"}, "rollouts"),
         ({"collection": 100}, "multiple of batch"),
@@ -25,8 +25,8 @@ from qinglan.errors import ConfigError
         ({"advantage": "grpo", "rollouts": 2, "critic_model": "Qwen/Qwen3-1.7B"}, "grpo has no critic"),
     ],
 )
-def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_settings_that_do_not_fit_together_are_named(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         PpoConfig.parse(changes, "ppo")
 
 

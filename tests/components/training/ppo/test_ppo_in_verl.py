@@ -21,7 +21,7 @@ from tests.models.tiny_rewriter import tiny_model
 pytestmark = pytest.mark.slow
 
 
-def asked(question: Callable[[list[str]], Any], config: PpoConfig, model: Path) -> Any:
+def ask_verl(question: Callable[[list[str]], Any], config: PpoConfig, model: Path) -> Any:
     """A question about what verl would run with."""
     places = TrainingPaths(tiny_model(model), *(Path(f"/w/{name}") for name in TrainingPaths._fields[1:]))
     words = [word for word in overrides(config, places) if not word.startswith("hydra.")]
@@ -87,7 +87,7 @@ ON_GPUS = sorted(path.stem for path in TRAINING.glob("*.yaml") if "cluster" in l
 
 
 def test_each_number_of_the_plan_arrives_in_verls_own_configuration(tmp_path: Path) -> None:
-    config = asked(verl_subprocess.validated, PpoConfig(), tmp_path)
+    config = ask_verl(verl_subprocess.validated, PpoConfig(), tmp_path)
 
     assert {path: at(config, path) for path in PLAN} == PLAN
     micro = at(config, "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu")
@@ -100,14 +100,10 @@ def profile(name: str) -> PpoConfig:
     return PpoConfig.parse({key: value for key, value in settings.items() if key != "critic_model"}, name)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [*map(profile, ON_GPUS), laptop(accumulation=2)],
-    ids=[*ON_GPUS, "laptop"],
-)
+@pytest.mark.parametrize("config", [*map(profile, ON_GPUS), laptop(accumulation=2)], ids=[*ON_GPUS, "laptop"])
 def test_every_engine_of_verl_computes_in_the_parts_that_are_asked_for(config: PpoConfig, tmp_path: Path) -> None:
     """Parts of an update, and of a whole collection's values and probabilities, on each device."""
-    result = asked(verl_subprocess.micro_batches, config, tmp_path)
+    result = ask_verl(verl_subprocess.micro_batches, config, tmp_path)
 
     assert result["update"] == dict.fromkeys(("actor", "critic"), config.accumulation)
     collected = config.collection // config.batch * config.accumulation
@@ -115,7 +111,7 @@ def test_every_engine_of_verl_computes_in_the_parts_that_are_asked_for(config: P
 
 
 def test_weights_that_are_trained_are_float32_and_a_reference_of_its_own_is_not(tmp_path: Path) -> None:
-    config = asked(verl_subprocess.validated, PpoConfig.parse({"lora": {"rank": 0}}, "ppo"), tmp_path)
+    config = ask_verl(verl_subprocess.validated, PpoConfig.parse({"lora": {"rank": 0}}, "ppo"), tmp_path)
 
     assert at(config, "actor_rollout_ref.actor.fsdp_config.model_dtype") == "float32"
     assert at(config, "actor_rollout_ref.ref.fsdp_config.model_dtype") == "bfloat16"
@@ -125,8 +121,8 @@ def test_a_bfloat16_base_keeps_its_adapter_in_float32() -> None:
     """The first pair is stock verl's: when it is float32 too, verl has mended it and the plugin can go."""
     updates = ask(verl_subprocess.adapter_updates, environment=os.environ)
 
-    (stock, stock_moved), (ours, moved) = updates["stock"], updates["ours"]
-    assert (stock, ours) == ("torch.bfloat16", "torch.float32")
+    (stock, stock_moved), (patched, moved) = updates["stock"], updates["ours"]
+    assert (stock, patched) == ("torch.bfloat16", "torch.float32")
     assert stock_moved < 0.5, "most of a step at the plan's learning rate is lost in rounding"
     assert moved == 1.0
 
@@ -154,7 +150,7 @@ def test_an_actor_without_vllm_and_vllm_without_an_actor_are_errors_not_hangs(tm
 
 
 def test_a_laptops_settings_pass_verls_validation(tmp_path: Path) -> None:
-    config = asked(verl_subprocess.validated, laptop(batch=8, rollouts=2, advantage="grpo"), tmp_path)
+    config = ask_verl(verl_subprocess.validated, laptop(batch=8, rollouts=2, advantage="grpo"), tmp_path)
 
     assert at(config, "algorithm.adv_estimator") == "grpo"
     assert at(config, "data.train_batch_size") == 8, "prompts: two rollouts of each make the collection"

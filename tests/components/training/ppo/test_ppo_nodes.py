@@ -98,10 +98,10 @@ def test_a_worker_that_dies_in_training_ends_the_stage_with_its_name(
 class Ended(LoopbackRunner):
     """A job that was found or was not, and that failed."""
 
-    found = False
+    attaching = False
 
     def attaches(self, spec: JobSpec) -> bool:
-        return self.found
+        return self.attaching
 
     def run(self, *_: object, **__: object) -> Outcome:
         return Outcome(1, "Pod ppo-worker-0 was evicted.")
@@ -122,8 +122,8 @@ def test_the_files_of_a_running_job_stay_and_those_of_a_new_job_are_cleared(
     verl_log = attempt()
     token = verl_log.with_name("ray-token").read_text()
     verl_log.touch()
-    runner.found = True
+    runner.attaching = True
     assert attempt().is_file()
-    runner.found = False
+    runner.attaching = False
     assert not attempt().is_file()
     assert verl_log.with_name("ray-token").read_text() == token, "another one would be another job"

@@ -75,8 +75,8 @@ print(ray.is_initialized(), len(looks) >= 2, len(running))
 """
     # A machine with other work may need one more start of its own. A Ray that was ended leaves its agents behind.
     with process_cleanup(tmp_path / "running") as (mark, folder):
-        said = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
-    assert said == "True True 1"
+        printed = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
+    assert printed == "True True 1"
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ except Exception as error:
     print(waited, type(error).__name__, error)
 """
     with process_cleanup(tmp_path / "running") as (mark, folder):
-        said = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
-    assert said.startswith("[1, 2, 3] TrainingError A process that answers prompts is dead")
+        printed = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
+    assert printed.startswith("[1, 2, 3] TrainingError A process that answers prompts is dead")
 
 
 def test_the_names_that_the_check_of_workers_replaces_are_verls() -> None:
@@ -162,15 +162,15 @@ def test_a_cpu_is_played_by_the_module_that_the_profile_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"plugin": ""}, "on a CPU a plugin stands in for them"),
         ({"device": "cuda"}, "on GPUs there is none"),
         ({"plugin": "standins.verl_tpu"}, "no standins.verl_tpu here, and images of a release hold no stand-in"),
     ],
 )
-def test_a_plugin_that_is_not_there_or_not_wanted_is_an_error(changes: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_plugin_that_is_not_there_or_not_wanted_is_an_error(changes: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         load_device(Hardware(**laptop().hardware.model_dump() | changes))
 
 

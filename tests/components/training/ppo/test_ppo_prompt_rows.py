@@ -34,13 +34,15 @@ def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: 
 
 
 @pytest.mark.slow
-@given(st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9))
+@given(
+    st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9)
+)
 def test_no_row_comes_twice_more_than_another_of_its_kind(hard: list[bool], seed: int) -> None:
     times = Counter(oversample_hard(hard, 0.5, seed))
 
     for kind in (True, False):
-        those = [times[at] for at, flag in enumerate(hard) if flag == kind]
-        assert max(those) - min(those) <= 1
+        repeats = [times[at] for at, flag in enumerate(hard) if flag == kind]
+        assert max(repeats) - min(repeats) <= 1
 
 
 @pytest.mark.parametrize(
@@ -135,10 +137,10 @@ def test_prompts_that_verl_does_not_get_are_listed_with_their_figures(tmp_path: 
 
     left_out = [row for _, row in read_jsonl(tmp_path / "log" / LEFT_OUT, QuarantinedRow)]
     reasons = Counter(row.reason for row in left_out)
-    given = {info["id"] for name in ("train", "dev") for info in read_infos(tmp_path / f"{name}.parquet")}
+    written_ids = {info["id"] for name in ("train", "dev") for info in read_infos(tmp_path / f"{name}.parquet")}
     every = {info["id"] for name in ("train", "dev") for info in read_infos(rows / f"{name}.parquet")}
     assert reasons["prompt_too_long"] == prompts.too_long > 0 and reasons["not_drawn"] > 0
-    assert given.isdisjoint(row.id for row in left_out) and given | {row.id for row in left_out} == every
+    assert written_ids.isdisjoint(row.id for row in left_out) and written_ids | {row.id for row in left_out} == every
     detail = f"{allowed + 1} tokens without any history, ppo.max_prompt_tokens allows {allowed}"
     assert detail in left_out[0].detail
 

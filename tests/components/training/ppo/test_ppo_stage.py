@@ -129,9 +129,9 @@ def test_a_training_that_is_killed_and_then_meets_an_outage_goes_on_to_a_rewrite
     counts = small.train(config)
 
     assert (counts.steps, counts.rows, counts.hard_rows, counts.reused) == (6, 32, 8, 0)
-    said = (small.out / "log" / "train.log").read_text()
-    assert "Resuming from" in said and f"setting global step to {reached}" in said
-    assert "create worker group dict_keys(['critic'])" in said, "the critic has a process of its own"
+    log = (small.out / "log" / "train.log").read_text()
+    assert "Resuming from" in log and f"setting global step to {reached}" in log
+    assert "create worker group dict_keys(['critic'])" in log, "the critic has a process of its own"
     trained_as_told(small, reached)
     assert (weights(small.out / "model") != weights(small.sft_model)) == (counts.best_step > 0)
     assert small.train(config).reused == 1, "the same training is not done again"
@@ -237,7 +237,7 @@ def watched(*golds: float, stopped: str = "", stalled: bool = False) -> Any:
 def test_a_training_whose_checkpoints_are_all_worse_hands_on_the_sft_model(
     small: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "_train", lambda *given: watched(0.75, 0.5, 0.625))
+    monkeypatch.setattr(stage, "_train", lambda *args: watched(0.75, 0.5, 0.625))
 
     counts = small.train(laptop())
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.training.ppo import checkpoints, training_monitor
-from components.training.ppo import metrics as ours
+from components.training.ppo import metrics as plugin_metrics
 from components.training.ppo.gateway_usage import usage_counts, usage_since
 from components.training.ppo.metrics import Step, dev_score, parse_step
 from components.training.ppo.plugin.reward_terms import reward_seconds
@@ -34,11 +34,11 @@ def dev(gold: float) -> dict[str, float]:
 
 
 def test_a_step_has_the_plans_names() -> None:
-    told = {
+    metrics = {
         "actor/reward_kl_penalty": 0.1, "timing_s/gen": 2.0, "timing_s/update_actor": 1.0,
         "timing_s/update_critic": 0.5, "reward/win_rate": 0.6, "reward/gold": 0.4, "critic/vf_loss": 0.3,
     }  # fmt: skip
-    step = parse_step(line(7, 0.25, **told), DEV)
+    step = parse_step(line(7, 0.25, **metrics), DEV)
 
     assert (step["step"], step["avg_reward"], step["win_rate"], step["train_gold"]) == (7, 0.25, 0.6, 0.4)
     assert step["kl"] == 0.1, "nats a token, as verl counts"
@@ -66,7 +66,7 @@ def test_dev_counts_each_row_once_and_gold_where_it_is_known() -> None:
         "val-aux/qinglan/two/gold/mean@1": 0.0, "val-aux/qinglan/two/gold_known/mean@1": 0.0,
     }  # fmt: skip
 
-    step = ours.dev_metrics(data, DEV)
+    step = plugin_metrics.dev_metrics(data, DEV)
 
     assert step["reward_dev"] == pytest.approx(0.3)
     assert step["gold_dev"] == pytest.approx(0.5)
@@ -104,7 +104,7 @@ class Trained:
 
     def say(self, *lines: dict[str, Any]) -> bool:
         with self.log.open("ab") as file:
-            file.writelines(orjson.dumps(one) + b"\n" for one in lines)
+            file.writelines(orjson.dumps(step) + b"\n" for step in lines)
         return self.watch()
 
 
@@ -115,8 +115,8 @@ def test_each_new_best_is_told_once(tmp_path: Path) -> None:
     assert not training.say(line(3, 0.3), line(4, 0.4, **dev(0.6)), line(6, 0.5, **dev(0.6)))
 
     assert training.better == [2, 4]
-    kept = training_monitor.read_steps(tmp_path / "metrics.jsonl")
-    assert (kept[0]["gold_dev"], kept[4]["avg_reward"]) == (0.7, 0.4)
+    stored_steps = training_monitor.read_steps(tmp_path / "metrics.jsonl")
+    assert (stored_steps[0]["gold_dev"], stored_steps[4]["avg_reward"]) == (0.7, 0.4)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_log_lines_that_were_not_yet_read_are_not_lost_on_resume(tmp_path: Path)
     training = Trained(tmp_path)
     training.say({"step": 0, "data": dev(0.7)})
     unread = [line(1, 0.1, **dev(0.6)), line(2, 0.2, **dev(0.5)), line(3, 0.3)]
-    training.log.write_bytes(b"".join(orjson.dumps(one) + b"\n" for one in unread) + orjson.dumps(line(4))[:20])
+    training.log.write_bytes(b"".join(orjson.dumps(step) + b"\n" for step in unread) + orjson.dumps(line(4))[:20])
 
     settled = training_monitor.resume_steps(training.log, tmp_path / "metrics.jsonl", DEV, 2)
 

@@ -40,7 +40,7 @@ from tests.models.training_rows import chat, chats, write_chats
 PATHS = Paths(Path("base"), Path("train.jsonl"), Path("dev.jsonl"), Path("out"))
 
 
-def given(config: SftConfig) -> dict[str, str]:
+def flags_of(config: SftConfig) -> dict[str, str]:
     words = swift_flags(config, PATHS, rows=560)
     return {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
 
@@ -55,7 +55,7 @@ def test_every_number_of_the_plan_reaches_ms_swift() -> None:
         "max_length": "2048", "warmup_ratio": "0.05", "dataloader_num_workers": "4", "dataset": "train.jsonl",
     }  # fmt: skip
 
-    assert given(SftConfig()).items() >= plan.items()
+    assert flags_of(SftConfig()).items() >= plan.items()
 
 
 @pytest.mark.slow
@@ -64,7 +64,7 @@ def test_ms_swift_itself_accepts_the_command() -> None:
     known = ask(argument_names, environment=os.environ)
 
     for config in (SftConfig(), SftConfig(tuner="full", deepspeed="zero3", gpus=8)):
-        assert set(given(config)) <= known
+        assert set(flags_of(config)) <= known
 
 
 def with_text(place: int, text: str) -> dict[str, Any]:
@@ -112,20 +112,16 @@ def test_a_kill_costs_at_most_one_interval_and_transformers_saves_none_between_v
 
 @pytest.mark.parametrize(
     ("config", "expected"),
-    [
-        (SftConfig(), "true"),
-        (SftConfig(checkpointing=False), "false"),
-        (SftConfig(device="cpu"), "false"),
-    ],
+    [(SftConfig(), "true"), (SftConfig(checkpointing=False), "false"), (SftConfig(device="cpu"), "false")],
 )
 def test_activations_are_computed_again_on_a_gpu_unless_the_settings_say_otherwise(
     config: SftConfig, expected: str
 ) -> None:
-    assert given(config)["gradient_checkpointing"] == expected
+    assert flags_of(config)["gradient_checkpointing"] == expected
 
 
 def test_full_tuning_has_no_adapter() -> None:
-    assert not {"lora_rank", "lora_alpha", "target_modules"} & set(given(SftConfig(tuner="full")))
+    assert not {"lora_rank", "lora_alpha", "target_modules"} & set(flags_of(SftConfig(tuner="full")))
 
 
 @pytest.mark.parametrize(
@@ -174,9 +170,9 @@ def test_a_training_sees_as_many_cards_as_its_settings_say(
 
 
 def test_threads_on_a_cpu_are_a_setting_and_no_machines() -> None:
-    given = [swift_environment(config)["OMP_NUM_THREADS"] for config in (SftConfig(device="cpu"), CPU, SftConfig())]
+    counts = [swift_environment(config)["OMP_NUM_THREADS"] for config in (SftConfig(device="cpu"), CPU, SftConfig())]
 
-    assert given == ["2", "8", "1"]
+    assert counts == ["2", "8", "1"]
 
 
 CPU = SftConfig(device="cpu", threads=8)
@@ -215,19 +211,15 @@ def test_torchrun_starts_several_processes_and_one_trains_by_itself(config: SftC
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ({"packing": True}, "packing"),
-        ({"train_type": "lora"}, "train_type"),
-    ],
+    ("values", "message"), [({"packing": True}, "packing"), ({"train_type": "lora"}, "train_type")]
 )
-def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         SftConfig.parse(values, "sft")
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         ([], "no rows to learn from"),
         ([chat(1) | {"messages": chat(1)["messages"][:2]}], "train.jsonl:1: a chat is system, user and an assistant"),
@@ -238,8 +230,8 @@ def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], 
         ([with_text(2, "[INST] 答")], "train.jsonl:1: the assistant's text holds < or"),
     ],
 )
-def test_rows_that_teach_nothing_are_named(tmp_path: Path, rows: list[dict[str, Any]], said: str) -> None:
-    with pytest.raises(DataError, match=said):
+def test_rows_that_teach_nothing_are_named(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
+    with pytest.raises(DataError, match=message):
         read_chats(write_chats(tmp_path / "train.jsonl", rows))
 
 
@@ -252,7 +244,7 @@ def test_each_tenants_prompt_is_taken_from_its_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chats", "kept", "where"),
+    ("chats", "ids", "where"),
     [
         ([chat(1), chat(2, answer="很长" * 200)], [1], ["train.jsonl:2"]),
         ([chat(1, answer="很长" * 200), chat(2)], [2], ["train.jsonl:1"]),
@@ -261,7 +253,7 @@ def test_each_tenants_prompt_is_taken_from_its_rows(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_row_that_is_too_long_is_left_out_and_named(
-    tmp_path: Path, chats: list[dict[str, Any]], kept: list[int], where: list[str]
+    tmp_path: Path, chats: list[dict[str, Any]], ids: list[int], where: list[str]
 ) -> None:
     """It ended SFT, after the teacher had been paid for all rows."""
     tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
@@ -269,9 +261,9 @@ def test_a_row_that_is_too_long_is_left_out_and_named(
 
     fitted = write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256))
 
-    assert (fitted.rows, [row.where for row in fitted.too_long]) == (len(kept), where)
+    assert (fitted.rows, [row.where for row in fitted.too_long]) == (len(ids), where)
     written = [orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
-    assert [int(row["metadata"]["id"]) for row in written] == kept
+    assert [int(row["metadata"]["id"]) for row in written] == ids
     assert all("tokens without any history, and sft.max_length is 256" in row.detail for row in fitted.too_long)
 
 

@@ -42,11 +42,7 @@ class Recorder:
         return False
 
     def run(
-        self,
-        spec: JobSpec,
-        log: Path,
-        on_line: Callable[[str], None] = print,
-        stop: Callable[[], bool] = bool,
+        self, spec: JobSpec, log: Path, on_line: Callable[[str], None] = print, stop: Callable[[], bool] = bool
     ) -> Outcome:
         self.command = list(spec.command.argv)
         return Outcome(1, "not run")

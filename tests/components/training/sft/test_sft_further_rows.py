@@ -19,12 +19,7 @@ from qinglan.jobs import LocalRunner
 from qinglan.rewriter.card import FURTHER_ROWS, RewriterCard, read_card, write_card
 from qinglan.rows.prompt_parquet import ParquetRows
 from qinglan.rows.training_rows import WITHOUT_FURTHER, ppo_row
-from tests.components.evaluation.rewriter.sample_evaluation import (
-    WordRag,
-    gateway,
-    locked_rows,
-    write_knowledge_base,
-)
+from tests.components.evaluation.rewriter.sample_evaluation import WordRag, gateway, locked_rows, write_knowledge_base
 from tests.models.tiny_rewriter import tiny_model
 from tests.models.training_rows import chats
 from tests.processes.forked_runs import forks_variables
@@ -120,7 +115,7 @@ def test_further_rows_with_which_less_is_found_are_left_out_and_the_card_says_so
     assert gain and not gain.taken
 
 
-@pytest.mark.parametrize("found", [True, False])
+@pytest.mark.parametrize("passage_found", [True, False])
 @pytest.mark.parametrize(
     ("unusable", "rows", "left_out"), [("further", 8, (FURTHER_ROWS,)), (WITHOUT_FURTHER, 9, None)]
 )
@@ -131,10 +126,10 @@ def test_a_model_that_answers_nothing_usable_loses_to_the_other_whatever_it_find
     unusable: str,
     rows: int,
     left_out: tuple[str, ...] | None,
-    found: bool,
+    passage_found: bool,
 ) -> None:
     """Rewrites that never end can find all; where nobody finds anything it is a tie."""
-    texts = world.good if found else ["完全无关"] * len(world.good)
+    texts = world.good if passage_found else ["完全无关"] * len(world.good)
     trained |= {"further": texts, WITHOUT_FURTHER: texts, "unusable": [unusable]}
 
     assert train(world, tmp_path, world.chats).rows == rows

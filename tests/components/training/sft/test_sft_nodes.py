@@ -40,9 +40,11 @@ def test_with_rank_alone_each_would_train_a_copy_and_none_does(tmp_path: Path) -
         ran = subprocess.run(argv, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False, timeout=600)
 
     assert ran.returncode != 0
-    said = explain_failure("ms-swift", Outcome(ran.returncode), tmp_path / "0.log")
-    assert isinstance(said, TrainingError)
-    assert "2 processes were to train one model; torch.distributed knows of 1 and the trainer of 1" in str(said)
+    explanation = explain_failure("ms-swift", Outcome(ran.returncode), tmp_path / "0.log")
+    assert isinstance(explanation, TrainingError)
+    assert "2 processes were to train one model; torch.distributed knows of 1 and the trainer of 1" in str(
+        explanation
+    )
     assert not list(tmp_path.glob("out/checkpoint-*"))
 
 
@@ -54,8 +56,8 @@ def test_as_many_as_were_asked_for_train_together() -> None:
     messages = ask(refusals, [*well, *copies], environment=os.environ)
 
     assert messages[:2] == ["", ""]
-    for (wanted, *_), message in zip(copies, messages[2:], strict=True):
-        assert message.startswith(f"{wanted} processes were to train one model")
+    for (requested, *_), message in zip(copies, messages[2:], strict=True):
+        assert message.startswith(f"{requested} processes were to train one model")
 
 
 @pytest.mark.slow

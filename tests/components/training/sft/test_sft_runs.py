@@ -184,9 +184,9 @@ def test_lora_is_trained_and_merged_and_the_two_say_the_same(inputs: Inputs, tmp
     ids = torch.tensor(
         [load_tokenizer(model)(render_prompt(load_tokenizer(model), chat(3)["messages"][:2])).input_ids]
     )
-    own = AutoModelForCausalLM.from_pretrained(inputs.base, dtype=torch.float32)
-    before = own(ids).logits
-    with_adapter = PeftModel.from_pretrained(own, model / "adapter").eval()(ids).logits
+    base_model = AutoModelForCausalLM.from_pretrained(inputs.base, dtype=torch.float32)
+    before = base_model(ids).logits
+    with_adapter = PeftModel.from_pretrained(base_model, model / "adapter").eval()(ids).logits
     merged = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)(ids).logits
     assert (merged - with_adapter).abs().max() < 1e-3
     assert (merged - before).abs().max() > 0.1
@@ -201,12 +201,12 @@ def test_training_and_serving_see_the_same_prompt_to_the_byte(tmp_path: Path, te
         tokenizer.chat_template = CHAT_TEMPLATE
         tokenizer.save_pretrained(base)
     row: dict[str, Any] = {"messages": chat(5)["messages"]}
-    asked: list[Message] = row["messages"][:2]
+    prompt_messages: list[Message] = row["messages"][:2]
 
     [ids] = ask(encoded, str(base), template, row, environment=os.environ, libraries=SWIFT)
 
     served = load_tokenizer(base)
-    prompt = served(render_prompt(served, asked), add_special_tokens=False).input_ids
+    prompt = served(render_prompt(served, prompt_messages), add_special_tokens=False).input_ids
     assert ids[: len(prompt)] == prompt
     answer = served.decode(ids[len(prompt) :])
     assert answer == row["messages"][2]["content"] + "<|im_end|>\n"
