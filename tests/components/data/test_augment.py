@@ -189,10 +189,13 @@ def test_the_stand_in_writes_rows_of_both_kinds_and_none_is_of_dev_or_test(tmp_p
 
 
 @pytest.mark.slow
-def test_some_questions_from_passages_are_prompts_of_ppo_and_dev_gets_none(tmp_path: Path) -> None:
+def test_some_questions_from_passages_are_prompts_of_ppo_and_prepay_knows_every_request(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         counts = here.run()
 
+    known = [json.loads(request.messages[-1]["content"]) for request in paid_requests(here.inputs, CONFIG)]
+    texts = [sorted(json.dumps(data, ensure_ascii=False) for data in part) for part in (known, here.brain.requests)]
+    assert texts[0] == texts[1]
     train = list(read_prompts(here.outputs.augmented_prompts / "train.parquet"))
     kinds = [entry["extra_info"]["kind"] for entry in train]
     assert counts.anchors == kinds.count("pseudo") == int(0.3 / 0.7 * kinds.count("sheet")) > 0
@@ -239,16 +242,6 @@ def test_the_budget_ends_the_stage_and_leaves_no_half_file(tmp_path: Path) -> No
     assert not any(path.exists() for path in here.outputs)
 
 
-@pytest.mark.slow
-def test_prepay_knows_every_request_of_the_stage(tmp_path: Path) -> None:
-    with world(tmp_path) as here:
-        here.run()
-
-    known = [json.loads(request.messages[-1]["content"]) for request in paid_requests(here.inputs, CONFIG)]
-    texts = [sorted(json.dumps(data, ensure_ascii=False) for data in part) for part in (known, here.brain.requests)]
-    assert texts[0] == texts[1]
-
-
 def test_another_retrieval_than_the_rows_were_validated_with_is_refused(tmp_path: Path) -> None:
     inputs = prepare(tmp_path, rows())
     retrieval = CONFIG.retrieval.model_copy(update={"top_k": 20})
@@ -292,11 +285,8 @@ def test_a_rewrite_is_better_only_where_the_passage_moves_to_the_front(
     assert is_better(rank, before) is better
 
 
-PASSAGE = Passage(
-    id="p",
-    title="虾青素软胶囊 每日服用频次",
-    content="本品建议成人按标签所示频次摄入，规律摄入即可，请勿自行加量。每日2次。",
-)
+CONTENT = "本品建议成人按标签所示频次摄入，规律摄入即可，请勿自行加量。每日2次。"
+PASSAGE = Passage(id="p", title="虾青素软胶囊 每日服用频次", content=CONTENT)
 
 
 def hindsight_case() -> HindsightCase:

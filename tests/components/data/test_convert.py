@@ -113,24 +113,24 @@ def test_rejected_rows_are_not_learned_but_competed_for(tmp_path: Path) -> None:
 
 
 def test_an_sft_row_is_the_serving_prompt_and_the_teachers_answer(tmp_path: Path) -> None:
-    given_row = row(1, split="train")
-    folder, _ = run(tmp_path, [given_row])
+    source = row(1, split="train")
+    folder, _ = run(tmp_path, [source])
 
     [chat] = read(folder / "sft/train.jsonl")
 
-    assert chat["messages"] == [*student_messages(given_row), {"role": "assistant", "content": "虾青素 每日服用频次"}]
+    assert chat["messages"] == [*student_messages(source), {"role": "assistant", "content": "虾青素 每日服用频次"}]
 
 
 def test_a_ppo_row_asks_for_nothing_again(tmp_path: Path) -> None:
-    given_row = row(1, split="train", gold=("k1",))
-    folder, _ = run(tmp_path, [given_row])
+    source = row(1, split="train", gold=("k1",))
+    folder, _ = run(tmp_path, [source])
 
     line = pandas.read_parquet(folder / "ppo/train.parquet").iloc[0]
     extra = line["extra_info"]
 
-    assert [dict(m) for m in line["prompt"]] == student_messages(given_row)
-    assert line["reward_model"]["ground_truth"] == given_row.need
-    assert extra["teacher_rewrite"] == given_row.rewritten_query
+    assert [dict(m) for m in line["prompt"]] == student_messages(source)
+    assert line["reward_model"]["ground_truth"] == source.need
+    assert extra["teacher_rewrite"] == source.rewritten_query
     assert extra["teacher_retrieval"]["hits"][0] == {"id": "k1", "reranker_score": 0.5, "query_score": None}
     assert extra["plain_retrieval"]["top1_score"] == 0.5
     assert extra["retrieved_with"] == RetrievalConfig().model_dump()
@@ -144,20 +144,6 @@ def test_a_split_without_rows_is_an_empty_file_of_the_same_shape(tmp_path: Path)
 
     assert len(dev) == 0
     assert list(dev.columns) == list(train.columns)
-
-
-def test_a_row_that_the_test_holds_already_is_not_learned(tmp_path: Path) -> None:
-    locked = row(1, split="test", question="那虾青素软胶囊一天要吃几次啊", history_summary="用户咨询虾青素软胶囊")
-    alike = row(2, split="train", question="那虾青素软胶囊一天要吃几次啊？", history_summary="用户咨询虾青素软胶囊。")
-    other = row(3, split="train", question="那虾青素软胶囊一天要吃几次啊", history_summary="用户咨询深海鱼油咀嚼片")
-
-    folder, counts = run(tmp_path, [alike, locked, other])
-
-    assert (counts.near_duplicates, counts.test) == (1, 1)
-    assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
-    [left_out] = read(folder / "left_out.jsonl")
-    assert (left_out["id"], left_out["reason"]) == ("r2", "near_duplicate")
-    assert left_out["detail"] == "1.00 alike to row r1 of the test split"
 
 
 @pytest.mark.parametrize(
@@ -175,13 +161,8 @@ def test_a_row_that_tells_the_history_of_a_test_row_otherwise_is_not_learned(
 ) -> None:
     locked = row(1, split="test", question="那它一天要吃几次啊", history_summary="用户咨询虾青素软胶囊")
     shelf_life_question = "虾青素软胶囊的保质期说明在哪里看"
-    complete = row(
-        2,
-        split="test",
-        question=shelf_life_question,
-        need=shelf_life_question,
-        history_summary="用户咨询虾青素软胶囊",
-    )
+    shelf = {"question": shelf_life_question, "need": shelf_life_question}
+    complete = row(2, split="test", history_summary="用户咨询虾青素软胶囊", **shelf)
     other = row(3, split="train", question="那它一天要吃几次啊", history_summary="用户咨询深海鱼油咀嚼片")
     retold = row(4, split="train", question=question, history_summary=history)
 
@@ -215,11 +196,9 @@ def test_the_answer_for_a_conversation_never_depends_on_the_others() -> None:
 
 
 def test_another_seed_gives_another_split() -> None:
-    names = [("t", f"c{n}") for n in range(50)]
+    first, second = ([split_of(("t", f"c{n}"), ConvertConfig(seed=seed)) for n in range(50)] for seed in (1, 2))
 
-    assert [split_of(name, ConvertConfig(seed=1)) for name in names] != [
-        split_of(name, ConvertConfig(seed=2)) for name in names
-    ]
+    assert first != second
 
 
 def test_the_shares_are_those_asked_for() -> None:
@@ -243,16 +222,22 @@ def test_no_tenant_outweighs_the_smallest(training: list[tuple[str, str]]) -> No
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_a_particle_more_makes_no_other_task_and_another_history_does(tmp_path: Path, split: str) -> None:
+@pytest.mark.parametrize("question", ["请问那它一天吃几次", "那它一天吃几次？"])
+def test_a_particle_more_makes_no_other_task_and_another_history_does(
+    tmp_path: Path, split: str, question: str
+) -> None:
     history = "客服已介绍虾青素软胶囊，已解答防伪溯源查询"
     held = row(1, split=split, question="那它一天吃几次", history_summary=history)
-    alike = row(2, split="train", question="请问那它一天吃几次", history_summary=history)
+    alike = row(2, split="train", question=question, history_summary=history)
     other = row(3, split="train", question="那它一天吃几次", history_summary="客服已介绍深海鱼油咀嚼片")
 
-    folder, counts = run(tmp_path, [held, alike, other])
+    folder, counts = run(tmp_path, [alike, held, other])
 
     assert (counts.near_duplicates, counts.ppo_train) == (1, 1)
     assert [chat["metadata"]["id"] for chat in read(folder / "sft/train.jsonl")] == ["r3"]
+    [left_out] = read(folder / "left_out.jsonl")
+    assert (left_out["id"], left_out["reason"]) == ("r2", "near_duplicate")
+    assert left_out["detail"].endswith(f"alike to row r1 of the {split} split")
 
 
 @pytest.mark.parametrize(
@@ -267,6 +252,7 @@ def test_near_duplicates_are_named_where_they_leave_nothing_to_learn(
 
     with pytest.raises(DataError, match=f"of 3 rows none .*{named}"):
         run(tmp_path, [row(3, split="test", **same), *alike])
+    assert not (tmp_path / "out/sft/train.jsonl").exists()
 
 
 def test_a_conversation_in_two_splits_is_an_error(tmp_path: Path) -> None:
@@ -274,14 +260,6 @@ def test_a_conversation_in_two_splits_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="row 2: conversation 'c' is in 'train' and in 'test'"):
         run(tmp_path, rows)
-
-
-def test_nothing_to_learn_is_an_error_that_says_where_to_look(tmp_path: Path) -> None:
-    rows = [row(n, split="train", accepted=False, reason="nothing found") for n in range(4)]
-
-    with pytest.raises(DataError, match=r"of 4 rows none in the train split is accepted.*quality_threshold"):
-        run(tmp_path, rows)
-    assert not (tmp_path / "out/sft/train.jsonl").exists()
 
 
 def test_shares_above_the_whole_are_refused() -> None:
@@ -292,13 +270,8 @@ def test_shares_above_the_whole_are_refused() -> None:
 def labelled(row: ValidatedRewrite, *grades: tuple[str, int]) -> RowLabels:
     judged = tuple(JudgedPassage(id=passage, grade=grade) for passage, grade in grades)
     result = any(grade >= 2 for _, grade in grades)
-    return RowLabels(
-        id=row.id,
-        tenant_id=row.tenant_id,
-        judged=judged,
-        outcome="relevant" if result else "nothing relevant",
-        calls=1,
-    )
+    outcome = "relevant" if result else "nothing relevant"
+    return RowLabels(id=row.id, tenant_id=row.tenant_id, judged=judged, outcome=outcome, calls=1)
 
 
 def test_labels_decide_what_is_accepted_and_which_rows_can_be_rewarded(tmp_path: Path) -> None:

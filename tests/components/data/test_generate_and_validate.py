@@ -11,7 +11,7 @@ import pytest
 from components.data.generate.config import GenerateConfig
 from components.data.generate.stage import GenerateCounts, generate
 from components.data.validate.config import ValidateConfig
-from components.data.validate.stage import ValidateCounts, check_teacher, rejection_reason, validate
+from components.data.validate.stage import check_teacher, rejection_reason, validate
 from qinglan.errors import BudgetError, DataError, GateHeldError, OutageError
 from qinglan.files.files import dump_line, read_jsonl, sha256_file
 from qinglan.rag.contract import RagData
@@ -44,8 +44,9 @@ def write_questions(folder: Path, *questions: str, **fields: str) -> Path:
     return path
 
 
-def run_generate(folder: Path, url: str, questions: Path) -> GenerateCounts:
-    return generate(questions, folder / "rewrites", folder / "table", folder / "bad", SETTINGS, url)
+def run_generate(folder: Path, url: str, questions: Path, **settings: Any) -> GenerateCounts:
+    config = SETTINGS.model_copy(update=settings)
+    return generate(questions, folder / "rewrites", folder / "table", folder / "bad", config, url)
 
 
 def quarantined(folder: Path) -> list[QuarantinedRow]:
@@ -125,24 +126,22 @@ def test_a_run_that_loses_too_many_rows_stops_with_the_setting_that_helps(
 ) -> None:
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(rows)))
     half, whole = completion("半句", finish="length"), completion("改写")
-    settings = SETTINGS.model_copy(update={"max_lost": limit})
-    outputs = tmp_path / "rewrites", tmp_path / "table", tmp_path / "bad"
     teacher = Scripted(*[Reply(200, half)] * cut, Reply(200, whole))
     with gateway(tmp_path, teacher) as url:
         if cut / rows > limit:
             with pytest.raises(OutageError) as stopped:
-                generate(questions, *outputs, settings, url)
+                run_generate(tmp_path, url, questions, max_lost=limit)
             explanation = str(stopped.value)
             assert "raise gateway.teacher.max_output_tokens" in explanation
             assert "generate.max_lost" in explanation
         else:
-            counts = generate(questions, *outputs, settings, url)
+            counts = run_generate(tmp_path, url, questions, max_lost=limit)
             assert (counts.rewritten, counts.lost) == (rows - cut, cut)
             explanation = counts.causes
         assert message in explanation
 
     with gateway(tmp_path, teacher, model={"max_output_tokens": 200}) as url:
-        again = generate(questions, *outputs, settings, url)
+        again = run_generate(tmp_path, url, questions, max_lost=limit)
     assert (again.rewritten, again.lost, again.causes, again.journal_answers) == (rows, 0, "", rows - cut)
     assert len(teacher.requests) == rows + cut, "only the lost rows are asked for again"
 
@@ -151,14 +150,12 @@ def test_cut_rows_are_not_paid_again_at_the_same_limit_and_the_others_are(tmp_pa
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(6)))
     half, none, whole = completion("半句", finish="length"), completion(" "), completion("改写")
     teacher = Scripted(*(Reply(200, answer) for answer in (half, half, half, none, whole)))
-    settings = SETTINGS.model_copy(update={"max_lost": 1.0})
-    outputs = tmp_path / "rewrites", tmp_path / "table", tmp_path / "bad"
-    with gateway(tmp_path, teacher, limits={"concurrency": 1}) as url:
-        first = generate(questions, *outputs, settings, url)
-    with gateway(tmp_path, teacher, limits={"concurrency": 1}) as url:
-        again = generate(questions, *outputs, settings, url)
+    causes = []
+    for _ in range(2):
+        with gateway(tmp_path, teacher, limits={"concurrency": 1}) as url:
+            causes.append(run_generate(tmp_path, url, questions, max_lost=1.0).causes)
 
-    assert (first.causes, again.causes) == ("3 truncated + 1 empty", "3 truncated")
+    assert causes == ["3 truncated + 1 empty", "3 truncated"]
     assert len(teacher.requests) == 6 + 1, "the empty answer alone is asked for again"
 
 
@@ -176,11 +173,10 @@ def test_a_run_whose_answers_are_all_cut_names_the_limit(tmp_path: Path) -> None
 
 def test_a_teacher_that_declines_in_words_loses_its_rows_and_one_text_for_all_is_counted(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, *(f"question {n}" for n in range(10)))
-    outputs = tmp_path / "rewrites", tmp_path / "table", tmp_path / "bad"
     sorry, nope = completion("I'm sorry, I can't help with that."), completion("Please contact  support")
     teacher = Scripted(*[Reply(200, sorry)] * 3, Reply(200, nope))
     with gateway(tmp_path, teacher) as url:
-        counts = generate(questions, *outputs, SETTINGS.model_copy(update={"max_lost": 1.0}), url)
+        counts = run_generate(tmp_path, url, questions, max_lost=1.0)
 
     assert (counts.rewritten, counts.causes, counts.same_rewrite) == (7, "3 refused", 7)
 
@@ -282,15 +278,29 @@ def write_rewrites(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def run_validate(folder: Path, url: str, rewrites: Path, knowledge_base: Path) -> ValidateCounts:
+def many_rewrites(folder: Path, count: int, marked: Split | None = None, gold: tuple[str, ...] = ("k1",)) -> Path:
+    """Two turns of each conversation, of which one has the mark of a split."""
+    row = Rewrite(
+        id="", tenant_id="t", conversation_id="", question="问题", rewritten_query="改写", teacher="m", call="x",
+        gold=gold, need="需求",
+    )  # fmt: skip
+    changes = [
+        {"id": f"r{n}", "conversation_id": f"c{n // 2}", "split": marked if n % 2 else None} for n in range(count)
+    ]
+    path = folder / "rewrites"
+    path.write_bytes(b"".join(dump_line(row.model_copy(update=change)) for change in changes))
+    return path
+
+
+def run_validate(folder: Path, url: str, rewrites: Path, knowledge_base: Path, **settings: Any) -> Any:
     outputs = folder / "validated", folder / "table", folder / "bad"
-    return validate(rewrites, knowledge_base, *outputs, ValidateConfig(), url).counts
+    return validate(rewrites, knowledge_base, *outputs, ValidateConfig(**settings), url)
 
 
 def test_both_queries_are_retrieved_and_scored_against_the_same_need(tmp_path: Path, knowledge_base: Path) -> None:
     rag = Rag(by_query, sha256_file(knowledge_base))
     with gateway(tmp_path, Scripted(Reply(200, completion("虾青素一天吃几次"))), rag) as url:
-        counts = run_validate(tmp_path, url, write_rewrites(tmp_path), knowledge_base)
+        counts = run_validate(tmp_path, url, write_rewrites(tmp_path), knowledge_base).counts
 
     [(_, row)] = read_jsonl(tmp_path / "validated", ValidatedRewrite)
     assert sorted((request["rewritten_query"], request["need"]) for request in rag.requests) == [
@@ -335,7 +345,7 @@ def test_another_knowledge_base_than_the_runs_is_refused(tmp_path: Path, knowled
 def test_rows_locked_away_as_test_are_left_out_of_the_counts_of_gold(tmp_path: Path, knowledge_base: Path) -> None:
     with gateway(tmp_path, Scripted(), Rag(by_query, "")) as url:
         rewrites = write_rewrites(tmp_path, need="虾青素一天吃几次", split="test")
-        counts = run_validate(tmp_path, url, rewrites, knowledge_base)
+        counts = run_validate(tmp_path, url, rewrites, knowledge_base).counts
 
     assert (counts.accepted, counts.labelled, counts.rewritten_top1) == (1, 0, 0)
     assert (counts.plain_score, counts.mean_score) == (0.0, 0.0)
@@ -346,21 +356,11 @@ def test_conversations_that_convert_will_lock_away_are_left_out_too(
     tmp_path: Path, knowledge_base: Path, marked: Split | None, left: int
 ) -> None:
     """Without marks the settings draw the test; one turn's mark is that of its whole conversation."""
-    row = Rewrite(
-        id="", tenant_id="t", conversation_id="", question="问题", rewritten_query="改写", teacher="m", call="x",
-        gold=("k1",), need="需求",
-    )  # fmt: skip
-    rows = [
-        row.model_copy(update={"id": f"r{n}", "conversation_id": f"c{n // 2}", "split": marked if n % 2 else None})
-        for n in range(16)
-    ]
-    (tmp_path / "rewrites").write_bytes(b"".join(map(dump_line, rows)))
-    splits = SplitConfig(train=0.5, dev=0.2, seed=3)  # one of the eight is drawn for test
-    outputs = tmp_path / "validated", tmp_path / "table", tmp_path / "bad"
-
+    # One of the eight is drawn for test.
+    splits = SplitConfig(train=0.5, dev=0.2, seed=3)
     with gateway(tmp_path, Scripted(), Rag(by_query, "")) as url:
-        settings = ValidateConfig(splits=splits)
-        counts = validate(tmp_path / "rewrites", knowledge_base, *outputs, settings, url).counts
+        rewrites = many_rewrites(tmp_path, 16, marked)
+        counts = run_validate(tmp_path, url, rewrites, knowledge_base, splits=splits).counts
 
     assert (counts.validated, counts.labelled) == (16, 2 * left)
 
@@ -382,16 +382,9 @@ def worse_rewrites(request: dict[str, Any]) -> list[dict[str, Any]]:
 def test_a_teacher_that_is_worse_than_no_rewrite_stops_the_run_before_training(
     tmp_path: Path, knowledge_base: Path, search_answer: Any, gold: tuple[str, ...], allowed: bool, stops: str
 ) -> None:
-    row = Rewrite(
-        id="", tenant_id="t", conversation_id="", question="问题", rewritten_query="改写", teacher="m", call="x",
-        gold=gold, need="需求",
-    )  # fmt: skip
-    rows = [row.model_copy(update={"id": f"r{n}", "conversation_id": f"c{n // 2}"}) for n in range(40)]
-    (tmp_path / "rewrites").write_bytes(b"".join(map(dump_line, rows)))
     settings = ValidateConfig(allow_worse_teacher=allowed)
-    outputs = tmp_path / "validated", tmp_path / "table", tmp_path / "bad"
     with gateway(tmp_path, Scripted(), Rag(search_answer, "")) as url:
-        result = validate(tmp_path / "rewrites", knowledge_base, *outputs, settings, url)
+        result = run_validate(tmp_path, url, many_rewrites(tmp_path, 40, gold=gold), knowledge_base)
 
     if stops:
         with pytest.raises(GateHeldError, match=stops) as held:
@@ -418,21 +411,23 @@ def test_a_verdict_looks_at_the_first_passage_alone(scores: list[float], thresho
     assert rejection_reason(result, threshold) == reason
 
 
+def rag_data(recall: list[dict[str, Any]]) -> RagData:
+    return RagData.model_validate(
+        {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
+    )
+
+
 @pytest.mark.parametrize(("gold", "rank"), [((), None), (("k3",), None), (("k2",), 2), (("k2", "k1"), 1)])
 def test_the_rank_is_of_the_first_gold_passage(gold: tuple[str, ...], rank: int | None) -> None:
     recall = [hit("k1", 0.9), hit("k2", 0.4)]
-    data = RagData.model_validate(
-        {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
-    )
+    data = rag_data(recall)
 
     assert to_retrieval("q", data, gold, RetrievalConfig(score_threshold=0.0)).gold_rank == rank
 
 
 def test_hits_that_production_cuts_off_are_kept_for_the_reward_alone() -> None:
     recall = [hit("k1", 0.9) | {"query_score": 0.4}, hit("k2", 0.7)]
-    data = RagData.model_validate(
-        {"rewritten_query": "q", "recall": recall, "scored_against": "need", "rewriter": "request", "snapshot": ""}
-    )
+    data = rag_data(recall)
 
     result = to_retrieval("q", data, ("k2",), RetrievalConfig(score_threshold=0.5))
 

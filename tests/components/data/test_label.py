@@ -113,19 +113,14 @@ def row(n: int, item: str = "虾青素", **changes: Any) -> ValidatedRewrite:
     return validated(**values | changes)
 
 
-def test_a_sheet_with_gold_for_every_row_asks_nobody(tmp_path: Path) -> None:
+def test_gold_for_every_row_or_no_calls_ask_nobody(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         counts = here.run([row(n, gold=("k1",)) for n in range(3)])
+        labels = here.labels()
+        unlabelled = here.run([row(0)], LabelConfig(calls=0)).unlabelled
 
-    assert counts == LabelCounts(3, 3, 0, 0, 0, 0, 0, 0)
-    assert (here.brain.requests, here.labels()) == ([], {})
-
-
-def test_no_calls_allowed_labels_nothing(tmp_path: Path) -> None:
-    with world(tmp_path) as here:
-        counts = here.run([row(0)], LabelConfig(calls=0))
-
-    assert (counts.unlabelled, here.brain.requests) == (1, [])
+    assert (counts, labels) == (LabelCounts(3, 3, 0, 0, 0, 0, 0, 0), {})
+    assert (unlabelled, here.brain.requests) == (1, [])
 
 
 def test_the_judge_chooses_from_what_the_need_finds_and_a_second_model_confirms(tmp_path: Path) -> None:
@@ -141,6 +136,7 @@ def test_the_judge_chooses_from_what_the_need_finds_and_a_second_model_confirms(
     assert (labels.calls, labels.outcome) == (5, "relevant")
     lists = [data["段落目录"] for _, data in here.brain.requests if "段落目录" in data]
     assert all("说明0" not in str(line) for line in lists), "what was judged is not offered again"
+    assert set(here.brain.requests[0][1]) <= {"检索需求", "段落标题", "段落", "最多", "段落目录"}
 
 
 def test_what_the_second_model_denies_is_not_relevant(tmp_path: Path) -> None:
@@ -280,16 +276,21 @@ def test_people_correct_a_judge_by_the_sheet(tmp_path: Path) -> None:
     assert people["weakest"] == [{"question": "一天吃几次2", "right": 0, "rows": 1}]
 
 
+def filled_sheet(folder: Path, *cells: Any) -> Path:
+    """A sheet of corrections that holds one."""
+    book = openpyxl.Workbook()
+    assert book.active is not None
+    book.active.append(["编号", "段落编号", "人工评分"])
+    book.active.append(cells)
+    book.save(folder / "filled.xlsx")
+    return folder / "filled.xlsx"
+
+
 @pytest.mark.parametrize(("grade", "wrong"), [("好", "'好'"), (4, "4"), (1.5, "1.5")])
 def test_a_correction_that_is_no_grade_is_refused_before_anybody_is_asked(
     tmp_path: Path, grade: Any, wrong: str
 ) -> None:
-    book = openpyxl.Workbook()
-    assert book.active is not None
-    book.active.append(["编号", "段落编号", "人工评分"])
-    book.active.append(["r0", "k1", grade])
-    book.save(tmp_path / "filled.xlsx")
-    config = CONFIG.model_copy(update={"corrections": tmp_path / "filled.xlsx"})
+    config = CONFIG.model_copy(update={"corrections": filled_sheet(tmp_path, "r0", "k1", grade)})
 
     with world(tmp_path) as here, pytest.raises(DataError, match=f"row 2: 人工评分 is {wrong}. Write 0, 1, 2 or 3"):
         here.run([row(0)], config)
@@ -301,22 +302,8 @@ def test_a_correction_that_is_no_grade_is_refused_before_anybody_is_asked(
 def test_a_grade_that_belongs_to_no_row_or_passage_is_not_lost_without_a_word(
     tmp_path: Path, ids: tuple[str | None, str | None]
 ) -> None:
-    book = openpyxl.Workbook()
-    assert book.active is not None
-    book.active.append(["编号", "段落编号", "人工评分"])
-    book.active.append([*ids, 3])
-    book.save(tmp_path / "filled.xlsx")
-
     with pytest.raises(DataError, match="row 2: a grade without 编号 or 段落编号"):
-        read_corrections(tmp_path / "filled.xlsx")
-
-
-def test_all_that_is_foreign_is_one_json_object(tmp_path: Path) -> None:
-    with world(tmp_path) as here:
-        here.run([row(0), row(1)])
-
-    _, data = here.brain.requests[0]
-    assert set(data) <= {"检索需求", "段落标题", "段落", "最多", "段落目录"}
+        read_corrections(filled_sheet(tmp_path, *ids, 3))
 
 
 def test_another_knowledge_base_than_the_rows_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What deploying comes to: the lineage walked first, one rollout at a time, and the same again changes nothing."""
+"""Deploying: the lineage walked first, one rollout at a time, and the same again changes nothing."""
 
 import copy
 import shutil

@@ -121,9 +121,8 @@ def test_a_held_model_becomes_a_release_only_where_it_says_so_itself(held: Input
     assert facts["verdict"] == "hold" and "not shown" in " ".join(facts["reasons"])
     assert done.model == digest(held.model)
     findings = check_release(tmp_path / "release", load_trust(keys_folder() / TRUST_FILE))
-    assert [(finding.what, finding.state) for finding in findings if finding.state != "verified"] == [
-        ("verdict", "missing")
-    ]
+    faults = [(finding.what, finding.state) for finding in findings if finding.state != "verified"]
+    assert faults == [("verdict", "missing")]
 
 
 def test_a_held_release_is_not_deployed_without_a_signed_override(held: Inputs, tmp_path: Path) -> None:
@@ -239,10 +238,7 @@ def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_bas
     about = bom(signed)["metadata"]["component"]
     card = about["modelCard"]
 
-    metrics = {
-        performance_metric["type"]: performance_metric
-        for performance_metric in card["quantitativeAnalysis"]["performanceMetrics"]
-    }
+    metrics = {metric["type"]: metric for metric in card["quantitativeAnalysis"]["performanceMetrics"]}
     assert metrics["top1"] == {
         "type": "top1", "value": "0.88", "confidenceInterval": {"lowerBound": "0.85", "upperBound": "0.91"},
     }  # fmt: skip
@@ -253,15 +249,11 @@ def test_the_card_has_figures_with_intervals_data_by_digest_and_rows_and_the_bas
     assert [item["value"] for item in data["locked test"]] == ["d" * 64, "1000"]
     [base] = about["pedigree"]["ancestors"]
     assert base["name"] == "Qwen/Qwen3-32B"
-    recorded = {
-        part.name: part.digest for item in read_lineage(signed.inputs.lineage) for part in item.statement.made
-    }
-    assert base["hashes"][0]["content"] == recorded["base_model"]
-    assert {item["name"] for item in about["properties"]} >= {
-        "qinglan:stage:ppo",
-        "qinglan:stage:gate",
-        "qinglan:code",
-    }
+    entries = read_lineage(signed.inputs.lineage)
+    digests = {part.name: part.digest for entry in entries for part in entry.statement.made}
+    assert base["hashes"][0]["content"] == digests["base_model"]
+    names = {item["name"] for item in about["properties"]}
+    assert names >= {"qinglan:stage:ppo", "qinglan:stage:gate", "qinglan:code"}
 
 
 def test_the_model_card_lists_a_significant_loss_among_the_limits(keys: Path, tmp_path: Path) -> None:
@@ -295,10 +287,8 @@ def test_the_model_card_says_that_its_figures_are_of_cross_fitted_siblings() -> 
 def test_the_model_card_counts_the_released_models_rows_and_not_those_of_a_younger_fold(
     signed: SignedRelease,
 ) -> None:
-    kind, [convert] = (
-        MODEL_KINDS["rewriter"],
-        [entry for entry in read_lineage(signed.inputs.lineage) if entry.statement.stage == "convert"],
-    )
+    kind = MODEL_KINDS["rewriter"]
+    [convert] = [entry for entry in read_lineage(signed.inputs.lineage) if entry.statement.stage == "convert"]
     fold = convert.statement._replace(facts=dict.fromkeys(convert.statement.facts, 7), ended="2099-01-01T00:00:00Z")
 
     sets = list(datasets(kind, judged(signed.folder / "model"), [convert, convert._replace(statement=fold)], "acme"))
@@ -335,12 +325,9 @@ def test_a_style_model_is_released_by_its_own_gate(keys: Path, tmp_path: Path) -
     signed = SignedRelease(tmp_path / "release", inputs, keys, done)
     assert {entry.state for entry in check_release(signed.folder, signed.policy, "house/style")} == {"verified"}
     card = bom(signed)["metadata"]["component"]["modelCard"]
-    f1 = [
-        performance_metric
-        for performance_metric in card["quantitativeAnalysis"]["performanceMetrics"]
-        if performance_metric.get("slice") == "售前"
-    ]
-    assert [(entry["type"], entry["value"]) for entry in f1] == [("f1", "0.9")]
+    metrics = card["quantitativeAnalysis"]["performanceMetrics"]
+    presales = [(metric["type"], metric["value"]) for metric in metrics if metric.get("slice") == "售前"]
+    assert presales == [("f1", "0.9")]
     assert card["modelParameters"]["approach"]["type"] == "supervised"
 
 
@@ -357,14 +344,12 @@ def test_a_release_is_pushed_by_its_digest_and_its_name_moves_to_it(inputs: Inpu
     done = [register(inputs, tmp_path / "release", config) for _ in range(2)]
 
     store = open_store(config.store)
-    assert set(store.digests()) == {rollout.release for rollout in done}
-    assert [(entry.digest, entry.by) for entry in store.history(NAME)] == [
-        (rollout.release, rollout.signed_by) for rollout in done
-    ]
+    assert set(store.digests()) == {registered.release for registered in done}
+    moves = [(entry.digest, entry.by) for entry in store.history(NAME)]
+    assert moves == [(registered.release, registered.signed_by) for registered in done]
     store.pull(done[0].release, tmp_path / "pulled")
-    assert {
-        entry.state for entry in check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST_FILE), NAME)
-    } == {"verified"}
+    findings = check_release(tmp_path / "pulled", load_trust(keys_folder() / TRUST_FILE), NAME)
+    assert {finding.state for finding in findings} == {"verified"}
 
 
 def test_a_name_that_someone_else_moved_meanwhile_is_left_to_them(signed: SignedRelease, tmp_path: Path) -> None:
@@ -397,11 +382,8 @@ def test_a_card_with_prompts_that_no_training_row_showed_is_not_released_and_an_
     monkeypatch.setattr("components.release.register.stage.refuse_untrained_prompts", lambda *args: None)
     register(inputs, tmp_path / "release", CONFIG)
 
-    [finding] = [
-        entry
-        for entry in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))
-        if entry.state != "verified"
-    ]
+    findings = check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))
+    [finding] = [finding for finding in findings if finding.state != "verified"]
     assert (finding.what, finding.state) == ("model/rewriter.json", "altered")
     assert finding.why == why
 

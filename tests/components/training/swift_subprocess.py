@@ -58,7 +58,7 @@ def read_command(words: list[str], row: Row) -> dict[str, Any]:
 
 
 def refusals(cases: list[tuple[int, int, int]]) -> list[str]:
-    """What our plug-in says, given the processes asked for, those torch knows of, and those the trainer knows of.
+    """Refusals of our plug-in, given the processes asked for, those torch knows of, and those the trainer knows of.
 
     Empty where they train together.
     """

@@ -2,7 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -227,44 +228,43 @@ def test_weights_that_were_put_there_are_taken_by_their_public_name(
         base(tmp_path, prompts, tmp_path / "other", BaseConfig(model="Qwen/Other"))
 
 
-def test_a_pickle_is_not_taken(prompts: Path, tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path / "mine")
+def with_a_pickle(folder: Path) -> None:
     shutil.move(folder / "model.safetensors", folder / "pytorch_model.bin")
 
-    with pytest.raises(DataError, match="a pickle could run code"):
-        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
-    assert not (tmp_path / "out").exists()
 
-
-def test_a_base_whose_index_leads_elsewhere_is_not_taken(prompts: Path, tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path / "mine")
+def with_an_index_that_leads_elsewhere(folder: Path) -> None:
     index = folder / "model.safetensors.index.json"
     index.write_text('{"metadata": {}, "weight_map": {"model.norm.weight": "../other.safetensors"}}')
 
-    with pytest.raises(DataError, match=r"names '\.\./other\.safetensors'"):
-        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
-    assert not (tmp_path / "out").exists()
 
-
-def test_a_base_that_was_half_downloaded_is_refused_before_it_is_copied(prompts: Path, tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path / "mine")
+def half_downloaded(folder: Path) -> None:
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
 
-    with pytest.raises(DataError, match=r"not downloaded completely: model\.safetensors has [\d,]+ bytes, and its"):
-        base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
-    with pytest.raises(DataError, match="not downloaded completely"):
-        text_base(tmp_path, tmp_path / "out", BaseConfig(model=str(folder)))
-    assert not (tmp_path / "out").exists()
 
-
-def test_a_base_that_nobody_can_ask_is_refused(prompts: Path, tmp_path: Path) -> None:
-    folder = tiny_model(tmp_path / "mine")
+def without_template(folder: Path) -> None:
     (folder / "chat_template.jinja").unlink()
 
-    with pytest.raises(DataError, match=r"no chat template.* Take an instruct model"):
+
+@pytest.mark.parametrize(
+    ("spoil", "message", "by_a_classifier_too"),
+    [
+        (with_a_pickle, "a pickle could run code", True),
+        (with_an_index_that_leads_elsewhere, r"names '\.\./other\.safetensors'", True),
+        (half_downloaded, r"not downloaded completely: model\.safetensors has [\d,]+ bytes, and its", True),
+        (without_template, r"no chat template.* Take an instruct model", False),  # a classifier is not asked
+    ],
+)
+def test_a_base_that_cannot_be_trained_is_refused_before_it_is_copied(
+    prompts: Path, tmp_path: Path, spoil: Callable[[Path], None], message: str, by_a_classifier_too: bool
+) -> None:
+    spoil(folder := tiny_model(tmp_path / "mine"))
+
+    with pytest.raises(DataError, match=message):
         base(tmp_path, prompts, tmp_path / "out", BaseConfig(model=str(folder)))
-    text_base(tmp_path, tmp_path / "classifier", BaseConfig(model=str(folder)))  # a classifier is not asked
+    with pytest.raises(DataError, match=message) if by_a_classifier_too else nullcontext():
+        text_base(tmp_path, tmp_path / "classifier", BaseConfig(model=str(folder)))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_critic_beside_the_base_that_does_not_fit_is_refused_before_any_training(

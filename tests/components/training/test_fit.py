@@ -130,10 +130,8 @@ def test_a_step_on_two_nodes_waits_for_all_weights_in_each_part_of_a_batch(
         for steps in (1, 2)
     )
 
-    rest = (
-        two_steps - one_step - seconds
-    )  # answers, prompts and the transfer on each machine, which no network decides
-    assert 50 < rest < 80
+    # The rest is answers, prompts and the transfer on each machine, which no network decides.
+    assert 50 < two_steps - one_step - seconds < 80
 
 
 def test_on_one_node_no_byte_crosses_the_network() -> None:

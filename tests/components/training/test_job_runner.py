@@ -1,4 +1,4 @@
-"""What a step's own pod tells of its run."""
+"""A step's own pod tells of its run."""
 
 from typing import Any
 
@@ -9,20 +9,14 @@ from qinglan.errors import ConfigError
 from qinglan.jobs import LocalRunner
 from qinglan.kubernetes.client import Api
 
-WORKFLOW = {
-    "apiVersion": "argoproj.io/v1alpha1",
-    "kind": "Workflow",
-    "name": "rewriter-x",
-    "uid": "w1",
-    "controller": True,
-}
+WORKFLOW = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "rewriter-x", "uid": "w1"}
 POD: dict[str, Any] = {
     "metadata": {
         "name": "rewriter-x-sft-1", "namespace": "team", "uid": "p1",
         "labels": {
             "pipeline/runid": "9d1c", "workflows.argoproj.io/workflow": "rewriter-x", "qinglan.dev/tenant": "five",
         },
-        "ownerReferences": [WORKFLOW],
+        "ownerReferences": [{**WORKFLOW, "controller": True}],
     },
     "spec": {
         "containers": [{"name": "wait", "image": "argoexec"}, {"name": "main", "image": "qinglan/sft@sha256:0"}],
@@ -40,7 +34,7 @@ def test_a_kfp_pod_tells_run_image_tenant_and_workflow() -> None:
     place = context_from_pod(POD, {"resources": {}}, {})
 
     assert (place.namespace, place.run, place.image, place.tenant) == ("team", "9d1c", "qinglan/sft@sha256:0", "five")
-    assert place.owner == {name: WORKFLOW[name] for name in ("apiVersion", "kind", "name", "uid")}
+    assert place.owner == WORKFLOW
     assert place.pull_secrets == [{"name": "pull"}]
     assert place.task == {"resources": {}}
 
@@ -52,12 +46,8 @@ def test_without_a_run_s_id_its_workflow_names_it() -> None:
 def test_without_a_workflow_the_pod_owns_the_job() -> None:
     bare = {**POD, "metadata": {**POD["metadata"], "ownerReferences": []}}
 
-    assert context_from_pod(bare, {}, {}).owner == {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "name": "rewriter-x-sft-1",
-        "uid": "p1",
-    }
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "rewriter-x-sft-1", "uid": "p1"}
+    assert context_from_pod(bare, {}, {}).owner == owner
 
 
 def test_the_environment_may_say_otherwise() -> None:

@@ -49,7 +49,7 @@ def call() -> None:
 
 
 def composed(words: list[str]) -> Any:
-    """What verl's command would make of these overrides."""
+    """The configuration that verl's command would compose from these overrides."""
     from hydra import compose, initialize_config_module
 
     with initialize_config_module("verl.trainer.config", version_base=None):

@@ -1,4 +1,4 @@
-"""What a model's folder may not hold: settings that act, templates without a bound, two readings of its weights."""
+"""A model's folder may not hold settings that act, templates without a bound, two readings of its weights."""
 
 import json
 import shutil
@@ -336,7 +336,7 @@ GATHERED = """
   {%- endfor %}
   {{- content }}
 {%- endfor %}"""
-"""What templates of Qwen do: the first ones of Qwen3 count the messages down."""
+"""Templates of Qwen: the first ones of Qwen3 count the messages down."""
 
 TOOLS = """
 {%- if tools %}
@@ -388,7 +388,7 @@ TOOLS = """
   {{- '<|im_start|>assistant\n' }}
   {%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\n\n</think>\n\n' }}{%- endif %}
 {%- endif %}"""
-"""What the templates of Qwen2.5 and Qwen3 do."""
+"""Templates of Qwen2.5 and Qwen3."""
 
 PICTURES = """
 {%- set image_count = namespace(value=0) %}
@@ -416,7 +416,7 @@ PICTURES = """
     {%- endfor %}
   {%- endfor %}
 {%- endfor %}"""
-"""What the templates of Qwen3-VL and Qwen3.5 do."""
+"""Templates of Qwen3-VL and Qwen3.5."""
 
 HEADERS = """{{- bos_token }}
 {%- if custom_tools is defined %}{%- set tools = custom_tools %}{%- endif %}
@@ -444,7 +444,7 @@ HEADERS = """{{- bos_token }}
     {%- endfor %}
   {%- endif %}
 {%- endfor %}"""
-"""What the templates of Llama 3.1 and 3.2 do."""
+"""Templates of Llama 3.1 and 3.2."""
 
 LLAMA3 = (
     "{% set loop_messages = messages %}{% for message in loop_messages %}"

@@ -192,7 +192,7 @@ def test_weights_that_stayed_in_the_store_count_where_they_are_signed_for(tmp_pa
 
 @pytest.mark.parametrize("file", [INDEX, "config.json", SHARDS[0]])
 def test_a_link_in_a_bare_folder_is_refused_at_load(tmp_path: Path, file: str) -> None:
-    """What a link names is not in the folder, and what it holds could lead anywhere."""
+    """A link's target is not in the folder, and could lead anywhere."""
     folder = sharded(tmp_path / "model")
     (folder / file).rename(tmp_path / "elsewhere")
     (folder / file).symlink_to(tmp_path / "elsewhere")

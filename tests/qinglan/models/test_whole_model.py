@@ -117,51 +117,21 @@ def test_a_configuration_that_its_files_do_not_fill_is_refused(
 Tensors = dict[str, torch.Tensor]
 
 
-def lacking(tensors: Tensors) -> None:
-    del tensors["model.layers.1.mlp.up_proj.weight"]
-
-
-def lacking_all_layers(tensors: Tensors) -> None:
-    for name in [name for name in tensors if ".layers." in name]:
-        del tensors[name]
-
-
-def lacking_the_last_norm(tensors: Tensors) -> None:
-    del tensors["model.norm.weight"]
-
-
-def with_another(tensors: Tensors) -> None:
-    tensors["model.other.weight"] = torch.zeros(1)
-
-
-def with_a_layer_more(tensors: Tensors) -> None:
-    tensors["model.layers.2.mlp.up_proj.weight"] = torch.zeros(48, 16)
-
-
-def renamed(tensors: Tensors) -> None:
-    tensors["model.layers.1.mlp.UP_proj.weight"] = tensors.pop("model.layers.1.mlp.up_proj.weight")
-
-
-def turned(tensors: Tensors) -> None:
-    tensors["model.layers.0.mlp.up_proj.weight"] = tensors["model.layers.0.mlp.up_proj.weight"].T.contiguous()
-
-
-def flat(tensors: Tensors) -> None:
-    tensors["model.layers.0.mlp.up_proj.weight"] = tensors["model.layers.0.mlp.up_proj.weight"].flatten()
-
-
-def empty(tensors: Tensors) -> None:
-    tensors["model.norm.weight"] = torch.zeros(0)
-
-
-def of_one_number(tensors: Tensors) -> None:
-    tensors["model.norm.weight"] = torch.tensor(1.0)
-
-
-CHANGES = [
-    lacking, lacking_all_layers, lacking_the_last_norm, with_another, with_a_layer_more, renamed, turned, flat, empty,
-    of_one_number,
-]  # fmt: skip
+UP = "model.layers.0.mlp.up_proj.weight"
+LAST = "model.layers.1.mlp.up_proj.weight"
+NORM = "model.norm.weight"
+CHANGES: dict[str, Callable[[Tensors], object]] = {
+    "one lacks": lambda tensors: tensors.pop(LAST),
+    "all layers lack": lambda tensors: [tensors.pop(name) for name in [*tensors] if ".layers." in name],
+    "the last norm lacks": lambda tensors: tensors.pop(NORM),
+    "one more": lambda tensors: tensors.update({"model.other.weight": torch.zeros(1)}),
+    "a layer more": lambda tensors: tensors.update({"model.layers.2.mlp.up_proj.weight": torch.zeros(48, 16)}),
+    "renamed": lambda tensors: tensors.update({LAST.replace("up", "UP"): tensors.pop(LAST)}),
+    "turned": lambda tensors: tensors.update({UP: tensors[UP].T.contiguous()}),
+    "flat": lambda tensors: tensors.update({UP: tensors[UP].flatten()}),
+    "empty": lambda tensors: tensors.update({NORM: torch.zeros(0)}),
+    "of one number": lambda tensors: tensors.update({NORM: torch.tensor(1.0)}),
+}
 MODELS: list[Any] = [
     pytest.param(tiny_model, Student.load, id="rewriter"),
     pytest.param(tiny_style_model, StyleModel.load, id="style"),
@@ -170,13 +140,9 @@ MODELS: list[Any] = [
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["one file", "shards"])
 @pytest.mark.parametrize(("make", "load"), MODELS)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_files_with_other_tensors_than_the_configuration_has_are_refused(
-    tmp_path: Path,
-    change: Callable[[Tensors], None],
-    make: Callable[[Path], Path],
-    load: Callable[[Path], Any],
-    sharded: bool,
+    tmp_path: Path, change: Callable[[Tensors], object], make: Any, load: Callable[[Path], Any], sharded: bool
 ) -> None:
     folder = make(tmp_path / "model")
     tensors = load_file(folder / WEIGHTS)

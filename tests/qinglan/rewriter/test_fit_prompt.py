@@ -1,4 +1,4 @@
-"""Of a history that is too long for a student, the oldest turns are left out: in training as in serving."""
+"""A history that is too long for a student loses its oldest turns: in training as in serving."""
 
 import copy
 from pathlib import Path

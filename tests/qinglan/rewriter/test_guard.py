@@ -74,7 +74,7 @@ def test_failed_guards_are_named_in_order_of_gravity(written: str, cut: bool, gu
         "three hundred mg",
         "a dozen",
     ],
-)  # fmt: skip
+)
 def test_a_number_that_nobody_told_is_found_in_every_writing(number: str) -> None:
     question = Question("fivedoctors", "虾青素怎么吃", "老人", "正在了解虾青素")
     explained = question._replace(history_summary=f"正在了解虾青素，{number}")
@@ -91,23 +91,12 @@ ENGLISH_HISTORY = (
 ENGLISH_REWRITES = [
     ("How many a day?", "How many astaxanthin softgels should be taken a day?"),
     ("Can she take them together?", "Can astaxanthin softgels and fish oil be taken together with warfarin?"),
-    ("And with her medicine?", "Do fish oil capsules interact with warfarin in people over 65?"),
     ("Where do I keep it?", "How should astaxanthin softgels be stored?"),
-    ("What if it melts?", "What to do if astaxanthin softgels melt or stick together in hot weather"),
-    ("How long does it last?", "How many days does a bottle of 60 astaxanthin softgels last?"),
-    ("I opened it already", "Can an opened bottle of astaxanthin softgels be returned for a refund?"),
     ("Is it ok for kids?", "Are fish oil capsules suitable for children, and what is the recommended dose?"),
-    ("before or after food", "Should astaxanthin softgels be taken before or after meals?"),
-    ("does it hurt the stomach", "Can fish oil capsules irritate the stomach or cause nausea?"),
     ("what's the difference", "What is the difference between astaxanthin softgels and fish oil capsules?"),
-    ("which one first?", "Which should be taken first in the morning: warfarin or astaxanthin softgels?"),
     ("she forgot yesterday", "What should someone do after missing a day of astaxanthin softgels?"),
-    ("any side effects", "What are the side effects of astaxanthin softgels with blood thinners such as warfarin?"),
     ("expired last month", "Is it safe to take fish oil capsules that expired one month ago?"),
-    ("the parcel is damaged", "How to exchange astaxanthin softgels that arrived in a damaged parcel?"),
     ("who should not take it", "Who should not take astaxanthin softgels or fish oil capsules?"),
-    ("can I split it", "Can astaxanthin softgels be opened or cut for people who have difficulty swallowing?"),
-    ("is it good for eyes", "Does astaxanthin help with tired eyes and age-related loss of sight?"),
     ("60 is enough?", "Is a bottle of sixty astaxanthin softgels enough for two months at one softgel a day?"),
 ]
 

@@ -1,4 +1,4 @@
-"""What is served is what was trained: merged, or as one adapter, the weights answer as both adapters in a row."""
+"""The served model is the trained one: merged, or as one adapter, the weights answer as both adapters in a row."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What verl itself makes of ours: the plan's numbers in its configuration, its engines' parts, its losses."""
+"""verl itself reads our settings: the plan's numbers in its configuration, its engines' parts, its losses."""
 
 import os
 from collections.abc import Callable

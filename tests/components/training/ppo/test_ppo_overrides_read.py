@@ -17,7 +17,7 @@ RUN_BY_US = (
     "workers/config/", "workers/utils/", "workers/engine_workers.py", "workers/engine/fsdp/",
     "workers/rollout/vllm_rollout/", "checkpoint_engine/",
 )  # fmt: skip
-"""Of verl's files those that a training of ours runs: FSDP and vLLM, no Megatron and no SGLang."""
+"""Files of verl that a training of ours runs: FSDP and vLLM, no Megatron and no SGLang."""
 
 NOT_RUN = ("trainer/ppo/ray_trainer.py", "trainer/sft_trainer.py")
 
@@ -25,7 +25,7 @@ NAMES_IN_VERL = {
     "fsdp_config": "engine_config", "fsdp": "engine_config", "optim": "optimizer_config|config",
     "mixed_precision": "mixed_precision_config", "custom_reward_function": "reward_fn_config",
 }  # fmt: skip
-"""What verl's code calls the section of a key, where it is neither the section's name nor config."""
+"""Names that verl's code has for the section of a key, where it is neither the section's name nor config."""
 
 READ_BY_OTHER_TEXT = {
     "agent.agent_loop_manager_class": '.get("agent_loop_manager_class")',

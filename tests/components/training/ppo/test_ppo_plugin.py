@@ -24,6 +24,7 @@ from standins.verl_cpu.settings import MODULES, PARALLEL_CRITIC
 from tests.models.ppo_world import laptop
 
 ROOT = Path(__file__).parents[4]
+VERL = Path(find_spec("verl").submodule_search_locations[0])  # type: ignore[union-attr,index]
 
 
 def python(code: str, **environment: str) -> str:
@@ -33,6 +34,12 @@ def python(code: str, **environment: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines()[-1]
+
+
+def with_ray(folder: Path, code: str) -> str:
+    """The last line that code prints which starts a Ray of its own."""
+    with process_cleanup(folder / "running") as (mark, ray_folder):
+        return python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(ray_folder), **{PROCESS_MARK_VARIABLE: mark})
 
 
 def test_a_patch_waits_for_its_module_and_imports_nothing(tmp_path: Path) -> None:
@@ -74,9 +81,7 @@ running = [one for one in servers if one.status() != psutil.STATUS_ZOMBIE]
 print(ray.is_initialized(), len(looks) >= 2, len(running))
 """
     # A machine with other work may need one more start of its own. A Ray that was ended leaves its agents behind.
-    with process_cleanup(tmp_path / "running") as (mark, folder):
-        printed = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
-    assert printed == "True True 1"
+    assert with_ray(tmp_path, code) == "True True 1"
 
 
 @pytest.mark.slow
@@ -112,13 +117,11 @@ try:
 except Exception as error:
     print(waited, type(error).__name__, error)
 """
-    with process_cleanup(tmp_path / "running") as (mark, folder):
-        printed = python(code, RAY_USAGE_STATS_ENABLED="0", RAY_TMPDIR=str(folder), **{PROCESS_MARK_VARIABLE: mark})
-    assert printed.startswith("[1, 2, 3] TrainingError A process that answers prompts is dead")
+    assert with_ray(tmp_path, code).startswith("[1, 2, 3] TrainingError A process that answers prompts is dead")
 
 
 def test_the_names_that_the_check_of_workers_replaces_are_verls() -> None:
-    trainer = Path(find_spec("verl").submodule_search_locations[0]) / "trainer/ppo/v1"  # type: ignore[union-attr, index]
+    trainer = VERL / "trainer/ppo/v1"
     buffer, manager = ((trainer / name).read_text() for name in ("replay_buffer.py", "agent_loop_tq.py"))
 
     assert "last_debug_time = self._wait_for_next_poll(partition_id, last_debug_time)" in buffer
@@ -230,9 +233,8 @@ def test_a_note_that_names_a_folder_removes_nothing(text: str, tmp_path: Path) -
 
 def test_the_socket_of_the_weights_lies_in_the_trainings_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     """verl's text is looked up on both sides: without vLLM its modules cannot be imported."""
-    verl = Path(find_spec("verl").origin).parent / "workers/rollout/vllm_rollout"  # type: ignore[union-attr,arg-type]
     for name in ("vllm_rollout.py", "utils.py"):
-        assert f'f"{VERL_FOLDER}rl-colocate-zmq-' in (verl / name).read_text()
+        assert f'f"{VERL_FOLDER}rl-colocate-zmq-' in (VERL / "workers/rollout/vllm_rollout" / name).read_text()
     monkeypatch.setattr(tempfile, "tempdir", "/tmp/ql-1")
 
     assert in_temporary_folder("ipc:///tmp/rl-colocate-zmq-1.sock") == "ipc:///tmp/ql-1/rl-colocate-zmq-1.sock"

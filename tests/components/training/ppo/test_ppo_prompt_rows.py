@@ -34,9 +34,7 @@ def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: 
 
 
 @pytest.mark.slow
-@given(
-    st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9)
-)
+@given(st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9))
 def test_no_row_comes_twice_more_than_another_of_its_kind(hard: list[bool], seed: int) -> None:
     times = Counter(oversample_hard(hard, 0.5, seed))
 
@@ -145,13 +143,6 @@ def test_prompts_that_verl_does_not_get_are_listed_with_their_figures(tmp_path: 
     assert detail in left_out[0].detail
 
 
-def test_rows_of_other_retrieval_settings_are_refused_before_verl_starts(tmp_path: Path, tokenizer: Any) -> None:
-    config = laptop(reward={"retrieval": {"kb_name": "other"}})
-
-    with pytest.raises(DataError, match=r"was validated with retrieval .*default.* this training .*other"):
-        prepare_prompts(write_rows(tmp_path / "rows"), tmp_path, tokenizer, config)
-
-
 def read_infos(path: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet
 
@@ -159,19 +150,24 @@ def read_infos(path: Path) -> list[dict[str, Any]]:
     return infos
 
 
-def test_prompts_that_do_not_fit_are_an_error_that_names_the_setting(tmp_path: Path, tokenizer: Any) -> None:
-    with pytest.raises(DataError, match="max_prompt_tokens"):
-        prepare_prompts(write_rows(tmp_path / "rows"), tmp_path, tokenizer, laptop(max_prompt_tokens=5))
-
-
-def test_fewer_prompts_than_one_step_takes_are_an_error(tmp_path: Path, tokenizer: Any) -> None:
-    with pytest.raises(DataError, match="10 prompts are fewer than the 16"):
-        prepare_prompts(write_rows(tmp_path / "rows", train=10), tmp_path, tokenizer, laptop(max_prompt_tokens=200))
-
-
-def test_an_empty_training_file_is_an_error(tmp_path: Path, tokenizer: Any) -> None:
-    with pytest.raises(DataError, match=r"train\.parquet: no rows"):
-        prepare_prompts(write_rows(tmp_path / "rows", train=0), tmp_path, tokenizer, laptop())
+@pytest.mark.parametrize(
+    ("train", "changes", "message"),
+    [
+        (32, {"max_prompt_tokens": 5}, "max_prompt_tokens"),
+        (10, {"max_prompt_tokens": 200}, "10 prompts are fewer than the 16"),
+        (0, {}, r"train\.parquet: no rows"),
+        (
+            32,
+            {"reward": {"retrieval": {"kb_name": "other"}}},
+            r"was validated with retrieval .*default.* this training .*other",
+        ),
+    ],
+)
+def test_rows_that_no_step_can_take_are_refused_before_verl_starts(
+    tmp_path: Path, tokenizer: Any, train: int, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        prepare_prompts(write_rows(tmp_path / "rows", train=train), tmp_path, tokenizer, laptop(**changes))
 
 
 def test_a_tokenizer_without_ids_is_an_error(tmp_path: Path, tokenizer: Any) -> None:

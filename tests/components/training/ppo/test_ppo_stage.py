@@ -226,7 +226,7 @@ def test_lora_with_kl_and_a_critic_is_served_as_it_was_trained(small: World, for
 
 
 def watched(*golds: float, stopped: str = "", stalled: bool = False) -> Any:
-    """What is known of a training with these scores on dev, the first before any step."""
+    """The monitor of a training with these scores on dev, the first before any step."""
     trained = {"avg_reward": 0.1, "win_rate": 0.2}
     steps = {at: {"step": at, "gold_dev": gold, **(trained if at else {})} for at, gold in enumerate(golds)}
     alarm = SimpleNamespace(name=stopped, message="") if stopped else None

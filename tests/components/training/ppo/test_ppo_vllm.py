@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[4]
 
 
 class Training(dict[str, Any]):
-    """What the training printed, its log, and what it left: processes, shared memory, sockets."""
+    """The training's output, its log, and what it left: processes, shared memory, sockets."""
 
     log: str
     left: set[str]

@@ -179,7 +179,7 @@ CPU = SftConfig(device="cpu", threads=8)
 
 
 def test_a_job_is_started_by_the_same_command_at_each_attempt(tmp_path: Path) -> None:
-    """Where it goes on from is looked up where it runs: a job with another command would not be found again."""
+    """Its checkpoint is looked up where it runs: a job with another command would not be found again."""
     paths = PATHS._replace(output=tmp_path)
     first = train_command(SftConfig(nodes=2), paths, rows=560)
     assert started(tmp_path, ["swift"]) == ["swift"]
@@ -211,7 +211,12 @@ def test_torchrun_starts_several_processes_and_one_trains_by_itself(config: SftC
 
 
 @pytest.mark.parametrize(
-    ("values", "message"), [({"packing": True}, "packing"), ({"train_type": "lora"}, "train_type")]
+    ("values", "message"),
+    [
+        ({"packing": True}, "packing"),
+        ({"train_type": "lora"}, "train_type"),
+        ({"max_length": 128}, "max_length 128 has no room for a prompt beside max_new_tokens 150"),
+    ],
 )
 def test_settings_that_cannot_work_together_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -267,22 +272,14 @@ def test_a_row_that_is_too_long_is_left_out_and_named(
     assert all("tokens without any history, and sft.max_length is 256" in row.detail for row in fitted.too_long)
 
 
-def test_rows_that_are_all_too_long_are_an_error(tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
-    path = write_chats(tmp_path / "train.jsonl", [chat(1, answer="很长" * 200)])
-
-    with pytest.raises(DataError, match=r"all 1 rows are longer than sft.max_length without any history"):
-        write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256))
-
-
-def test_chats_that_fit_stay_as_they_are_to_the_byte(tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
+def test_rows_that_are_all_too_long_are_an_error_and_those_that_fit_stay_to_the_byte(tmp_path: Path) -> None:
+    tokenizer, config = load_tokenizer(tiny_model(tmp_path / "model")), SftConfig(device="cpu", max_length=256)
+    long = write_chats(tmp_path / "long.jsonl", [chat(1, answer="很长" * 200)])
     path = write_chats(tmp_path / "train.jsonl", [chat(1), chat(2)])
 
-    assert (
-        write_fitting(tokenizer, path, tmp_path / "out.jsonl", SftConfig(device="cpu", max_length=256)).trimmed == 0
-    )
-
+    with pytest.raises(DataError, match=r"all 1 rows are longer than sft.max_length without any history"):
+        write_fitting(tokenizer, long, tmp_path / "out.jsonl", config)
+    assert write_fitting(tokenizer, path, tmp_path / "out.jsonl", config).trimmed == 0
     assert (tmp_path / "out.jsonl").read_bytes() == path.read_bytes()
 
 
@@ -298,11 +295,6 @@ def test_the_student_learns_a_long_conversation_as_it_will_be_served(tmp_path: P
     first, second = (orjson.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines())
     served = fit_prompt(tokenizer, student_messages(question), config.max_prompt_tokens)
     assert first == long | {"messages": [*served.messages, long["messages"][2]]} != long and second == chat(2)
-
-
-def test_a_length_without_room_for_a_prompt_is_refused() -> None:
-    with pytest.raises(ValueError, match="max_length 128 has no room for a prompt beside max_new_tokens 150"):
-        SftConfig(max_length=128)
 
 
 def test_a_gpu_that_is_wanted_and_not_there_is_an_error(tmp_path: Path) -> None:

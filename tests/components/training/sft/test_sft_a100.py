@@ -27,7 +27,7 @@ ONE_PROCESS = {
     "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
     "MASTER_PORT": "0", "DS_ACCELERATOR": "cpu",
 }  # fmt: skip
-"""What torchrun says to one process, and the stage to DeepSpeed without a GPU."""
+"""Variables that torchrun sets for one process, and those of the stage for DeepSpeed without a GPU."""
 
 PROFILES = Path(__file__).parents[4] / "pipelines" / "configs" / "training"
 

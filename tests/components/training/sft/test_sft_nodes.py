@@ -26,7 +26,7 @@ TWO = SftConfig(
 
 @pytest.mark.slow
 def test_with_rank_alone_each_would_train_a_copy_and_none_does(tmp_path: Path) -> None:
-    """What the operator sets, and nothing of ours; a GPU's settings, by which nothing else joins them."""
+    """The operator's settings, and nothing of ours; a GPU's settings, by which nothing else joins them."""
     base, rows = tiny_model(tmp_path / "base", stage="base"), chats(tmp_path / "chats")
     command = train_command(TWO, Paths(base, rows / "train.jsonl", rows / "dev.jsonl", tmp_path / "out"), rows=48)
     alone = {name: value for name, value in command.environment.items() if name != "NPROC_PER_NODE"}

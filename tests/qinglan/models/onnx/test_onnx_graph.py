@@ -54,9 +54,7 @@ def test_a_graph_that_stands_alone_is_allowed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [lambda model: elsewhere(model.graph.initializer[0]), only_named],
-    ids=["initializer", "named"],
+    "change", [lambda model: elsewhere(model.graph.initializer[0]), only_named], ids=["initializer", "named"]
 )
 def test_weights_in_another_file_are_found_wherever_they_are(change: Callable[[Any], None], tmp_path: Path) -> None:
     model = small_graph()
