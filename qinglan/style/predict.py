@@ -86,5 +86,6 @@ def predictions(probabilities: NDArray[np.float64], names: Sequence[str]) -> lis
 
 
 def softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
+    # Shifted by the largest logit, which cancels out and keeps exp from overflowing.
     raised = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=-1, keepdims=True))

@@ -156,6 +156,7 @@ def fitted_prompts(
             limit = context_tokens(http.get(MODELS_PATH).content)
     except httpx2.HTTPError as error:
         raise OutageError(f"no answer: {type(error).__name__}") from error
+    # vLLM refuses a prompt beyond its --max-model-len, which may be smaller than the model's own context.
     budget = card.prompt_tokens(min(model_context(folder), limit or sys.maxsize))
     tokenizer = load_tokenizer(folder)
     return [fit_prompt(tokenizer, messages, budget) for messages in prompts]
@@ -174,6 +175,7 @@ async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], 
                 tick()
                 return rewrite
 
+            # A TaskGroup cancels its other tasks at the first failure and wraps it: callers expect the plain error.
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(write(request)) for request in requests]

@@ -49,6 +49,7 @@ def check_parents(
     models: Mapping[str, Path], digests: Mapping[str, str], training: Mapping[str, Path]
 ) -> dict[str, dict[str, str]]:
     """Each model's parents: the very files that were compared with the test, and RL from this SFT model."""
+    # By digest: a card that names other rows would have passed the comparison by content.
     compared = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
     cards = {name: read_card(folder).parents for name, folder in models.items()}
     for name, parents in cards.items():

@@ -108,6 +108,7 @@ def draw_rows(rows: Sequence[Question], count: int, seed: int) -> list[int]:
     for at, row in enumerate(rows):
         order.setdefault((row.tenant_id, row.conversation_id), []).append(at)
     out: list[int] = []
+    # By a hash, not a generator: further rows in the sheet leave the order of the rest as it is.
     for name in sorted(order, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
         if len(out) >= count:
             break
@@ -152,6 +153,7 @@ def score_all(
                     if row.snapshot and row.snapshot not in scored.snapshots:
                         scored.snapshots.append(row.snapshot)
                     tick()
+            # The journal then names the file whose figures its paid answers led to.
             await gateway.exported(digest(predictions))
             seconds = await gateway.live_seconds("generate", "teacher")
             return scored._replace(report=await gateway.report(), teacher_seconds=seconds)

@@ -74,6 +74,7 @@ def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
 
 def evenly_spaced(rows: int, count: int) -> list[int]:
     """Positions of `count` rows, evenly over all rows."""
+    # Not the first rows: those of one tenant or conversation are of similar length.
     count = min(rows, count)
     return [at * rows // count for at in range(count)]
 
@@ -87,6 +88,7 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
     check_host(url, "evaluate.rewriter_urls")
     texts, times = [], []
     with sync_client(url, timeout=SERVED_SECONDS) as client:
+        # The first row is sent twice: its first answer pays for caches and kernels that are compiled on first use.
         for number, row in enumerate([*rows[:1], *rows]):
             instance = {
                 "query": row.question,

@@ -23,6 +23,7 @@ Confusions = NDArray[np.float64]
 
 def row_sums(truth: Groups, probabilities: Columns) -> Columns:
     """Each row's cell of the confusion matrix, its bin's gap, log loss and Brier score."""
+    # Every measure is a function of these sums, so a draw of rows is one matrix product (statistics.py).
     width = probabilities.shape[1]
     right = np.eye(width)[truth]
     log_loss = -np.log(np.maximum((probabilities * right).sum(axis=1), LEAST))
@@ -49,6 +50,7 @@ def confusions(truth: Groups, predicted: Groups, width: int) -> Columns:
 
 def gaps(truth: Groups, probabilities: Columns) -> Columns:
     """Right or not, minus the confidence, in the column of the row's bin."""
+    # ECE (Naeini et al. 2015) is the sum over bins of |sum of (right - confidence)| / rows.
     confidence = probabilities.max(axis=1)
     gap = (probabilities.argmax(axis=1) == truth) - confidence
     return np.asarray(np.eye(BINS)[bin_of(confidence)] * gap[:, None])

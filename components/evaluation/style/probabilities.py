@@ -91,6 +91,7 @@ def read_cross_fitted(
     for number in sorted(set(folds.values())):
         judged = [index for index, row in enumerate(rows) if folds[row.id] == number]
         learned = [row for row in rows if folds[row.id] != number]
+        # C is chosen on rows of dev outside of the fold; without any, on the rows that the baseline learned from.
         chosen = [row for row in dev if folds[row.id] != number] or learned
         fitted.append(fit_baseline(learned, chosen, [rows[index] for index in judged], labels, choices))
         baseline[judged] = fitted[-1].probabilities

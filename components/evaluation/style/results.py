@@ -158,6 +158,7 @@ def _coverage_steps(table: PredictionTable, name: str, config: EvaluateStyleConf
     confidence = probabilities.max(axis=1)
     surest = np.sort(confidence)[::-1]
     thresholds = [float(surest[max(1, round(share * len(surest))) - 1]) for share in COVERAGES]
+    # Answers of equal confidence are kept or left together, so the coverage may be above the step's.
     inside = [confidence >= threshold for threshold in thresholds]
     counts = confusions(table.truth, probabilities.argmax(axis=1), width)
     sums = table.sums(np.hstack([counts * rows[:, None] for rows in inside]))

@@ -68,6 +68,7 @@ def one_hot(labels: Sequence[int], count: int, smoothing: float) -> NDArray[np.f
 
 def class_weights(labels: Sequence[int], count: int) -> list[float]:
     """Each label's total weight is the same, the mean over the rows is 1; a label without a row has none."""
+    # n / (k n_l), as scikit-learn's class_weight="balanced", with k the labels that are present.
     rows = Counter(labels)
     present = len(rows)
     return [len(labels) / (present * rows[label]) if rows[label] else 0.0 for label in range(count)]

@@ -169,7 +169,7 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
     for position, layer in enumerate(stack):
         parts: list[Any] = [part for part in layer.modules() if hasattr(part, "layer_idx")]
         for part in parts:
-            part.layer_idx = position
+            part.layer_idx = position  # attention finds its part of the key-value cache by it (transformers)
     setattr(parent, name, stack)
     _cut_settings(model.config, numbers)
     return model.float()
@@ -222,6 +222,7 @@ def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
     count = min(count, layers)
     if first:
         return [0, *(1 + at for at in kept_layers(layers - 1, count - 1))]
+    # The last layer of each of `count` equal parts.
     return [round((at + 1) * layers / count) - 1 for at in range(count)]
 
 

@@ -115,6 +115,7 @@ def _arguments(
 ) -> Any:
     from transformers import TrainingArguments
 
+    # Checkpoints are written at validations only: load_best_model_at_end demands both at the same steps.
     every = max(1, math.ceil(rows / (config.batch * config.accumulation)) // config.evaluations)
     on_gpu = config.device == "cuda"
     return TrainingArguments(

@@ -61,6 +61,7 @@ def use_faults(store: "Store", evaluation: Mapping[str, Any]) -> list[str]:
         model = kind_of(evaluation, "evaluation.json").model(evaluation)
     except DataError as error:
         return [f"nobody can tell how many models its locked test has judged: {error}"]
+    # Two evaluations at once may have put the model on the list twice: its first number counts.
     number = min((number for number, name in listed.items() if name == model), default=0)
     count = uses.get("count")
     if not number:
