@@ -71,7 +71,7 @@ def _data_lines(graph: Graph) -> list[str]:
         if thing.external and not thing.step and thing.name not in (*ENVIRONMENT_INPUTS, JOURNAL, "prices"):
             lines.append(f"external input: {thing.name} {thing.digest[:12]} ({thing.state})")
         elif rows is not None:
-            stage = graph.steps[thing.step].statement.stage if thing.step else "no step"
+            stage = graph.steps[thing.step].statement.stage if thing.step else "unknown"
             lines.append(f"{stage} made {thing.name} {thing.digest[:12]}, {_number(rows)} rows ({thing.state})")
     return lines
 
