@@ -68,7 +68,10 @@ def compare_runs(
     sample: Sequence[Question],
 ) -> Json:
     """Build the content of comparison.json of the finished runs."""
-    validated = {name: _rows_by_id(run) for name, (run, _) in runs.items()}
+    validated = {
+        name: {row.id: row for _, row in read_jsonl(run.shown("validated"), ValidatedRewrite)}
+        for name, (run, _) in runs.items()
+    }
     known = {id: row for rows in validated.values() for id, row in rows.items()}
     rows = [known[row.id] for row in sample if row.id in known]
     values = [_row_values(row, validated) for row in rows]
@@ -96,10 +99,6 @@ def compare_runs(
         "settings": {"seed": table.seed, "draws": table.draws, "stand_ins": config.stand_ins.teacher},
         "digests": {name: digest(run.shown("validated")) for name, (run, _) in runs.items()},
     }  # fmt: skip
-
-
-def _rows_by_id(run: RunDir) -> dict[str, ValidatedRewrite]:
-    return {row.id: row for _, row in read_jsonl(run.shown("validated"), ValidatedRewrite)}
 
 
 def _row_values(

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from commands.run.end_screen import (
+    ROW_COUNTS,
     answered_calls,
     gated_evaluation,
     is_done,
@@ -27,33 +28,8 @@ SUMMARY_WIDTH = 160
 """Columns of summary.txt: wide enough that no table of it folds a cell."""
 
 
-class FunnelRow(NamedTuple):
-    """A stage with the shares of the sheet's rows left after it: expected by the plan (section 1.5) and measured."""
-
-    name: str
-    low: float
-    high: float
-    measured: float | None
-    rows: int | None
-
-
-def funnel(steps: dict[str, Any]) -> list[FunnelRow]:
-    """Count the rows left after each stage. The plan expects 480-980, 400-900, 300-700 and 240-560 of 500-1000."""
-    facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
-    total = facts.get("generate", {}).get("rows")
-    learned = facts.get("convert", {})
-    left = [
-        ("rows in the sheet", 1.0, 1.0, total),
-        ("rewritten by the teacher", 0.96, 0.98, facts.get("generate", {}).get("rewritten")),
-        ("answered by the RAG", 0.80, 0.90, facts.get("validate", {}).get("validated")),
-        ("accepted by the score", 0.60, 0.70, facts.get("validate", {}).get("accepted")),
-        ("SFT training rows", 0.48, 0.56, learned.get("sft_train")),
-    ]
-    return [
-        FunnelRow(name, low, high, rows / total if total and rows is not None else None, rows)
-        for name, low, high, rows in left
-    ]
-
+FUNNEL = (*ROW_COUNTS[:2], ("answered by the RAG", "validate", "validated"), *ROW_COUNTS[2:])
+"""The counts of rows in the summary: name, stage and fact."""
 
 LEFT_OUT = (
     ("near duplicates of dev or test", "convert", "near_duplicates", "left_out"),
@@ -80,7 +56,7 @@ def print_summary(config: RunConfig, root: Path, record: dict[str, Any]) -> None
     run = RunDir(root)
     with written_summary(run) as console:
         console.print(steps_table(record["steps"]))
-        console.print(_funnel_table(funnel(record["steps"])))
+        console.print(_funnel_table(record["steps"]))
         for why, rows, file in left_out(record["steps"]):
             console.print(f"  {rows:,} rows {why}: {run.files / file}", highlight=False, soft_wrap=True)
         for line in (
@@ -191,16 +167,18 @@ def steps_table(steps: dict[str, Any]) -> Any:
     return table
 
 
-def _funnel_table(rows: list[FunnelRow]) -> Any:
+def _funnel_table(steps: dict[str, Any]) -> Any:
     from rich.table import Table
 
-    table = Table(title="Rows left, of the sheet's (expected: the plan's 1.5)", title_justify="left")
-    for column in ("after", "expected", "measured", "rows"):
+    table = Table(title="Rows that are left", title_justify="left")
+    for column in ("after", "rows", "share"):
         table.add_column(column, justify="left" if column == "after" else "right")
-    for row in rows:
-        expected = f"{row.low:.0%}" if row.low == row.high else f"{row.low:.0%}-{row.high:.0%}"
-        measured = "" if row.measured is None else f"{row.measured:.1%}"
-        table.add_row(in_language(row.name), expected, measured, "" if row.rows is None else f"{row.rows:,}")
+    facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
+    total = facts.get("generate", {}).get("rows")
+    for name, stage, fact in FUNNEL:
+        rows = facts.get(stage, {}).get(fact)
+        share = f"{rows / total:.1%}" if total and rows is not None else ""
+        table.add_row(in_language(name), "" if rows is None else f"{rows:,}", share)
     return table
 
 

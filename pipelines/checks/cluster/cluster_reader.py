@@ -2,7 +2,7 @@
 
 import os
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -126,7 +126,11 @@ class ClusterReader:
         rollouts = {target.namespace: self._exists(target.namespace) for target in needs.rollouts}
         return ClusterSnapshot(
             self._namespace,
-            {key: _keys(value) for key, value in objects.items() if value is not None},
+            {
+                key: frozenset(value.get("data") or ()) if value else None
+                for key, value in objects.items()
+                if value is not None
+            },
             nodes=self._nodes() if needs.machines else (),
             quotas=self._quotas() if needs.machines else (),
             job_kinds=self._kinds(JOBS_API) if jobs else frozenset(),
@@ -248,7 +252,13 @@ class ClusterReader:
 
     def _quotas(self) -> tuple[Quota, ...] | None:
         listed = self.get("resource quotas", f"{self._folder}/resourcequotas")
-        return None if listed is None else tuple(quota for item in listed["items"] for quota in _quotas_of(item))
+        if listed is None:
+            return None
+        return tuple(
+            Quota(item["metadata"]["name"], resource, _count(value))
+            for item in listed["items"]
+            for resource, value in (item["status"].get("hard") or item["spec"].get("hard") or {}).items()
+        )
 
     def _kinds(self, group: str) -> frozenset[str] | None:
         """Read from the API server's list of resources, which everyone may read."""
@@ -295,18 +305,9 @@ class ClusterReader:
         return None if answer is None else bool(answer["status"].get("allowed"))
 
 
-def _keys(value: Mapping[str, Any]) -> frozenset[str] | None:
-    return frozenset(value.get("data") or ()) if value else None
-
-
 def _claim_bytes(claim: Mapping[str, Any]) -> float:
     requested = claim["spec"].get("resources", {}).get("requests")
     return _count((claim["status"].get("capacity") or requested or {}).get("storage", "0"))
-
-
-def _quotas_of(item: Mapping[str, Any]) -> Iterator[Quota]:
-    for resource, value in (item["status"].get("hard") or item["spec"].get("hard") or {}).items():
-        yield Quota(item["metadata"]["name"], resource, _count(value))
 
 
 def _count(quantity: str) -> float:

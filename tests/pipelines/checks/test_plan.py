@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from commands.plan.table import prepayment_in_words
-from commands.run.summary import funnel
 from pipelines.checks.plan import make_plan
 from pipelines.checks.promotion import promotion_lines
 from pipelines.lines.config import load_config
@@ -179,19 +178,6 @@ def test_a_stale_price_and_a_small_budget_are_warned_of(questions: Path) -> None
     assert "ends this run early" in warnings
     assert "teacher's price was read 135 days ago (2026-07-09)" in warnings
     assert not [line for line in make_plan(config, date(2026, 7, 10)).warnings if "price" in line or "ends" in line]
-
-
-def test_the_funnel_measures_shares_of_the_sheet() -> None:
-    steps = {
-        "generate": {"facts": {"rows": 500, "rewritten": 490}},
-        "validate": {"facts": {"validated": 490, "accepted": 300}},
-        "convert": {"facts": {"sft_train": 240}},
-    }
-
-    assert [(row.rows, row.measured) for row in funnel(steps)] == [
-        (500, 1.0), (490, 0.98), (490, 0.98), (300, 0.6), (240, 0.48)
-    ]  # fmt: skip
-    assert [row.measured for row in funnel({"generate": None})] == [None] * 5
 
 
 @pytest.mark.slow
