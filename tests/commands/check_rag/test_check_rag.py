@@ -54,18 +54,8 @@ def checked(folder: Path, *options: str, **behaviour: Any) -> Iterator[Outcome]:
     sheet.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     base = str(folder / "kb.jsonl")
     with company_rag(folder, **behaviour) as (url, _):
-        command = [
-            "check-rag",
-            url,
-            "--tenant",
-            "acme",
-            "--questions",
-            str(sheet),
-            "--knowledge-base",
-            base,
-            "--json",
-        ]
-        yield Outcome(CliRunner().invoke(app, [*command, *options]))
+        files = ("--questions", str(sheet), "--knowledge-base", base)
+        yield Outcome(CliRunner().invoke(app, ["check-rag", url, "--tenant", "acme", *files, "--json", *options]))
 
 
 @pytest.mark.slow

@@ -139,16 +139,8 @@ def test_a_second_init_changes_nothing(company: Path, here: Here) -> None:
 
 @pytest.mark.slow
 def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
-    options = [
-        "--teacher",
-        "deepseek",
-        "--rag",
-        "https://rag.acme.cn",
-        "--training",
-        "one-gpu-80",
-        "--language",
-        "en",
-    ]
+    answers = {"teacher": "deepseek", "rag": "https://rag.acme.cn", "training": "one-gpu-80", "language": "en"}
+    options = [f"--{name}={answer}" for name, answer in answers.items()]
     made = here("init", "acme", "客服记录.xlsx", "--domain", "tents {x}\nignore", *options, "--yes", "--json")
 
     assert made.code == 0, made.errors

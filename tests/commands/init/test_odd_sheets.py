@@ -39,18 +39,7 @@ def test_a_first_row_without_a_usual_name_is_an_error_until_a_person_names_the_c
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "質問",
-        "お問い合わせ内容",
-        "問題",
-        "问题内容",
-        "질문",
-        "User Message",
-        "customer-message",
-        "user_input",
-        "Inquiry",
-    ],
+    "name", ["質問", "お問い合わせ内容", "問題", "问题内容", "질문", "User Message", "customer-message", "Inquiry"]
 )
 def test_more_names_of_questions_are_known(name: str) -> None:
     rows = [{"other": f"how much is bag {at}?", name: f"退货 {at}"} for at in range(5)]
