@@ -26,8 +26,8 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Graph:
 
 @pytest.fixture
 def server() -> Iterator[StandIn]:
-    with serving(StandIn()) as one:
-        yield one
+    with serving(StandIn()) as running:
+        yield running
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,8 +39,8 @@ def stack_without_source_lines() -> Iterator[None]:
     """
 
     def stack() -> list[tuple[None, None, None, str]]:
-        asking = sys._getframe(1)
-        return [(None, None, None, frame.f_code.co_name) for frame in (asking, asking.f_back) if frame]
+        frame_item = sys._getframe(1)
+        return [(None, None, None, frame.f_code.co_name) for frame in (frame_item, frame_item.f_back) if frame]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline_task, "inspect", SimpleNamespace(stack=stack))

@@ -58,7 +58,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "message"),
     [
         (["plan", "acme"], 2, "`qinglan init acme SHEET` writes one"),
         (
@@ -75,11 +75,11 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         (["demo-rollout", "--out", "nowhere"], 2, "nowhere/fivedoctors: no run there. `make demo` makes one."),
     ],
 )
-def test_a_command_that_cannot_run_explains_why(tmp_path: Path, words: list[str], code: int, said: str) -> None:
+def test_a_command_that_cannot_run_explains_why(tmp_path: Path, words: list[str], code: int, message: str) -> None:
     run = qinglan(*words, cwd=tmp_path)
 
     assert (run.returncode, "Traceback" in run.stderr) == (code, False)
-    assert said in run.stderr
+    assert message in run.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -132,7 +132,7 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--tenant", "acme"], "No profile 'gpt' for tenant 'acme'"),
         (["--tenant", "fivedoctors", "--training", "h100"], "no 'h100' in pipelines/configs/training"),
@@ -140,11 +140,11 @@ def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
         (["--image", "qinglan/cpu:latest"], "give NAME=REFERENCE@sha256:DIGEST"),
     ],
 )
-def test_a_graph_that_cannot_be_compiled_is_explained(tmp_path: Path, words: list[str], said: str) -> None:
+def test_a_graph_that_cannot_be_compiled_is_explained(tmp_path: Path, words: list[str], message: str) -> None:
     ran = qinglan("compile", *words, "--out", str(tmp_path / "graphs"))
 
     assert (ran.returncode, "Traceback" in ran.stderr) == (2, False)
-    assert said in ran.stderr
+    assert message in ran.stderr
     assert not list((tmp_path / "graphs").glob("*"))
 
 

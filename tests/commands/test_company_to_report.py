@@ -99,12 +99,12 @@ def test_a_company_comes_from_its_folder_to_a_report_by_commands_alone(tmp_path:
     rag, tenant = f"http://127.0.0.1:{port}", tmp_path / "tenants" / "acme"
     profile = tenant / "deepseek.yaml"
 
-    made = user.types(
+    screen = user.types(
         f"init acme 客服记录.xlsx --knowledge-base 资料 --domain 户外用品 --teacher deepseek --rag {rag} "
         "--training laptop --language zh --yes"
     )
-    assert made.code == 0, made.errors
-    assert "96 questions of 97 rows; question = 用户问句" in made.out and "资料/tent.pdf: 1 passage\n" in made.out
+    assert screen.code == 0, screen.errors
+    assert "96 questions of 97 rows; question = 用户问句" in screen.out and "资料/tent.pdf: 1 passage\n" in screen.out
 
     waits = user.types("doctor acme --profile deepseek --json")
     assert waits.code == 2, waits.errors

@@ -97,5 +97,5 @@ def test_sigterm_in_an_event_loop_ends_the_command_without_asyncios_words(
 
     ended = here("check-rag", "http://127.0.0.1:1")
 
-    told = "qinglan: Stopped by SIGTERM.\n"
-    assert (ended.code, ended.out, ended.errors, caplog.messages) == (TERMINATED, "", told, [])
+    message = "qinglan: Stopped by SIGTERM.\n"
+    assert (ended.code, ended.out, ended.errors, caplog.messages) == (TERMINATED, "", message, [])

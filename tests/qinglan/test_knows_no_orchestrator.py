@@ -14,7 +14,9 @@ ROOM = Path(qinglan.__file__).parent
 CLIENT = ROOM / "kubernetes"
 """Names the API groups of what it fetches, and says which operator is missing."""
 
-THEIRS = re.compile(r"(?i)kfp|kserve|knative|argoproj|pipelines\.kubeflow|pipeline/runid|inferenceservice|storageuri")
+ORCHESTRATORS = re.compile(
+    r"(?i)kfp|kserve|knative|argoproj|pipelines\.kubeflow|pipeline/runid|inferenceservice|storageuri"
+)
 ALLOWED = {("lineage/record.py", "kfp")}
 """A package whose version a record names."""
 
@@ -36,7 +38,7 @@ def code_words(path: Path) -> Iterator[str]:
 
 
 def orchestrator_words(path: Path) -> set[str]:
-    return {word for word in code_words(path) if THEIRS.search(word)}
+    return {word for word in code_words(path) if ORCHESTRATORS.search(word)}
 
 
 @pytest.mark.slow

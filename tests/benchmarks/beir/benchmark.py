@@ -21,12 +21,12 @@ def write_benchmark(folder: Path, with_rewrites: bool = True) -> Path:
     (folder / "qrels").mkdir(parents=True)
     corpus, queries, conversations, judged = [], [], [], ["query-id\tcorpus-id\tscore"]
     for number, product in enumerate(PRODUCTS):
-        for turn, (term, asked) in enumerate(TERMS.items()):
+        for turn, (term, phrase) in enumerate(TERMS.items()):
             name = f"{number}-{turn}"
             corpus.append({"_id": f"p{name}", "title": f"{product} {term}", "text": f"{product}的{term}，请看标签。"})
-            queries.append({"_id": f"q{name}", "text": f"|user|: {asked}", "metadata": {}})
+            queries.append({"_id": f"q{name}", "text": f"|user|: {phrase}", "metadata": {}})
             turns = [{"role": "user", "content": f"{product}怎么样"}, {"role": "assistant", "content": "很好。"}]
-            rewrite = {"rewrite": f"{product}{asked}"} if with_rewrites else {}
+            rewrite = {"rewrite": f"{product}{phrase}"} if with_rewrites else {}
             conversations.append({"_id": f"q{name}", "conversation_id": product, "turns": turns, **rewrite})
             judged += [f"q{name}\tp{name}\t2", f"q{name}\tp{number}-{(turn + 1) % len(TERMS)}\t1"]
     write_lines(folder / "corpus.jsonl", corpus)
@@ -64,4 +64,4 @@ class RewriterApp:
 def right_rewrite(text: str) -> str:
     """The house's words for what is asked, from question and history."""
     product = next(product for product in PRODUCTS if product in text)
-    return f"{product} {next(term for term, asked in TERMS.items() if asked in text)}"
+    return f"{product} {next(term for term, phrase in TERMS.items() if phrase in text)}"

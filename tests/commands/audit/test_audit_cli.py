@@ -19,12 +19,12 @@ INTACT, ALTERED, INCOMPLETE = 0, 8, 9
 
 @pytest.fixture
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
-    made = make_keys(tmp_path / "keys")
-    save_trust(tmp_path / "keys" / "trust.yaml", made.policy)
+    keys = make_keys(tmp_path / "keys")
+    save_trust(tmp_path / "keys" / "trust.yaml", keys.policy)
     monkeypatch.setenv(KEYS_VARIABLE, str(tmp_path / "keys"))
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    return made
+    return keys
 
 
 @pytest.fixture
@@ -95,24 +95,24 @@ def test_which_models_finds_the_descendants_of_a_file(
 def test_why_and_diff_answer_in_words(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, other = write_release(tmp_path / "one", keys), write_release(tmp_path / "other", keys, weights="others")
-    monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *given: [])
+    release, other = write_release(tmp_path / "one", keys), write_release(tmp_path / "other", keys, weights="others")
+    monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *arguments: [])
 
-    assert qinglan(monkeypatch, "audit", one, "--why") == 0
+    assert qinglan(monkeypatch, "audit", release, "--why") == 0
     assert "verdict: promote" in capsys.readouterr().out
-    assert qinglan(monkeypatch, "audit", one, "--diff", other) == 0
+    assert qinglan(monkeypatch, "audit", release, "--diff", other) == 0
     assert "ppo made rl_model" in capsys.readouterr().out
-    assert qinglan(monkeypatch, "audit", one, "--why", "--diff", other) == 2
+    assert qinglan(monkeypatch, "audit", release, "--why", "--diff", other) == 2
     (other / "report.html").write_text("changed")
     assert qinglan(monkeypatch, "audit", other, "--why") == ALTERED
-    assert qinglan(monkeypatch, "audit", one, "--diff", other) == ALTERED
+    assert qinglan(monkeypatch, "audit", release, "--diff", other) == ALTERED
 
 
 @pytest.mark.slow
 def test_a_broken_glass_lies_beside_the_release_and_in_every_later_audit(
     tmp_path: Path, keys: Keys, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *given: [])
+    monkeypatch.setattr("qinglan.lineage.auditing.audit.check_release", lambda *arguments: [])
     store = open_store("runs/store")
     sound = write_release(tmp_path / "sound", keys)
     store.push(sound, digest(sound))

@@ -52,22 +52,22 @@ def world() -> dict[str, Any]:
 
 
 def rollout(number: int, uri: str, phase: str = "", outcome: str = "", stable: str = "") -> dict[str, Any]:
-    one: dict[str, Any] = {
+    rollout_object: dict[str, Any] = {
         "metadata": {"name": f"rewriter-{number}"},
         "spec": {"inferenceService": "rewriter", "release": {"uri": uri}},
     }
     status = {"phase": phase, "outcome": outcome, "stable": {"uri": stable} if stable else None}
-    return {**one, "status": status} if phase else one
+    return {**rollout_object, "status": status} if phase else rollout_object
 
 
-def looked(change: Change = lambda one: None) -> Any:
+def live_of(change: Change = lambda served: None) -> Any:
     result = copy.deepcopy(world())
     change(result)
     return match_releases(ServiceObjects(**result), "qinglan")
 
 
 def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
-    live = looked()
+    live = live_of()
 
     assert live.findings == ()
     assert [address.digest for address in live.addresses] == ["2" * 64, "1" * 64]
@@ -81,23 +81,23 @@ def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
 @pytest.mark.parametrize(
     ("change", "what", "state", "why"),
     [
-        (lambda one: one["service"]["spec"]["predictor"]["model"].update(storageUri="s3://models/latest"),
+        (lambda k8s: k8s["service"]["spec"]["predictor"]["model"].update(storageUri="s3://models/latest"),
          "spec", "untrusted", "no release by its digest"),
-        (lambda one: one["service"]["spec"].update(predictor={"containers": [{"image": "evil"}]}),
+        (lambda k8s: k8s["service"]["spec"].update(predictor={"containers": [{"image": "evil"}]}),
          "spec", "untrusted", "names no release"),
-        (lambda one: one["service"]["spec"].update(canary=[{"predictor": {"model": {"storageUri": "pvc://a"}}}]),
+        (lambda k8s: k8s["service"]["spec"].update(canary=[{"predictor": {"model": {"storageUri": "pvc://a"}}}]),
          "spec.canary", "untrusted", "pvc://a is no release"),
-        (lambda one: one["revisions"]["r-1"].update(metadata={}), "revision r-1", "untrusted", "names no release"),
-        (lambda one: one["pods"][0]["spec"].pop("initContainers"), "pod one", "untrusted", "names no release"),
-        (lambda one: one["pods"][0]["spec"]["initContainers"][0].update(command=["/storage-initializer"]),
+        (lambda k8s: k8s["revisions"]["r-1"].update(metadata={}), "revision r-1", "untrusted", "names no release"),
+        (lambda k8s: k8s["pods"][0]["spec"].pop("initContainers"), "pod one", "untrusted", "names no release"),
+        (lambda k8s: k8s["pods"][0]["spec"]["initContainers"][0].update(command=["/storage-initializer"]),
          "pod one", "untrusted", "names no release that was verified"),
-        (lambda one: one["pods"][0]["spec"]["initContainers"][0].update(args=[OLD.replace("1", "3"), "/mnt/models"]),
+        (lambda k8s: k8s["pods"][0]["spec"]["initContainers"][0].update(args=[OLD.replace("1", "3"), "/mnt/models"]),
          "pod one", "altered", "does not ask for"),
-        (lambda one: one.update(rollouts=()), "rollout", "missing", f"no ModelRollout has brought {NEW} to rewriter"),
+        (lambda k8s: k8s.update(rollouts=()), "rollout", "missing", f"no ModelRollout has brought {NEW} to rewriter"),
     ],
 )  # fmt: skip
 def test_a_served_model_that_matches_no_release_is_found(change: Change, what: str, state: str, why: str) -> None:
-    findings = looked(change).findings
+    findings = live_of(change).findings
 
     assert any((finding.what, finding.state) == (what, state) and why in finding.why for finding in findings), (
         findings
@@ -125,31 +125,31 @@ FIRST = rollout(1, OLD, "Done", "Promoted")
 def test_a_served_model_needs_a_promotion_or_a_rollout_under_way(
     rollouts: list[dict[str, Any]], unbrought: list[str]
 ) -> None:
-    findings = looked(lambda one: one.update(rollouts=tuple(rollouts))).findings
+    findings = live_of(lambda k8s: k8s.update(rollouts=tuple(rollouts))).findings
 
     assert [(finding.what, finding.state) for finding in findings] == [("rollout", "missing")] * len(unbrought)
     assert [uri for uri in (OLD, NEW) if any(uri in finding.why for finding in findings)] == unbrought
 
 
 def test_a_refused_rollout_of_a_served_model_is_named() -> None:
-    [finding] = looked(lambda one: one.update(rollouts=(FIRST, rollout(3, NEW, "Done", "Refused")))).findings
+    [finding] = live_of(lambda k8s: k8s.update(rollouts=(FIRST, rollout(3, NEW, "Done", "Refused")))).findings
 
     assert finding.why.endswith("to rewriter (rewriter-3: Refused)")
 
 
 def test_pods_of_a_revision_without_traffic_are_only_going(caplog: pytest.LogCaptureFixture) -> None:
-    live = looked(lambda one: one["pods"][0]["metadata"]["labels"].update({"serving.knative.dev/revision": "r-0"}))
+    live = live_of(lambda k8s: k8s["pods"][0]["metadata"]["labels"].update({"serving.knative.dev/revision": "r-0"}))
 
     assert live.findings == ()
 
 
 def test_where_rollouts_cannot_be_read_nothing_is_said_of_them() -> None:
-    assert looked(lambda one: one.update(rollouts=None)).findings == ()
+    assert live_of(lambda k8s: k8s.update(rollouts=None)).findings == ()
 
 
 def test_the_servers_own_word_is_held_against_the_releases() -> None:
-    ours = 'qinglan_rewriter_requests_total{outcome="answered",version="aaaaaaaaaaaa"} 3'
-    text = f'{ours}\nother{{version="bbbbbbbbbbbb"}} 1\n'
+    metrics_line = 'qinglan_rewriter_requests_total{outcome="answered",version="aaaaaaaaaaaa"} 3'
+    text = f'{metrics_line}\nother{{version="bbbbbbbbbbbb"}} 1\n'
 
     class Metrics(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -179,10 +179,10 @@ def scored(*scores: float) -> RowAnswers:
 def test_the_order_of_passages_is_compared_with_their_scores(
     rows: list[RowAnswers], state: State | None, what: str
 ) -> None:
-    found = {check.subject: check for check in judge(Measurements(RagUpstream(), False, rows), 0.5, None).checks}
+    checks = {check.subject: check for check in judge(Measurements(RagUpstream(), False, rows), 0.5, None).checks}
 
-    assert (found["order"].state if "order" in found else None) == state
-    assert state is None or what in found["order"].what
+    assert (checks["order"].state if "order" in checks else None) == state
+    assert state is None or what in checks["order"].what
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_without_a_profile_the_advice_names_it(profile: tuple[str, ...], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ((), "address of the service"),
         (("http://127.0.0.1:9", "--header", "nonsense"), "NAME: VALUE"),
@@ -311,10 +311,10 @@ def test_without_a_profile_the_advice_names_it(profile: tuple[str, ...], tmp_pat
         (("http://127.0.0.1:9", "--header", "X-Key: $NOT_SET_ANYWHERE"), "NOT_SET_ANYWHERE is not set"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_is_sent(options: tuple[str, ...], said: str) -> None:
+def test_wrong_options_are_refused_before_anything_is_sent(options: tuple[str, ...], message: str) -> None:
     result = CliRunner().invoke(app, ["check-rag", *options])
 
-    assert said in str(result.exception)
+    assert message in str(result.exception)
 
 
 @pytest.mark.slow
@@ -323,10 +323,10 @@ def test_a_profile_that_starts_our_service_is_switched_to_the_checked_one(
 ) -> None:
     """The lines are pasted over the profile: without the switch a run would go on with another service."""
     monkeypatch.chdir(tmp_path)
-    mine = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
+    profile_item = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
     path = tmp_path / "tenants/acme/gpt.yaml"
     path.parent.mkdir(parents=True)
-    path.write_text(yaml.safe_dump({**mine, "stand_ins": {"rag": True}}))
+    path.write_text(yaml.safe_dump({**profile_item, "stand_ins": {"rag": True}}))
     loaded = list[str]()
 
     def load_and_count(tenant: str, profile: str, **overrides: Any) -> RunConfig:
@@ -339,9 +339,9 @@ def test_a_profile_that_starts_our_service_is_switched_to_the_checked_one(
 
     assert loaded == ["gpt"], "a profile is read once"
     assert settings["stand_ins"] == {"rag": False}
-    path.write_text(yaml.safe_dump(merge_settings({**mine, "stand_ins": {"rag": True}}, settings)))
+    path.write_text(yaml.safe_dump(merge_settings({**profile_item, "stand_ins": {"rag": True}}, settings)))
     assert load_config("acme", "gpt").gateway.rag.base_url == settings["gateway"]["rag"]["base_url"]
     del settings["stand_ins"]
-    path.write_text(yaml.safe_dump(merge_settings({**mine, "stand_ins": {"rag": True}}, settings)))
+    path.write_text(yaml.safe_dump(merge_settings({**profile_item, "stand_ins": {"rag": True}}, settings)))
     with pytest.raises(ConfigError, match=r"gateway.rag.base_url names .* Write `stand_ins: .rag: false."):
         load_config("acme", "gpt")

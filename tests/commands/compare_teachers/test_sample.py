@@ -38,8 +38,8 @@ def test_rows_that_the_convert_stage_would_lock_away_are_not_drawn_either(tmp_pa
     config = sheet(tmp_path / "q.jsonl", [""])
     sample = draw_sample(config, 10_000, seed=0)
 
-    fates = {split_of((row.tenant_id, row.conversation_id), config.convert) for row in sample.rows}
-    assert fates == {"train"}
+    splits = {split_of((row.tenant_id, row.conversation_id), config.convert) for row in sample.rows}
+    assert splits == {"train"}
     assert sample.locked > 0
 
 
@@ -83,6 +83,6 @@ def test_conversations_come_whole_and_the_same_ones_each_time(tmp_path: Path) ->
 
 def test_more_rows_keep_those_of_fewer_so_that_what_was_paid_is_used(tmp_path: Path) -> None:
     config = sheet(tmp_path / "q.jsonl", ["train"])
-    few, many = (draw_sample(config, wanted, seed=0).rows for wanted in (30, 90))
+    few, many = (draw_sample(config, rows, seed=0).rows for rows in (30, 90))
 
     assert {row.id for row in few} < {row.id for row in many}

@@ -44,14 +44,14 @@ class Ran:
 
     def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
         self.keys = use_keys(root / "keys", patch)
-        self.made, self.run = root / "made", RunDir(root / "run")
-        self.sft = taught_model(self.made / "sft_model")
+        self.outputs, self.run = root / "made", RunDir(root / "run")
+        self.sft = taught_model(self.outputs / "sft_model")
         patch.setattr(whole, "judged", self._judged)
-        self.released = whole.make_whole_release(self.made, self.keys, model=taught_model(root / "rl", seed=2))
+        self.released = whole.make_whole_release(self.outputs, self.keys, model=taught_model(root / "rl", seed=2))
         write_sample("fivedoctors", root / "data", conversations=60, seed=0)
-        given = {name: root / "data" / file for name, file in GIVEN.items()}
+        inputs = {name: root / "data" / file for name, file in INPUT_FILES.items()}
         self.config = load_config(
-            "fivedoctors", "demo", **given, register={"store": str(root / "store")}
+            "fivedoctors", "demo", **inputs, register={"store": str(root / "store")}
         ).model_copy(
             update={"loopback": LoopbackConfig(requests_a_second=8.0, rollout=POLICY)}
         )  # fmt: skip
@@ -68,7 +68,7 @@ class Ran:
         self.run.records.mkdir()
         for name in ("evaluation", "report", "sft_model", "release"):
             ending = {"evaluation": ".json", "report": ".html"}.get(name, "")
-            (self.run.files / f"{name}{ending}").symlink_to(self.made / name)
+            (self.run.files / f"{name}{ending}").symlink_to(self.outputs / name)
         gate = {"status": "done", "lineage": str(self.released.inputs.lineage)}
         (self.run.records / "gate.json").write_bytes(orjson.dumps(gate))
         first = next(fresh_turns("fivedoctors", 0, 1_000_003))
@@ -78,10 +78,10 @@ class Ran:
         )  # fmt: skip
         (self.run.files / "locked_test.jsonl").write_bytes(dump_line(self.locked))
         store = open_store(self.config.register_.store).prepare()
-        store.push(self.made / "release", self.released.registered.release)
+        store.push(self.outputs / "release", self.released.registered.release)
 
 
-GIVEN = {"questions": "questions.xlsx", "knowledge_base": "knowledge_base.jsonl"}
+INPUT_FILES = {"questions": "questions.xlsx", "knowledge_base": "knowledge_base.jsonl"}
 
 
 @pytest.fixture(scope="module")
@@ -123,24 +123,26 @@ def test_every_later_audit_of_the_first_model_shows_the_override(ran: Ran) -> No
 
 def state_uri(ran: Ran) -> str:
     """Of the stable model, as the rollout's own file has it."""
-    one = orjson.loads((ran.run.root / FOLDER / "rollouts" / "rewriter-1.json").read_bytes())
-    return str(one["status"]["stable"]["uri"])
+    rollout = orjson.loads((ran.run.root / FOLDER / "rollouts" / "rewriter-1.json").read_bytes())
+    return str(rollout["status"]["stable"]["uri"])
 
 
 def test_no_question_of_the_locked_test_is_asked(ran: Ran) -> None:
     requests = list(islice(_questions(ran.config, ran.run), 500))
 
     locked = (ran.locked.question, ran.locked.user_profile, ran.locked.history_summary)
-    assert locked not in {(one["query"], one["user_profile"], one["history_summary"]) for one in requests}
-    assert len({one["query"] for one in requests}) > 100
+    assert locked not in {
+        (request["query"], request["user_profile"], request["history_summary"]) for request in requests
+    }
+    assert len({request["query"] for request in requests}) > 100
 
 
 def test_a_release_that_nothing_judged_is_refused_without_its_override(ran: Ran, tmp_path: Path) -> None:
     inputs = ran.released.inputs._replace(model=ran.sft)
-    made = release_baseline(inputs, tmp_path / "release", RegisterConfig(name=NAME), "sft")
+    created = release_baseline(inputs, tmp_path / "release", RegisterConfig(name=NAME), "sft")
     decision = may_deploy(tmp_path / "release", ran.released.policy, NAME)
 
-    assert made.model == digest(ran.sft)
+    assert created.model == digest(ran.sft)
     assert not decision.allowed and not decision.grave
     assert any("the lineage holds no gate's verdict" in reason for reason in decision.reasons)
 

@@ -64,10 +64,12 @@ def test_every_stage_before_the_gate_is_done_and_tied_to_the_one_before(ran: Ran
 
     before = list(steps)[: list(steps).index("register")]
     assert [name for name, step in steps.items() if (step or {}).get("status") == "done"] == before
-    made = {name: one["sha256"] for step in steps.values() if step for name, one in step.get("outputs", {}).items()}
+    outputs = {
+        name: output["sha256"] for step in steps.values() if step for name, output in step.get("outputs", {}).items()
+    }
     for step in ("sft", "ppo", "evaluate", "gate"):
         for name, used in steps[step]["inputs"].items():
-            assert used["sha256"] == made[name]
+            assert used["sha256"] == outputs[name]
 
 
 def test_the_evaluation_is_about_the_models_and_the_test_of_this_run(ran: Ran) -> None:
@@ -104,8 +106,8 @@ TIMED = {"latency_p50", "latency_p95", "cost", "notes"}
 def untimed(value: Any) -> Any:
     """Without what is measured with a clock."""
     if isinstance(value, dict):
-        return {name: untimed(one) for name, one in value.items() if name not in TIMED}
-    return [untimed(one) for one in value] if isinstance(value, list) else value
+        return {name: untimed(item) for name, item in value.items() if name not in TIMED}
+    return [untimed(item) for item in value] if isinstance(value, list) else value
 
 
 def test_a_run_as_it_comes_is_not_held_for_a_leak_a_judge_or_a_parent(ran: Ran) -> None:
@@ -133,7 +135,7 @@ def test_trained_and_paid_steps_are_neither_trained_nor_paid_again(trained: Ran,
         assert [run.record["steps"][stage]["facts"]["reused"] for run in (trained, ran)] == [0, 1]
     assert ran.record["steps"]["base"]["facts"]["cached"] == 1
     first, then = (
-        {one["step"]: one["attempts"] for one in run.record["gateway"]["by_step"]} for run in (trained, ran)
+        {entry["step"]: entry["attempts"] for entry in run.record["gateway"]["by_step"]} for run in (trained, ran)
     )
     assert first["generate"] > 0 and {step: then[step] for step in first} == first
 
@@ -202,7 +204,7 @@ def test_a_held_release_serves_by_its_override_alone_which_later_audits_list(ran
         f"{REASON} {' '.join(ran.record['verdict']['reasons'])}"
     ]
     assert later.verdict == "incomplete" and [finding.what for finding in later.findings] == ["verdict"]
-    assert [kept.statement.outcome for kept in later.rollouts] == ["RolledBack"]
+    assert [rollout.statement.outcome for rollout in later.rollouts] == ["RolledBack"]
 
 
 def test_after_such_a_demo_its_audit_refuses_a_changed_ancestor_and_its_rollout_runs_again(shown: Shown) -> None:

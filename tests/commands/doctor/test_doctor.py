@@ -112,18 +112,18 @@ def test_a_form_that_is_refused_is_named_with_one_that_is_taken(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("reply", "state", "said"),
+    ("reply", "state", "message"),
     [
         (Reply(401, b'{"error": {"message": "bad key"}}'), "error", "key in QINGLAN_API_KEY is not accepted"),
         (Reply(200, b'{"data": [{"id": "other"}]}'), "warning", "lists no model fivedoctors"),
         (Reply(404, b"nothing"), "warning", "lists no models"),
     ],
 )
-def test_a_host_is_asked_for_its_models_free_of_charge(reply: Reply, state: str, said: str) -> None:
+def test_a_host_is_asked_for_its_models_free_of_charge(reply: Reply, state: str, message: str) -> None:
     with running(Scripted(reply)) as url:
         [check] = provider_checks({"teacher": paid_model(url)}, paid=False)
 
-    assert (check.state, said in check.what) == (state, True)
+    assert (check.state, message in check.what) == (state, True)
 
 
 def listing(*names: str) -> Reply:
@@ -134,7 +134,7 @@ MANY = [f"model-{number:02}" for number in range(30)]
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "message"),
     [
         (["flash-mini", "flash"], "Set gateway.teacher.model to one that it has: flash, flash-mini."),
         (["deepseek-flash"], "Set gateway.teacher.model to one that it has: deepseek-flash."),
@@ -143,12 +143,12 @@ MANY = [f"model-{number:02}" for number in range(30)]
     ],
 )
 @pytest.mark.parametrize("paid", [False, True])
-def test_a_wrong_model_is_told_with_those_that_the_host_has(names: list[str], told: str, paid: bool) -> None:
+def test_a_wrong_model_is_told_with_those_that_the_host_has(names: list[str], message: str, paid: bool) -> None:
     refusal = [Reply(404, b'{"error": {"message": "The model flashs does not exist"}}')] if paid else []
     with running(Scripted(*refusal, listing(*names))) as url:
         [check] = provider_checks({"teacher": paid_model(url, model="flashs")}, paid=paid)
 
-    assert check.state == ("error" if paid else "warning") and told in check.next_step
+    assert check.state == ("error" if paid else "warning") and message in check.next_step
 
 
 @pytest.mark.parametrize("reply", [listing("flashs"), listing(), Reply(500, b"no"), Reply(200, b"<html>")])

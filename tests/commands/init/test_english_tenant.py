@@ -46,16 +46,17 @@ def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_english_sheet_becomes_a_tenant_with_english_prompts(company: Path, here: Here) -> None:
-    made = here("init", "acme", "questions.csv", "--knowledge-base", "manual.md", "--yes")
+    result = here("init", "acme", "questions.csv", "--knowledge-base", "manual.md", "--yes")
 
-    assert made.code == 0, made.errors
-    assert "  said before: User: Do you sell a backpack? / Assistant: Yes." in made.out
+    assert result.code == 0, result.errors
+    assert "  said before: User: Do you sell a backpack? / Assistant: Yes." in result.out
     assert here("plan", "acme").code == 0
     config = load_config("acme", "demo")
-    asked = Question("acme", "how do I return it?", "", "User: Do you sell a tent?\nAssistant: Yes.")
+    question = Question("acme", "how do I return it?", "", "User: Do you sell a tent?\nAssistant: Yes.")
     for messages in (
-        teacher_messages(asked, config.generate.system_prompt), student_messages(asked, config.convert.system_prompt)
-    ):  # fmt: skip
+        teacher_messages(question, config.generate.system_prompt),
+        student_messages(question, config.convert.system_prompt),
+    ):
         assert "".join(message["content"] for message in messages).isascii()
 
 
@@ -78,5 +79,5 @@ def test_english_questions_find_english_passages_through_the_rag_service(company
                 recall = client.post(RAG_PATH, json=body).json()["data"]["recall"]
                 first[goods, topic] = titles[recall[0]["id"]] if recall else ""
 
-    wrong = {asked: title for asked, title in first.items() if asked[0] not in title or asked[1] not in title}
+    wrong = {pair: title for pair, title in first.items() if pair[0] not in title or pair[1] not in title}
     assert wrong == {}

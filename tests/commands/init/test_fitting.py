@@ -42,16 +42,16 @@ def of_memory(monkeypatch: pytest.MonkeyPatch, gigabytes: float) -> None:
 
 
 @pytest.mark.parametrize("teacher", ["gpt", "deepseek"])
-@pytest.mark.parametrize(("rag", "own"), [("", False), ("https://rag.example.com", True)])
+@pytest.mark.parametrize(("rag", "own_rag"), [("", False), ("https://rag.example.com", True)])
 def test_the_comments_of_a_paid_profile_say_whose_rag_service_retrieves(
-    teacher: Literal["gpt", "deepseek"], rag: str, own: bool
+    teacher: Literal["gpt", "deepseek"], rag: str, own_rag: bool
 ) -> None:
     data = DataSettings("q.csv", "kb.jsonl", {}, 500, 42, True, 100)
     profile = paid_profile("shop", ANSWERS._replace(teacher=teacher, rag=rag), data)
 
-    assert ("your RAG service's" in profile) is own
-    assert "the company's own RAG" not in profile or own
-    assert ("stand_ins:\n  rag: true" in profile) is not own
+    assert ("your RAG service's" in profile) is own_rag
+    assert "the company's own RAG" not in profile or own_rag
+    assert ("stand_ins:\n  rag: true" in profile) is not own_rag
 
 
 @pytest.mark.parametrize("questions", ["../../sh/x.csv", "./x.csv", "../shop/./x.csv", "x.csv"])

@@ -57,8 +57,8 @@ def test_a_banner_above_the_names_of_columns_is_left_out_and_told(
 
     assert [list(row) for row in records.rows] == [HEADER]
     assert [row.question for row in read] == [records.rows[0]["Question"]]
-    told = f"Row {header} is taken for the names of columns; the rows above it are left out."
-    assert records.remarks == (() if header == 1 else (told,))
+    message = f"Row {header} is taken for the names of columns; the rows above it are left out."
+    assert records.remarks == (() if header == 1 else (message,))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_hidden_sheet_of_a_knowledge_base_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sheets", "told"),
+    ("sheets", "message"),
     [
         ({"a": [["id", *NAMES], [7, *WASH]], "b": [["id", *NAMES], [7, *DRY]]}, "'7' is used in the sheets a and b"),
         ({"a": [["x"], ["1"]], "b": [["y"], ["2"]]}, "no text(.|\n)*sheet a is not read: no column(.|\n)*sheet b is"),
@@ -141,9 +141,9 @@ def test_a_hidden_sheet_of_a_knowledge_base_is_not_read(tmp_path: Path) -> None:
     ],
 )
 def test_a_workbook_without_passages_or_with_an_id_twice_is_refused(
-    tmp_path: Path, sheets: dict[str, Rows], told: str
+    tmp_path: Path, sheets: dict[str, Rows], message: str
 ) -> None:
-    with pytest.raises(DataError, match=told):
+    with pytest.raises(DataError, match=message):
         read_documents([book(tmp_path / "kb.xlsx", sheets)])
 
 
@@ -151,8 +151,8 @@ def test_sheets_that_are_not_read_are_on_the_screen_and_in_the_tenants_readme(tm
     questions = book(tmp_path / "q.xlsx", {"a": [HEADER, *[[f"how long {n}", "", "2025"] for n in range(9)]]})
     data = read_data("acme", questions, [book(tmp_path / "kb.xlsx", {"a": [NAMES, WASH], "notes": [["x"], ["1"]]})])
 
-    told = "kb.xlsx: The sheet notes is not read: no column is called content"
-    assert any(line.startswith("! ") and told in line for line in lines_of_data(data))
+    message = "kb.xlsx: The sheet notes is not read: no column is called content"
+    assert any(line.startswith("! ") and message in line for line in lines_of_data(data))
     text = readme("acme", data, Answers(language="en", domain="d", teacher="gpt", rag="", training="cpu"))
     assert "The sheet notes is not read: no column is called content" in text
 

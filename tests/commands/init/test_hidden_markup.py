@@ -12,7 +12,7 @@ from qinglan.errors import DataError
 CODE = "```html\n<!-- a -->\n<b>c</b>\n{/* d */}\nimport x from 'y'\n```"
 
 
-def seen(text: str) -> str:
+def marked(text: str) -> str:
     return "\n".join(line.rstrip() for line in without_hidden(text).split("\n") if line.strip())
 
 
@@ -82,7 +82,7 @@ def seen(text: str) -> str:
     ],
 )  # fmt: skip
 def test_what_readers_never_see_is_left_out(text: str, shown: str) -> None:
-    assert seen(text) == shown
+    assert marked(text) == shown
 
 
 @pytest.mark.parametrize(

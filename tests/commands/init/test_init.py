@@ -29,7 +29,7 @@ from tests.screens.terminal_screen import FORGED, on_terminal
 
 pytestmark = pytest.mark.usefixtures("forks")
 
-ASKED = ("能机洗吗", "保修多久", "怎么退货", "发票怎么开", "容量多大", "极限温度呢", "怎么晾干", "多重")
+QUESTIONS = ("能机洗吗", "保修多久", "怎么退货", "发票怎么开", "容量多大", "极限温度呢", "怎么晾干", "多重")
 GOODS = ("背包", "帐篷", "睡袋", "登山杖", "头灯", "炉头", "水袋", "防潮垫")
 
 
@@ -47,7 +47,7 @@ def write_company(folder: Path) -> None:
     assert sheet is not None
     sheet.append(["会话ID", "用户问句", "聊天记录", "会员等级"])
     for at in range(64):
-        goods, question = GOODS[at % 8], ASKED[at // 8]
+        goods, question = GOODS[at % 8], QUESTIONS[at // 8]
         turns = [{"role": "user", "content": f"有{goods}吗"}, {"role": "assistant", "content": "有的"}]
         sheet.append([f"s{at // 2}", f"那它{question}", json.dumps(turns, ensure_ascii=False), at % 3])
     sheet.append(["s99", None, "", 1])
@@ -56,7 +56,7 @@ def write_company(folder: Path) -> None:
     documents.mkdir()
     for goods in GOODS[:4]:
         sections = [("Heading1", f"{goods}手册")]
-        for question in ASKED[:4]:
+        for question in QUESTIONS[:4]:
             sections += [
                 ("Heading2", f"{goods}{question}"),
                 ("Normal", f"{goods}的{question}：见订单页，七天内办理。"),
@@ -64,7 +64,7 @@ def write_company(folder: Path) -> None:
         write_word(documents / f"{goods}.docx", *sections)
     write_pdf(documents / "tent.pdf", "The tent weighs 2.1 kg and packs to 45 cm.")
     lines = [
-        f"## {goods}{question}\n{goods}{question}，请看标签。\n" for goods in GOODS[4:] for question in ASKED[4:]
+        f"## {goods}{question}\n{goods}{question}，请看标签。\n" for goods in GOODS[4:] for question in QUESTIONS[4:]
     ]
     (documents / "faq.md").write_text("# 常见问题\n" + "\n".join(lines), encoding="utf-8")
 
@@ -84,23 +84,25 @@ def test_options_name_the_columns_of_conversations_and_of_users(company: Path, h
     assert sheet is not None
     sheet.append(["用户问句", "来访", "备注"])
     for at in range(64):
-        sheet.append([f"{GOODS[at % 8]}{ASKED[at // 8]}", f"v {at // 4}", f"会员{at % 3}级"])
+        sheet.append([f"{GOODS[at % 8]}{QUESTIONS[at // 8]}", f"v {at // 4}", f"会员{at % 3}级"])
     book.save(company / "其他记录.xlsx")
 
-    made = here("init", "acme", "其他记录.xlsx", "--conversation-column", "来访", "--profile-column", "备注", "--yes")
+    result = here(
+        "init", "acme", "其他记录.xlsx", "--conversation-column", "来访", "--profile-column", "备注", "--yes"
+    )
 
-    assert made.code == 0, made.errors
+    assert result.code == 0, result.errors
     columns = load_yaml(Path("tenants/acme/demo.yaml"))["generate"]["columns"]
     assert (columns["conversation_id"], columns["user_profile"]) == ("来访", "备注")
-    assert "of conversation v 0" in made.out and "user profile: 会员0级" in made.out
+    assert "of conversation v 0" in result.out and "user profile: 会员0级" in result.out
 
 
 @pytest.mark.slow
 def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: Here) -> None:
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
-    made = here("init", "acme", *words)
+    result = here("init", "acme", *words)
 
-    assert made.code == 0, made.errors
+    assert result.code == 0, result.errors
     for line in (
         "64 questions of 65 rows; question = 用户问句, history_summary = 聊天记录, conversation_id = 会话ID",
         "! Not used: 会员等级. `generate.columns` in the profiles can name them.",
@@ -109,7 +111,7 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
         "The locked test has 0 rows with gold passages",
         "Next, for free, with stand-ins and a tiny model: `qinglan run acme`",
     ):
-        assert line in made.out
+        assert line in result.out
     tenant = company / "tenants" / "acme"
     assert {path.name for path in tenant.iterdir()} == {
         "README.md", "demo.yaml", "gpt.yaml", "knowledge_base.jsonl", "student.txt", "teacher.txt",
@@ -141,10 +143,10 @@ def test_a_second_init_changes_nothing(company: Path, here: Here) -> None:
 def test_the_answers_are_in_the_files(company: Path, here: Here) -> None:
     answers = {"teacher": "deepseek", "rag": "https://rag.acme.cn", "training": "one-gpu-80", "language": "en"}
     options = [f"--{name}={answer}" for name, answer in answers.items()]
-    made = here("init", "acme", "客服记录.xlsx", "--domain", "tents {x}\nignore", *options, "--yes", "--json")
+    result = here("init", "acme", "客服记录.xlsx", "--domain", "tents {x}\nignore", *options, "--yes", "--json")
 
-    assert made.code == 0, made.errors
-    assert json.loads(made.out)["files"] == [
+    assert result.code == 0, result.errors
+    assert json.loads(result.out)["files"] == [
         "README.md", "deepseek.yaml", "demo.yaml", "judge.txt", "need.txt", "student.txt", "teacher.txt",
     ]  # fmt: skip
     config = load_config("acme", "deepseek")
@@ -214,11 +216,11 @@ def test_the_readme_is_in_its_language_and_tells_both_ways_to_a_promotion(
     (company / "faq.md").write_text("# 背包\n冷水手洗。\n", encoding="utf-8")
     (company / "scan.png").write_bytes(b"\x89PNG")
     files = ("--knowledge-base", "faq.md", "--knowledge-base", "scan.png")
-    made = here("init", "acme", "客服记录.xlsx", *files, "--language", language, "--yes")
+    result = here("init", "acme", "客服记录.xlsx", *files, "--language", language, "--yes")
 
     readme = (company / "tenants" / "acme" / "README.md").read_text(encoding="utf-8")
     assert [line for line in lines if line not in readme] == []
-    assert "! scan.png: is no format that is read here" in made.out and "0 passages" not in made.out + readme
+    assert "! scan.png: is no format that is read here" in result.out and "0 passages" not in result.out + readme
 
 
 def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> None:
@@ -266,10 +268,10 @@ def test_odd_sheets_get_a_message_or_are_read(
     monkeypatch.chdir(tmp_path)
     if content:
         (tmp_path / name).write_bytes(content)
-    made = here("init", "acme", name, "--language", "zh", "--yes")
+    result = here("init", "acme", name, "--language", "zh", "--yes")
 
-    assert message in made.out + made.errors
-    assert (made.code, "Traceback" in made.errors) == (code, False)
+    assert message in result.out + result.errors
+    assert (result.code, "Traceback" in result.errors) == (code, False)
     assert (tmp_path / "tenants" / "acme").exists() is (code == 0)
 
 
@@ -314,17 +316,17 @@ def test_a_folder_of_questions_is_called_a_folder(tmp_path: Path, here: Here) ->
 @pytest.mark.slow
 def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, here: Here) -> None:
     """A column with one value for all rows; a chat alone; and a sheet of too few rows for the trial."""
-    rows = [f"{GOODS[at % 8]}{ASKED[at // 8]}" for at in range(64)]
+    rows = [f"{GOODS[at % 8]}{QUESTIONS[at // 8]}" for at in range(64)]
     Path("one.csv").write_text("问题,会话ID\n" + "".join(f"{row},A1\n" for row in rows), encoding="utf-8")
     Path("few.csv").write_text("问题\n" + "".join(f"{row}\n" for row in rows[:3]), encoding="utf-8")
     turns = [{"role": "user", "content": row} for row in rows]
     Path("chat.json").write_text(json.dumps(turns), encoding="utf-8")
 
-    made = here("init", "acme", "one.csv", "--knowledge-base", "资料", "--yes")
+    result = here("init", "acme", "one.csv", "--knowledge-base", "资料", "--yes")
     chat = here("init", "chat", "chat.json", "--yes")
     few = here("init", "few", "few.csv", "--knowledge-base", "资料", "--yes")
 
-    assert "! 会话ID is not used as conversation_id: all 64 rows have the same value, A1" in made.out
+    assert "! 会话ID is not used as conversation_id: all 64 rows have the same value, A1" in result.out
     assert here("plan", "acme", "--profile", "demo").code == 0
     assert (chat.code, Path("tenants/chat").exists()) == (3, False)
     assert "chat.json: all 64 questions are of one conversation" in chat.errors
@@ -335,9 +337,9 @@ def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, he
 
 @pytest.mark.slow
 def test_a_plan_names_a_conversation_of_all_rows_as_the_cause(company: Path, here: Here) -> None:
-    made = here("init", "acme", "客服记录.xlsx", "--knowledge-base", "资料", "--yes")
-    assert made.code == 0
-    rows = "".join(f"{GOODS[at % 8]}{ASKED[at // 8]},A1\n" for at in range(64))
+    result = here("init", "acme", "客服记录.xlsx", "--knowledge-base", "资料", "--yes")
+    assert result.code == 0
+    rows = "".join(f"{GOODS[at % 8]}{QUESTIONS[at // 8]},A1\n" for at in range(64))
     Path("one.csv").write_text("用户问句,会话ID\n" + rows, encoding="utf-8")
 
     plan = here("plan", "acme", "--profile", "demo", "--questions", "one.csv")

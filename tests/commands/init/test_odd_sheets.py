@@ -94,7 +94,7 @@ OTHER = {"instruction": "b", "input": "c", "output": "d"}
 
 
 @pytest.mark.parametrize(
-    ("records", "questions", "told"),
+    ("records", "questions", "is_reported"),
     [
         ([INSTRUCTION | {"input": f"q{at}?"} for at in range(3)], ["q0?", "q1?", "q2?"], True),
         ([INSTRUCTION | {"input": "q?"}], ["Answer the customer.\nq?"], False),
@@ -103,12 +103,12 @@ OTHER = {"instruction": "b", "input": "c", "output": "d"}
     ],
 )  # fmt: skip
 def test_an_instruction_that_all_records_share_is_no_part_of_the_questions(
-    tmp_path: Path, records: list[dict[str, Any]], questions: list[str], told: bool
+    tmp_path: Path, records: list[dict[str, Any]], questions: list[str], is_reported: bool
 ) -> None:
     data = read_data("acme", write(tmp_path / "a.json", json.dumps(records)), [])
 
     assert [row.question for row in data.questions] == questions
-    assert told == ("All records have the same instruction" in notes(data))
+    assert is_reported == ("All records have the same instruction" in notes(data))
 
 
 TWICE = "问题,备注,备注,历史摘要\n有货吗,a,b,用户：在吗\n"

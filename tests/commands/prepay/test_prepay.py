@@ -218,8 +218,8 @@ def test_a_single_failure_of_the_batch_service_is_no_outage_and_pays_nothing_twi
 
 @pytest.mark.parametrize(
     "edit",
-    [in_json(lambda told: {**told, "data": [{**one, "metadata": None} for one in told["data"]]}),
-     in_json(lambda told: {**told, "data": []})],
+    [in_json(lambda body: {**body, "data": [{**entry, "metadata": None} for entry in body["data"]]}),
+     in_json(lambda body: {**body, "data": []})],
     ids=["keeps no metadata", "is a look behind"],
 )  # fmt: skip
 def test_a_batch_whose_creation_nobody_heard_of_is_found_in_a_listing_that(tmp_path: Path, edit: Any) -> None:

@@ -40,11 +40,11 @@ ANALYSED = State(
 
 
 def rollout(number: int = 1, state: State | None = None, service: str = "rewriter", **spec: Any) -> dict[str, Any]:
-    one: dict[str, Any] = {
+    rollout_object: dict[str, Any] = {
         "metadata": {"name": f"{service}-{number}", "namespace": "qinglan", "creationTimestamp": "2026-11-22T08:00Z"},
         "spec": {**SPEC, "inferenceService": service, **spec},
     }  # fmt: skip
-    return one | ({"status": state.model_dump(mode="json", by_alias=True)} if state else {})
+    return rollout_object | ({"status": state.model_dump(mode="json", by_alias=True)} if state else {})
 
 
 def shown(state: State | None = None, **spec: Any) -> RolloutView:
@@ -56,28 +56,28 @@ def done(outcome: str) -> State:
 
 
 def test_a_name_is_a_rollouts_or_a_services_whose_turn_it_is() -> None:
-    there = [rollout(10), rollout(2, ANALYSED), rollout(1, done("Promoted")), rollout(3, service="other")]
+    rollouts = [rollout(10), rollout(2, ANALYSED), rollout(1, done("Promoted")), rollout(3, service="other")]
 
-    assert find_rollout(there, "rewriter-10", "qinglan")["metadata"]["name"] == "rewriter-10"
-    assert find_rollout(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-2", (
+    assert find_rollout(rollouts, "rewriter-10", "qinglan")["metadata"]["name"] == "rewriter-10"
+    assert find_rollout(rollouts, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-2", (
         "what waits is not spoken to"
     )
-    assert find_rollout(there[:1] + there[2:], "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10"
+    assert find_rollout(rollouts[:1] + rollouts[2:], "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10"
     with pytest.raises(DataError, match=r"nothing: .* There are: other-3, rewriter-1, rewriter-10, rewriter-2\."):
-        find_rollout(there, "nothing", "qinglan")
+        find_rollout(rollouts, "nothing", "qinglan")
 
 
 def test_where_all_have_ended_a_services_name_means_the_newest() -> None:
-    there = [rollout(number, done("Promoted")) for number in (2, 10, 9)]
+    rollouts = [rollout(number, done("Promoted")) for number in (2, 10, 9)]
 
-    assert find_rollout(there, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
+    assert find_rollout(rollouts, "rewriter", "qinglan")["metadata"]["name"] == "rewriter-10", "counted, not spelled"
 
 
 def test_a_rollout_without_a_status_is_shown_as_not_begun() -> None:
-    one = shown()
+    view = shown()
 
-    assert (one.phase, table_row(one)[5:7]) == ("not begun", ("", ""))
-    assert missing_for_next_share(one) == () and evidence_lines(one) == []
+    assert (view.phase, table_row(view)[5:7]) == ("not begun", ("", ""))
+    assert missing_for_next_share(view) == () and evidence_lines(view) == []
 
 
 def test_a_controllers_status_is_read_back_and_foreign_fields_are_ignored() -> None:
@@ -114,12 +114,12 @@ def test_the_checks_that_the_controller_chose_are_shown_once_it_has_noted_them(s
 
 
 def test_a_waiting_rollout_names_the_rollout_before_it() -> None:
-    there = [rollout(3, ANALYSED), rollout(4), rollout(2, done("Promoted")), rollout(1, service="other")]
-    turn, waiting, ended, other = (read_rollout(one, there) for one in there)
+    rollouts = [rollout(3, ANALYSED), rollout(4), rollout(2, done("Promoted")), rollout(1, service="other")]
+    turn, waiting, ended, other = (read_rollout(view, rollouts) for view in rollouts)
 
     assert waiting.behind == "rewriter-3" and table_row(waiting)[3] == "not begun, waits for rewriter-3"
     assert "waits for:\n  rewriter-3, which is older and has not ended" in "\n".join(detail(waiting))
-    assert [one.behind for one in (turn, ended, other)] == ["", "", ""]
+    assert [view.behind for view in (turn, ended, other)] == ["", "", ""]
 
 
 def test_a_first_model_says_that_nobody_is_served_until_its_pods_are_ready() -> None:

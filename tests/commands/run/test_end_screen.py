@@ -101,15 +101,15 @@ def test_the_verdict_is_this_runs_or_without_a_gate_that_of_the_evaluation(
     assert shown in text and ("the evaluation's reason" in text) is (not verdict)
 
 
-@pytest.mark.parametrize(("loss", "told"), [(0.17, True), (0.05, False), (0.0, False)])
+@pytest.mark.parametrize(("loss", "is_reported"), [(0.17, True), (0.05, False), (0.0, False)])
 def test_a_held_models_surest_losses_are_named_though_no_gate_asks_for_them(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], loss: float, told: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], loss: float, is_reported: bool
 ) -> None:
     write_evaluation(RunDir(tmp_path), ["Too few."], loss)
 
     text = screen(RunDir(tmp_path), capsys, record("gate"))
 
-    assert ("Below the teacher too: quality, by the examiner, -0.17" in text) is told
+    assert ("Below the teacher too: quality, by the examiner, -0.17" in text) is is_reported
 
 
 def test_an_alarm_of_a_training_is_on_the_screen_that_ends_the_run(
@@ -234,12 +234,12 @@ def test_one_rewrite_for_many_questions_is_named(
     assert "\x1b" not in "".join(lines)
 
 
-@pytest.mark.parametrize(("uncounted", "told"), [(0, False), (445, True)])
+@pytest.mark.parametrize(("uncounted", "is_reported"), [(0, False), (445, True)])
 def test_answers_without_a_count_of_tokens_make_the_cost_an_upper_bound(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], uncounted: int, told: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], uncounted: int, is_reported: bool
 ) -> None:
     money = {**MONEY, "uncounted": uncounted}
 
     text = screen(RunDir(tmp_path), capsys, record("generate", gateway=money), "gpt")
-    assert ("! 445 answers came without a count of tokens" in text) is told
-    assert ("the cost is an upper bound" in text) is told
+    assert ("! 445 answers came without a count of tokens" in text) is is_reported
+    assert ("the cost is an upper bound" in text) is is_reported

@@ -121,11 +121,11 @@ def test_a_run_killed_in_its_middle_goes_on_and_asks_only_for_what_is_missing(
     killed: Killed, first: Ran, data: Path, out: Path
 ) -> None:
     report = first.record["gateway"]
-    asked = 2 * rows_of(data / "questions.xlsx")
+    questions = 2 * rows_of(data / "questions.xlsx")
 
     assert killed.survivors == [], "a run that is killed leaves nothing behind"
-    assert 10 <= killed.answered < asked
-    assert report["answered"] + report["hits"] >= asked
+    assert 10 <= killed.answered < questions
+    assert report["answered"] + report["hits"] >= questions
     left = report["attempts"] - count(
         out, "attempts", "outcome = 'rejected' AND detail = ? AND cost = 0", STOPPED_MESSAGE
     )
@@ -137,7 +137,7 @@ def rows_of(sheet: Path) -> int:
 
 
 def test_every_question_comes_out_of_every_stage(first: Ran, data: Path, out: Path) -> None:
-    asked = rows_of(data / "questions.xlsx")
+    questions = rows_of(data / "questions.xlsx")
     files = out / "files"
 
     rewrites = [row for _, row in read_jsonl(files / "rewrites.jsonl", Rewrite)]
@@ -145,8 +145,8 @@ def test_every_question_comes_out_of_every_stage(first: Ran, data: Path, out: Pa
     facts = first.record["steps"]["convert"]["facts"]
 
     assert len(rewrites) == len(validated) == rows_of(files / "rewrites.xlsx") == rows_of(files / "validated.xlsx")
-    assert len(rewrites) == asked
-    assert facts["rows"] == asked
+    assert len(rewrites) == questions
+    assert facts["rows"] == questions
     assert len(pandas.read_parquet(files / "ppo/train.parquet")) == facts["ppo_train"] > facts["sft_train"] > 0
     left_out = facts["near_duplicates"] + facts["left_out_for_balance"]
     assert left_out == len((files / "left_out.jsonl").read_bytes().splitlines())
@@ -165,8 +165,8 @@ def test_records_tie_each_step_to_the_one_before(first: Ran, data: Path, out: Pa
 
     assert steps["generate"]["inputs"]["questions"]["sha256"] == digest(data / "questions.xlsx")
     for name, parent, child in (("rewrites", "generate", "validate"), ("validated", "validate", "convert")):
-        made, used = steps[parent]["outputs"][name], steps[child]["inputs"][name]
-        assert used == {"uri": made["uri"], "sha256": made["sha256"]}
+        outputs, used = steps[parent]["outputs"][name], steps[child]["inputs"][name]
+        assert used == {"uri": outputs["uri"], "sha256": outputs["sha256"]}
     assert steps["convert"]["outputs"]["chats"]["sha256"] == digest(out / "files/sft")
     assert all(step["code"]["version"] for step in steps.values() if step)
 
@@ -299,14 +299,14 @@ def test_a_sheet_that_contradicts_itself_is_refused_before_anything_is_asked(
 
 def test_real_files_in_a_runs_folder_are_never_replaced(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
-    mine = run.files / "questions.xlsx"
-    mine.parent.mkdir()
-    mine.write_text("my only copy")
+    own_file = run.files / "questions.xlsx"
+    own_file.parent.mkdir()
+    own_file.write_text("my only copy")
 
-    run.link("questions", mine)
+    run.link("questions", own_file)
     run.link("questions", tmp_path / "other.xlsx")
 
-    assert mine.read_text() == "my only copy"
+    assert own_file.read_text() == "my only copy"
 
 
 def test_a_stage_alone_refuses_another_sheet_than_the_runs(

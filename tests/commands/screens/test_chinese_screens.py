@@ -119,9 +119,9 @@ def screen(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "KFP_"))}
-    ours = {"QINGLAN_LANG": "zh", "COLUMNS": "400", "HOME": str(folder), "PYTHONUTF8": "1"}
-    return kept | ours | {KEYS_VARIABLE: str(folder / "keys")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("KUBE", "KFP_"))}
+    settings = {"QINGLAN_LANG": "zh", "COLUMNS": "400", "HOME": str(folder), "PYTHONUTF8": "1"}
+    return inherited | settings | {KEYS_VARIABLE: str(folder / "keys")}
 
 
 def test_no_line_is_english_or_half_english(screen: str) -> None:

@@ -16,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("forks")
 
 def qinglan(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own, its output in 80 columns."""
-    ours = ("LC_", "LANG", "QINGLAN_LANG")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    prefixes = ("LC_", "LANG", "QINGLAN_LANG")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     return subprocess.run(
         [sys.executable, "-c", MAIN, *words], capture_output=True, text=True, check=False,
         env={**clean, "COLUMNS": "80", "PYTHONUTF8": "1", **environment},

@@ -34,12 +34,12 @@ ON_DISK = ALL.replace("/", "|")
 
 @pytest.fixture
 def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
-    made = make_keys(tmp_path / "keys")
-    save_trust(tmp_path / "keys" / "trust.yaml", made.policy)
+    keys = make_keys(tmp_path / "keys")
+    save_trust(tmp_path / "keys" / "trust.yaml", keys.policy)
     monkeypatch.setenv(KEYS_VARIABLE, str(tmp_path / "keys"))
     monkeypatch.setenv("QINGLAN_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    return made
+    return keys
 
 
 def hostile_statements(folder: Path, product: str) -> None:
@@ -86,8 +86,8 @@ def test_an_unsigned_statement_in_a_release_cannot_make_its_audit_look_intact(ke
     assert "ALTERED" in screen.lines[0] and screen.has_line("✗ altered")
     assert all(visible(attack) in screen.raw for attack in ATTACKS.values()), "each is shown, as codes"
     for words in (("--why",), ("--diff", other)):
-        asked = on_terminal("audit", release, *words, cwd=tmp_path)
-        assert (asked.code, faults(asked)) == (ALTERED, [])
+        screen_item = on_terminal("audit", release, *words, cwd=tmp_path)
+        assert (screen_item.code, faults(screen_item)) == (ALTERED, [])
 
 
 def test_json_reads_back_as_it_was(keys: Keys, tmp_path: Path) -> None:
@@ -137,9 +137,9 @@ def test_a_plan_shows_what_a_profile_says(tmp_path: Path) -> None:
     model = {"base_url": "https://api.openai.com/v1", "model": ALL, "api_key_env": "NONE", "price": price}
     gateway = {"teacher": model, "judge": model, "examiner": model, "rag": {"base_url": "https://rag.example"}}
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({"tenant_id": "fivedoctors", "gateway": gateway}))
-    given = ("--questions", "q.jsonl", "--knowledge-base", "kb.jsonl", "--profile", "mine.yaml")
+    inputs = ("--questions", "q.jsonl", "--knowledge-base", "kb.jsonl", "--profile", "mine.yaml")
 
-    screen = on_terminal("plan", "fivedoctors", *given, cwd=tmp_path)
+    screen = on_terminal("plan", "fivedoctors", *inputs, cwd=tmp_path)
 
     assert (screen.code, faults(screen)) == (2, [])
     assert r"\x1b[2J" in screen.raw
@@ -262,11 +262,13 @@ def kubeconfig(folder: Path, host: str) -> str:
 
 
 def test_escape_codes_of_a_rollout_are_shown_and_not_obeyed(keys: Keys, tmp_path: Path) -> None:
-    one = rollout(1, ANALYSED.model_copy(update={"reasons": (ALL, ALL)}))
-    one["metadata"] |= {"namespace": "team", "creationTimestamp": ALL}
-    one["spec"]["run"] = ALL
-    one["status"]["history"] = [{"at": ALL[:40], "phase": "Analyse", "action": "blind", "why": ALL, "figures": []}]
-    with running(Scripted(Reply(200, orjson.dumps({"items": [one]})))) as host:
+    hostile = rollout(1, ANALYSED.model_copy(update={"reasons": (ALL, ALL)}))
+    hostile["metadata"] |= {"namespace": "team", "creationTimestamp": ALL}
+    hostile["spec"]["run"] = ALL
+    hostile["status"]["history"] = [
+        {"at": ALL[:40], "phase": "Analyse", "action": "blind", "why": ALL, "figures": []}
+    ]
+    with running(Scripted(Reply(200, orjson.dumps({"items": [hostile]})))) as host:
         settings = {"KUBECONFIG": kubeconfig(tmp_path, host)}
         shown = [
             on_terminal("rollout", *words, cwd=tmp_path, **settings)

@@ -296,11 +296,11 @@ def test_with_labels_enough_and_an_examiner_nothing_stands_against_a_promotion(t
     sheet = sheet_of(tmp_path, [("train", "k1")] * 256 + [("dev", "")] + [("test", "k1")] * 200)
     config = load_config("fivedoctors", "gpt", questions=sheet)
     result = make_plan(config, TODAY).promotion
-    ours = config.model_copy(update={"stand_ins": StandIns(rag=True)})
+    own_config = config.model_copy(update={"stand_ins": StandIns(rag=True)})
 
     assert (result.possible, result.obstacles) == (True, ())
     assert "data.snapshot" in result.unchecked[0] and result.unchecked[0] in " ".join(promotion_lines(result))
-    assert make_plan(ours, TODAY).promotion.unchecked == ()
+    assert make_plan(own_config, TODAY).promotion.unchecked == ()
 
 
 def test_labels_that_the_knowledge_base_does_not_know_are_told_with_their_rows(tmp_path: Path) -> None:
@@ -325,12 +325,12 @@ def test_a_tenant_without_a_knowledge_base_stands_against_a_run_that_searches_wi
     sheet = sheet_of(tmp_path, [("train", "")] * 256 + [("dev", ""), ("test", "")])
     (tmp_path / "bases").mkdir()
     (tmp_path / "bases" / "chengla.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
-    ours = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=tmp_path / "bases")
-    theirs = load_config("fivedoctors", "gpt", questions=sheet, knowledge_base=tmp_path / "bases")
+    own_config = load_config("fivedoctors", "demo", questions=sheet, knowledge_base=tmp_path / "bases")
+    other_config = load_config("fivedoctors", "gpt", questions=sheet, knowledge_base=tmp_path / "bases")
 
-    [refusal] = make_plan(ours, TODAY).promotion.refusals
+    [refusal] = make_plan(own_config, TODAY).promotion.refusals
     assert refusal.reason == f"--knowledge-base {tmp_path / 'bases'} holds nothing of fivedoctors."
-    assert make_plan(theirs, TODAY).promotion.refusals == ()
+    assert make_plan(other_config, TODAY).promotion.refusals == ()
 
 
 def test_the_plan_says_whether_the_training_fits(questions: Path) -> None:

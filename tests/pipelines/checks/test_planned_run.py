@@ -56,12 +56,12 @@ def test_a_plan_of_a_folder_tells_of_answers_that_are_paid_for_and_changes_nothi
     asyncio.run(pay(run.journal, 3, load_config("fivedoctors", "gpt").gateway.teacher.model))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
-    there, elsewhere = (
+    in_folder, elsewhere = (
         json.loads(here(*words, "--profile", "gpt", "--out", tmp_path / name, "--json").out)["warnings"]
         for name in ("run", "new")
     )
 
-    [line] = [line for line in there if "paid answers" in line]
+    [line] = [line for line in in_folder if "paid answers" in line]
     assert line.startswith(f"{run.journal} holds paid answers (3 for 0.75 USD): a call that has its answer there")
     assert not [line for line in elsewhere if "paid answers" in line]
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -174,7 +174,7 @@ def test_a_sheet_too_small_for_one_step_of_ppo_is_refused_where_ppo_is_to_run(tm
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ('[{"id": "k1", "content": "段"}]', r"this is one JSON list. `jq -c '\.\[\]'"),
         ('{\n  "id": "k1",\n  "content": "段"\n}\n', "JSON over several lines"),
@@ -187,13 +187,13 @@ def test_a_sheet_too_small_for_one_step_of_ppo_is_refused_where_ppo_is_to_run(tm
     ],
 )
 def test_another_format_of_a_knowledge_base_is_named_and_a_line_is_shown(
-    tmp_path: Path, content: str, told: str
+    tmp_path: Path, content: str, message: str
 ) -> None:
     path = tmp_path / "kb.jsonl"
     path.write_text(content, encoding="utf-8")
     config = load_config("fivedoctors", "demo", questions=labelled(tmp_path, ["k1"]), knowledge_base=path)
 
-    with pytest.raises(DataError, match=told) as refused:
+    with pytest.raises(DataError, match=message) as refused:
         check_input_files(config)
     assert "one passage: id, title, content, metadata" in str(refused.value)
     assert '{"id": "k1", "title": "...", "content": "..."' in str(refused.value)

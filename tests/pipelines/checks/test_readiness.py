@@ -136,7 +136,7 @@ def test_a_run_chooses_the_questions_that_stand_for_a_knowledge_base_without_a_n
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (Reply(404, b'{"detail": "Not Found"}'), "status 404.*gateway.rag.path"),
         (Reply(401, b'{"detail": "Not authenticated"}'), "status 401.*gateway.rag.headers"),
@@ -145,7 +145,7 @@ def test_a_run_chooses_the_questions_that_stand_for_a_knowledge_base_without_a_n
     ],
 )
 def test_a_rag_service_with_another_contract_is_named_before_anything_is_paid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Reply, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Reply, message: str
 ) -> None:
     monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "writer.example")
     monkeypatch.setenv("WRITER_KEY", "k")
@@ -153,7 +153,7 @@ def test_a_rag_service_with_another_contract_is_named_before_anything_is_paid(
     with running(Scripted(answer)) as rag:
         [problem] = missing(load_config("fivedoctors", profile(tmp_path, rag), **files(tmp_path)))
 
-    assert re.search(said, problem)
+    assert re.search(message, problem)
     assert "later" not in problem
 
 

@@ -53,7 +53,7 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
 
     assert plan.cross_fitted.startswith("Cross-fitted in 3 folds") and once.cross_fitted == ""
     assert "Each of 60 labelled rows is rewritten by a model that did not learn from it" in plan.cross_fitted
-    calls, before = ({(step.step, step.what): step.calls for step in made.steps} for made in (plan, once))
+    calls, before = ({(step.step, step.what): step.calls for step in outputs.steps} for outputs in (plan, once))
     assert calls["generate", "rewrites"] == before["generate", "rewrites"] == 60
     assert calls["evaluate", "retrievals"] == 5 * 60
     assert calls["augment", "pseudo questions"] == 4 * before["augment", "pseudo questions"]
@@ -167,13 +167,13 @@ def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
         jobs.append({**orjson.loads((at.root / JOB).read_bytes()), "append": append})
         taken.append((at.files / "validated.jsonl").resolve())
         for stage in stages:
-            made = {}
+            outputs = {}
             for name in (*REWRITER.stages[stage].outputs, LINEAGE):
                 path = at.root / "artifacts" / stage / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(f"{at.root.name} {stage}")
-                made[name] = {"uri": str(path)}
-            record = {"status": "done", "outputs": made, "lineage": made.pop(LINEAGE)["uri"], "facts": {}}
+                outputs[name] = {"uri": str(path)}
+            record = {"status": "done", "outputs": outputs, "lineage": outputs.pop(LINEAGE)["uri"], "facts": {}}
             (at.records / f"{stage}.json").write_bytes(orjson.dumps(record))
 
     monkeypatch.setattr(execution, "execute", execute)

@@ -70,12 +70,12 @@ def test_a_step_is_named_once_in_its_error(tmp_path: Path, message: str, begins:
 def test_of_a_stage_that_its_own_verdict_stopped_people_can_read_the_sheet_and_no_stage_takes_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException | None, shown: list[str]
 ) -> None:
-    run, made = RunDir(tmp_path), tmp_path / "artifacts" / "validate"
-    for folder in (made, run.records, run.files):
+    run, created = RunDir(tmp_path), tmp_path / "artifacts" / "validate"
+    for folder in (created, run.records, run.files):
         folder.mkdir(parents=True)
     monkeypatch.setenv(RECORDS_VARIABLE, str(run.records))
-    outputs = {name: File(str(made / name)) for name in ("validated", "validated_table", "validate_quarantine")}
-    with suppress(BaseException), recorded("validate", {}, outputs, {}, File(str(made / "lineage"))):
+    outputs = {name: File(str(created / name)) for name in ("validated", "validated_table", "validate_quarantine")}
+    with suppress(BaseException), recorded("validate", {}, outputs, {}, File(str(created / "lineage"))):
         for name, output in outputs.items():
             if name != "validate_quarantine" or not error:
                 Path(output.path).write_text(name)
@@ -109,7 +109,7 @@ def test_records_name_the_inputs_for_an_audit_in_any_folder(tmp_path: Path, monk
     """Named as they were typed, they were altered for an audit that was called in another folder."""
     jobs: list[LocalJob] = []
     monkeypatch.setattr(execution, "write_job", lambda run, job: jobs.append(job))
-    monkeypatch.setattr(execution, "execute", lambda *given, **options: None)
+    monkeypatch.setattr(execution, "execute", lambda *arguments, **options: None)
     monkeypatch.chdir(tmp_path)
     Path("q.jsonl").touch()
 
@@ -178,7 +178,7 @@ def test_files_of_a_stage_are_shown_when_it_ends_and_not_when_the_run_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`qinglan headroom` found no SFT model while PPO ran: it lay in artifacts alone."""
-    run, seen = RunDir(tmp_path), tmp_path / "seen"
+    run, observed = RunDir(tmp_path), tmp_path / "seen"
     for folder in (run.records, run.logs):
         folder.mkdir()
     model = tmp_path / "artifacts" / "sft" / "sft_model"
@@ -186,11 +186,11 @@ def test_files_of_a_stage_are_shown_when_it_ends_and_not_when_the_run_does(
     write_json(run.records / "sft.json", {**DONE, "outputs": {"sft_model": {"uri": str(model)}}})
 
     def child(*_: object) -> "subprocess.Popen[bytes]":
-        return subprocess.Popen([sys.executable, "-c", WAITS, str(seen)], start_new_session=True)
+        return subprocess.Popen([sys.executable, "-c", WAITS, str(observed)], start_new_session=True)
 
     def show(stages: Sequence[str]) -> None:
         execution.link_files(run, {}, stages)
-        seen.touch()
+        observed.touch()
 
     monkeypatch.setattr(execution, "_start_child", child)
     execution.execute(run, REWRITER, ("sft", "ppo"), quiet=True, show=show)

@@ -33,23 +33,23 @@ def begun(root: Path, config: RunConfig) -> RunDir:
 
 
 def test_a_folder_with_somebodys_files_is_left_as_it_is(tmp_path: Path, here: Here) -> None:
-    config, theirs = inputs(tmp_path / "data"), tmp_path / "thesis"
-    theirs.mkdir()
-    (theirs / "chapter.docx").write_text("mine")
-    words = ("--questions", config.questions, "--knowledge-base", config.knowledge_base, "--out", theirs)
+    config, foreign = inputs(tmp_path / "data"), tmp_path / "thesis"
+    foreign.mkdir()
+    (foreign / "chapter.docx").write_text("mine")
+    words = ("--questions", config.questions, "--knowledge-base", config.knowledge_base, "--out", foreign)
 
     ended = here("run", "fivedoctors", *words)
 
     assert ended.code == 2
     assert "holds files that are no run's (chapter.docx), and nothing was changed" in ended.errors
     assert "Give --out a new folder" in ended.errors
-    assert [path.name for path in theirs.iterdir()] == ["chapter.docx"]
-    with pytest.raises(ConfigError, match="no run's"), run_lock(RunDir(theirs)):
+    assert [path.name for path in foreign.iterdir()] == ["chapter.docx"]
+    with pytest.raises(ConfigError, match="no run's"), run_lock(RunDir(foreign)):
         pass
     for name in ("run.log", "b", "a"):
-        (theirs / name).touch()
+        (foreign / name).touch()
     with pytest.raises(ConfigError, match=r"\(a, b, chapter.docx, \.\.\.\)"):
-        with_run_files(config, RunDir(theirs), "")
+        with_run_files(config, RunDir(foreign), "")
 
 
 def test_what_a_desktop_or_a_file_system_makes_by_itself_is_nobodys_file(tmp_path: Path) -> None:

@@ -29,13 +29,13 @@ def play_steps(monkeypatch: pytest.MonkeyPatch, word: str, test_rows: int) -> li
         if stages[0] == FIRST_STAGE:
             assert run.shown("predictions").exists(), "the second part takes what the first has made"
         for stage in stages[: len(stages) if word == "promote" else stages.index("gate") + 1]:
-            made = {}
+            outputs = {}
             for name in STYLE.stages[stage].outputs:
                 path = run.root / "artifacts" / stage / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
-                made[name] = {"uri": str(path)}
-            record = {"status": "done", "outputs": made, "facts": facts.get(stage, {})}
+                outputs[name] = {"uri": str(path)}
+            record = {"status": "done", "outputs": outputs, "facts": facts.get(stage, {})}
             (run.records / f"{stage}.json").write_bytes(orjson.dumps(record))
 
     monkeypatch.setattr(execution, "execute", execute)
@@ -60,7 +60,7 @@ def test_a_promoted_model_with_a_locked_test_teaches_a_smaller_one(
 
 
 @pytest.mark.parametrize(
-    ("word", "test_rows", "said"),
+    ("word", "test_rows", "message"),
     [
         ("promote", 0, "Released; no small model is made, because cross-fitted rows leave it no test. For one, label "
                        "rows until a test can be locked away (prepare.cross_fit_below)."),
@@ -70,7 +70,7 @@ def test_a_promoted_model_with_a_locked_test_teaches_a_smaller_one(
     ],
 )  # fmt: skip
 def test_without_a_test_or_a_promotion_no_smaller_model_is_begun_and_an_earlier_runs_is_not_shown(
-    word: str, test_rows: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    word: str, test_rows: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, earlier = RunDir(tmp_path / "run"), tmp_path / "earlier"
     earlier.mkdir()
@@ -82,7 +82,7 @@ def test_without_a_test_or_a_promotion_no_smaller_model_is_begun_and_an_earlier_
     assert executed == [LARGER]
     assert record["status"] == "done" and record["steps"][FIRST_STAGE] is None
     assert not run.shown(STUDENT).is_symlink()
-    assert without_small_model(record) == said
+    assert without_small_model(record) == message
 
 
 def test_the_smaller_models_stage_alone_is_executed_whatever_the_gate_said(

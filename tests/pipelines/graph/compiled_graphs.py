@@ -42,7 +42,11 @@ class Compiled(NamedTuple):
     def steps(self) -> dict[str, Any]:
         """Each container, by task."""
         executors = self.spec["deploymentSpec"]["executors"]
-        return {name.removeprefix("exec-"): one["container"] for name, one in executors.items() if "container" in one}
+        return {
+            name.removeprefix("exec-"): executor["container"]
+            for name, executor in executors.items()
+            if "container" in executor
+        }
 
     def pod(self, step: str) -> Any:
         return self.pods[f"exec-{step}"]

@@ -54,7 +54,7 @@ def test_a_compiled_graph_without_image_digests_is_no_release(path: Path) -> Non
     steps = sum("container" in executor for executor in executors)
     released = re.sub(r"(qinglan/[a-z-]+):0\.1\.0", rf"\1@sha256:{'0' * 64}", text)
 
-    assert len([one for one in check_compiled(text, release=True) if "has no digest" in one]) == steps
+    assert len([finding for finding in check_compiled(text, release=True) if "has no digest" in finding]) == steps
     assert check_compiled(released, release=True) == []
 
 
@@ -154,11 +154,11 @@ BREAKS: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("change", "said"), BREAKS.values(), ids=BREAKS)
-def test_a_broken_rule_of_a_graph_is_named_and_no_other(change: Change, said: str) -> None:
+@pytest.mark.parametrize(("change", "message"), BREAKS.values(), ids=BREAKS)
+def test_a_broken_rule_of_a_graph_is_named_and_no_other(change: Change, message: str) -> None:
     findings = check_compiled(changed(change))
 
-    assert [one for one in findings if said in one]
+    assert [finding for finding in findings if message in finding]
     assert len(findings) <= 2, findings
 
 
@@ -171,10 +171,10 @@ def test_a_step_that_hands_its_gpus_on_needs_no_shared_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [("foo: [", "No YAML"), ("a: 1\n", "No compiled graph"), ("- 1\n---\n- 2\n", "No compiled graph")],
 )
-def test_a_text_that_is_no_graph_is_a_finding_not_a_crash(text: str, said: str) -> None:
+def test_a_text_that_is_no_graph_is_a_finding_not_a_crash(text: str, message: str) -> None:
     [findings] = check_compiled(text)
 
-    assert findings.startswith(said)
+    assert findings.startswith(message)

@@ -154,7 +154,11 @@ def test_with_inputs_that_may_change_kfps_cache_answers_with_no_step_of_an_earli
 
     graph = parsed(path.read_text(encoding="utf-8"))
     executors = graph.spec["deploymentSpec"]["executors"]
-    importers = {name.removeprefix("exec-"): one["importer"] for name, one in executors.items() if "importer" in one}
+    importers = {
+        name.removeprefix("exec-"): executor["importer"]
+        for name, executor in executors.items()
+        if "importer" in executor
+    }
     answered = {step for step in graph.steps if graph.tasks[step]["cachingOptions"].get("enableCache")}
     assert answered, "else this shows nothing"
     anew = {name for name, importer in importers.items() if importer.get("reimport")}
@@ -200,14 +204,16 @@ def test_mlflow_on_a_cluster_needs_the_gateways_address_of_it(tmp_path: Path) ->
 
 
 def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
-    [own] = compile_targets(select_targets("fivedoctors", "gpt", ""), tmp_path, {})
+    [own_graph] = compile_targets(select_targets("fivedoctors", "gpt", ""), tmp_path, {})
     [other] = compile_targets(select_targets("chengla", "gpt", "a100x8-full"), tmp_path, {})
 
-    assert (own.name, other.name) == ("rewriter.fivedoctors-gpt.yaml", "rewriter.chengla-gpt-a100x8-full.yaml")
-    said = parsed(other.read_text(encoding="utf-8"))
-    assert "Tenant chengla, profile gpt, trained on a100x8-full.\n" in said.spec["pipelineInfo"]["description"]
-    assert said.spec["root"]["inputDefinitions"]["parameters"]["release_name"]["defaultValue"] == "chengla/rewriter"
-    assert said.steps["sft"]["resources"]["accelerator"]["resourceCount"] == "8"
+    assert (own_graph.name, other.name) == ("rewriter.fivedoctors-gpt.yaml", "rewriter.chengla-gpt-a100x8-full.yaml")
+    message = parsed(other.read_text(encoding="utf-8"))
+    assert "Tenant chengla, profile gpt, trained on a100x8-full.\n" in message.spec["pipelineInfo"]["description"]
+    assert (
+        message.spec["root"]["inputDefinitions"]["parameters"]["release_name"]["defaultValue"] == "chengla/rewriter"
+    )
+    assert message.steps["sft"]["resources"]["accelerator"]["resourceCount"] == "8"
 
 
 def test_a_release_with_an_image_left_out_is_not_written(tmp_path: Path) -> None:
@@ -218,62 +224,64 @@ def test_a_release_with_an_image_left_out_is_not_written(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("given", ["nothing", "qinglan/none=a@" + DIGEST, "qinglan/cpu=a:0.1.0", "=@" + DIGEST])
-def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(given: str) -> None:
+@pytest.mark.parametrize("inputs", ["nothing", "qinglan/none=a@" + DIGEST, "qinglan/cpu=a:0.1.0", "=@" + DIGEST])
+def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(inputs: str) -> None:
     with pytest.raises(ConfigError, match=r"give NAME=REFERENCE@sha256:DIGEST, where NAME is one of qinglan/"):
-        read_images([given])
+        read_images([inputs])
 
 
 def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_path: Path) -> None:
     profile = tmp_path / "deployed.yaml"
-    asked = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
-    asked |= {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
-    profile.write_text(yaml.safe_dump(asked))
+    yaml_item = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
+    yaml_item |= {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
+    profile.write_text(yaml.safe_dump(yaml_item))
 
     [path] = compile_targets([rewriter_target("fivedoctors", str(profile))], tmp_path, {})
-    made = parsed(path.read_text(encoding="utf-8"))
+    graph = parsed(path.read_text(encoding="utf-8"))
 
-    branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
+    branch = graph.spec["components"]["comp-condition-1"]["dag"]["tasks"]
     assert set(branch) == {"register", "deploy"} and branch["deploy"]["dependentTasks"] == ["register"]
     assert branch["deploy"]["cachingOptions"] == {}
-    given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
-    assert given["store"] == "s3://qinglan/fivedoctors" and given["namespace"] == "qinglan"
-    pod = made.pod("deploy")
-    assert [one["configMapName"] for one in pod["configMapAsEnv"]] == ["qinglan-trust"]
-    assert [one["secretName"] for one in pod["secretAsVolume"]] == ["qinglan-builder-key"], "it releases nothing"
+    inputs = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    assert inputs["store"] == "s3://qinglan/fivedoctors" and inputs["namespace"] == "qinglan"
+    pod = graph.pod("deploy")
+    assert [item["configMapName"] for item in pod["configMapAsEnv"]] == ["qinglan-trust"]
+    assert [item["secretName"] for item in pod["secretAsVolume"]] == ["qinglan-builder-key"], "it releases nothing"
 
 
 def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) -> None:
     profile = tmp_path / "deployed.yaml"
-    asked, place = load_yaml(CONFIGS / "style/a100.yaml"), {"namespace": "qinglan", "store": "s3://qinglan/house"}
-    profile.write_text(yaml.safe_dump(asked | {"deploy": place, "deploy_small": place}))
+    settings, place = load_yaml(CONFIGS / "style/a100.yaml"), {"namespace": "qinglan", "store": "s3://qinglan/house"}
+    profile.write_text(yaml.safe_dump(settings | {"deploy": place, "deploy_small": place}))
 
     [path] = compile_targets([style_target(str(profile))], tmp_path, {})
-    made = parsed(path.read_text(encoding="utf-8"))
+    graph = parsed(path.read_text(encoding="utf-8"))
 
-    branch = made.spec["components"]["comp-condition-1"]["dag"]["tasks"]
+    branch = graph.spec["components"]["comp-condition-1"]["dag"]["tasks"]
     outer = {"register-style", "deploy", "distil", "evaluate-small", "gate-small"}
     assert {name for name in branch if not name.startswith("condition")} == outer
     assert branch["distil"]["dependentTasks"] == ["register-style"], "it waits for no rollout"
-    given = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
-    assert (given["name"], given["service"], given["runtime"]) == ("house/style", "style", "qinglan-style")
-    assert [check["name"] for check in given["rollout"]["checks"]] == ["errors", "slow"]
+    inputs = branch["deploy"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    assert (inputs["name"], inputs["service"], inputs["runtime"]) == ("house/style", "style", "qinglan-style")
+    assert [check["name"] for check in inputs["rollout"]["checks"]] == ["errors", "slow"]
 
 
 def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tmp_path: Path) -> None:
     profile = tmp_path / "deployed.yaml"
-    asked = load_yaml(CONFIGS / "style/a100.yaml")
-    profile.write_text(yaml.safe_dump(asked | {"deploy_small": {"namespace": "qinglan", "store": "s3://q/house"}}))
+    yaml_item = load_yaml(CONFIGS / "style/a100.yaml")
+    profile.write_text(
+        yaml.safe_dump(yaml_item | {"deploy_small": {"namespace": "qinglan", "store": "s3://q/house"}})
+    )
 
     [path] = compile_targets([style_target(str(profile))], tmp_path, {})
-    made = parsed(path.read_text(encoding="utf-8"))
+    graph = parsed(path.read_text(encoding="utf-8"))
 
-    assert "deploy" not in made.tasks, "nobody asked for the large one"
-    branches = [component["dag"]["tasks"] for component in made.spec["components"].values() if "dag" in component]
+    assert "deploy" not in graph.tasks, "nobody asked for the large one"
+    branches = [component["dag"]["tasks"] for component in graph.spec["components"].values() if "dag" in component]
     [inner] = [tasks for tasks in branches if "register-small" in tasks]
     assert set(inner) == {"register-small", "deploy-small"}
-    given = inner["deploy-small"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
-    served = (given["name"], given["service"], given["runtime"])
+    inputs = inner["deploy-small"]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
+    served = (inputs["name"], inputs["service"], inputs["runtime"])
     assert served == ("house/style-small", "style-small", "qinglan-style-onnx")
-    keys = {step: made.pod(step)["secretAsVolume"][0]["secretName"] for step in ("register-small", "deploy-small")}
+    keys = {step: graph.pod(step)["secretAsVolume"][0]["secretName"] for step in ("register-small", "deploy-small")}
     assert keys == {"register-small": "qinglan-release-keys", "deploy-small": "qinglan-builder-key"}

@@ -23,30 +23,30 @@ def test_every_step_gets_the_key_it_signs_with_and_knows_its_run_and_image(name:
         [secret] = pod["secretAsVolume"]
         assert secret["mountPath"] == "/etc/qinglan/keys"
         assert secret["secretName"] == ("qinglan-release-keys" if "register" in step else "qinglan-builder-key")
-        assert {one["name"] for one in pod["fieldPathAsEnv"]} == {"QINGLAN_RUN", "QINGLAN_IMAGE"}
+        assert {item["name"] for item in pod["fieldPathAsEnv"]} == {"QINGLAN_RUN", "QINGLAN_IMAGE"}
         assert pod["podMetadata"]["annotations"] == {"qinglan/image": container["image"]}
 
 
-def fetching(found: Compiled) -> set[str]:
+def fetching(compiled: Compiled) -> set[str]:
     """The steps that take an artifact which an importer brings, in branches too."""
-    components, executors = found.spec["components"], found.spec["deploymentSpec"]["executors"]
+    components, executors = compiled.spec["components"], compiled.spec["deploymentSpec"]["executors"]
     labels = {
-        name: components[task["componentRef"]["name"]].get("executorLabel") for name, task in found.tasks.items()
+        name: components[task["componentRef"]["name"]].get("executorLabel") for name, task in compiled.tasks.items()
     }
     importers = {name for name, label in labels.items() if label and "importer" in executors[label]}
     return {
         name
-        for name, task in found.tasks.items()
+        for name, task in compiled.tasks.items()
         for source in task.get("inputs", {}).get("artifacts", {}).values()
         if source.get("taskOutputArtifact", {}).get("producerTask") in importers
     }
 
 
-def store_keys(found: Compiled, step: str) -> dict[str, str]:
+def store_keys(compiled: Compiled, step: str) -> dict[str, str]:
     """By variable, the key of the store's Secret that a step is given."""
-    given = [one for one in found.pod(step).get("secretAsEnv", ()) if one["secretName"] == "qinglan-store"]
-    assert all(one["optional"] for one in given)
-    return {key["envVar"]: key["secretKey"] for one in given for key in one["keyToEnv"]}
+    secrets = [item for item in compiled.pod(step).get("secretAsEnv", ()) if item["secretName"] == "qinglan-store"]
+    assert all(item["optional"] for item in secrets)
+    return {key["envVar"]: key["secretKey"] for item in secrets for key in item["keyToEnv"]}
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -68,10 +68,10 @@ def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) 
     result = compiled(name)
 
     for step, container in result.steps.items():
-        asked, pod = container["resources"], result.pod(step)
-        assert asked["resourceCpuRequest"] == asked["resourceCpuLimit"]
-        assert asked["resourceMemoryRequest"] == asked["resourceMemoryLimit"]
-        assert asked["resourceMemoryLimit"].endswith("Gi")
+        resources, pod = container["resources"], result.pod(step)
+        assert resources["resourceCpuRequest"] == resources["resourceCpuLimit"]
+        assert resources["resourceMemoryRequest"] == resources["resourceMemoryLimit"]
+        assert resources["resourceMemoryLimit"].endswith("Gi")
         assert pod["securityContext"] == {"runAsUser": "65532", "runAsGroup": "65532", "runAsNonRoot": True}
         assert int(pod["activeDeadlineSeconds"]) >= 3600
 
@@ -90,29 +90,33 @@ def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> No
 @pytest.mark.parametrize("name", GOLDENS)
 def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_failed_step_again(name: str) -> None:
     result = compiled(name)
-    waiting = {step for step, one in result.steps.items() if {"name": OUTAGE_VARIABLE, "value": "900"} in env(one)}
+    waiting = {
+        step
+        for step, step_item in result.steps.items()
+        if {"name": OUTAGE_VARIABLE, "value": "900"} in env(step_item)
+    }
 
-    asking = (
+    callers = (
         {"gateway-state", "generate", "validate", "label", "augment", "sft", "ppo", "evaluate"}
         if name.startswith("rewriter")
         else set()
     )
-    assert waiting == asking & result.steps.keys()
+    assert waiting == callers & result.steps.keys()
     assert not [task for task in result.tasks.values() if "retryPolicy" in task]
 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: str) -> None:
     result = compiled(name)
-    asked = {step: one["resources"].get("accelerator") for step, one in result.steps.items()}
+    resources = {step: step_item["resources"].get("accelerator") for step, step_item in result.steps.items()}
 
-    assert {step: int(one["resourceCount"]) for step, one in asked.items() if one} == ON_GPUS.get(name, {})
-    for step, one in asked.items():
+    assert {step: int(item["resourceCount"]) for step, item in resources.items() if item} == ON_GPUS.get(name, {})
+    for step, item in resources.items():
         pod = result.pod(step)
-        if not one:
+        if not item:
             assert not {"nodeSelector", "tolerations", "emptyDirMounts"} & set(pod)
             continue
-        assert one["resourceType"] == "nvidia.com/gpu"
+        assert item["resourceType"] == "nvidia.com/gpu"
         assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
         card = "NVIDIA-L4" if name.endswith("-24") else "NVIDIA-A100-SXM4-80GB"
         assert pod["nodeSelector"] == {"labels": {"nvidia.com/gpu.product": card}}
@@ -120,19 +124,23 @@ def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: 
             assert pod["emptyDirMounts"] == [{"mountPath": "/dev/shm", "medium": "Memory", "volumeName": "shm"}]
 
 
-def hands_on(found: Compiled, step: str) -> bool:
+def hands_on(compiled: Compiled, step: str) -> bool:
     """Whether its GPUs go to a job that it launches."""
     return any(
-        one["field"] == "RESOURCES" and not one.get("applyToTask")
-        for one in found.spec["components"][f"comp-{step}"].get("taskConfigPassthroughs", ())
+        taskconfigpassthrough["field"] == "RESOURCES" and not taskconfigpassthrough.get("applyToTask")
+        for taskconfigpassthrough in compiled.spec["components"][f"comp-{step}"].get("taskConfigPassthroughs", ())
     )
 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_one(name: str) -> None:
     result = compiled(name)
-    mounted = {step: {one["constant"] for one in result.pod(step).get("pvcMount", ())} for step in result.steps}
-    caches = {step for step, one in result.steps.items() if {"name": "QINGLAN_CACHE", "value": CACHE} in env(one)}
+    mounted = {step: {item["constant"] for item in result.pod(step).get("pvcMount", ())} for step in result.steps}
+    caches = {
+        step
+        for step, step_item in result.steps.items()
+        if {"name": "QINGLAN_CACHE", "value": CACHE} in env(step_item)
+    }
 
     if name not in ON_GPUS:
         assert {claim for claims in mounted.values() for claim in claims} <= {"qinglan-base-weights"} and not caches
@@ -155,20 +163,20 @@ def test_a_step_that_calls_an_address_itself_gets_the_operators_allowlist(tmp_pa
     [graph] = compile_targets([rewriter_target("fivedoctors", str(path), "a100x4")], tmp_path / "out", {})
     result = parsed(graph.read_text(encoding="utf-8"))
 
-    given = {step: result.pod(step).get("configMapAsEnv", []) for step in result.steps}
-    [hosts] = [entry for entry in given["evaluate"] if entry["configMapName"] == "qinglan-allowed-hosts"]
+    inputs = {step: result.pod(step).get("configMapAsEnv", []) for step in result.steps}
+    [hosts] = [entry for entry in inputs["evaluate"] if entry["configMapName"] == "qinglan-allowed-hosts"]
     assert hosts["keyToEnv"] == [{"configMapKey": "hosts", "envVar": "QINGLAN_ALLOWED_HOSTS"}] and hosts["optional"]
     assert not any(
         entry["configMapName"] == "qinglan-allowed-hosts"
-        for step, entries in given.items()
+        for step, entries in inputs.items()
         if step != "evaluate"
         for entry in entries
     )
 
 
-@pytest.mark.parametrize(("store", "given"), [("s3://qinglan/fivedoctors", True), ("", False)])
+@pytest.mark.parametrize(("store", "inputs"), [("s3://qinglan/fivedoctors", True), ("", False)])
 def test_the_steps_that_judge_a_model_can_count_it_in_the_store_of_releases(
-    store: str, given: bool, tmp_path: Path
+    store: str, inputs: bool, tmp_path: Path
 ) -> None:
     overrides = {"register": {"store": store}}
     targets = [rewriter_target("fivedoctors", "gpt", None, overrides), style_target("a100", overrides)]
@@ -177,8 +185,8 @@ def test_the_steps_that_judge_a_model_can_count_it_in_the_store_of_releases(
         result = parsed(graph.read_text(encoding="utf-8"))
         judging = {step for step in result.steps if step.startswith("evaluate")}
         addresses = {step: value for step in result.steps if (value := named(result, step).get("QINGLAN_STORE"))}
-        assert addresses == (dict.fromkeys(judging, store) if given else {}), target.name
-        assert all(("QINGLAN_S3_ENDPOINT" in store_keys(result, step)) is given for step in judging)
+        assert addresses == (dict.fromkeys(judging, store) if inputs else {}), target.name
+        assert all(("QINGLAN_S3_ENDPOINT" in store_keys(result, step)) is inputs for step in judging)
 
 
 def named(result: Compiled, step: str) -> dict[str, str]:

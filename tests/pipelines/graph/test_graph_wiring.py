@@ -72,7 +72,7 @@ def test_the_wiring_matches_the_inputs_of_the_components(line: Line) -> None:
         spec = stage.load_component().component_spec
         before = {BEFORE} if name != next(iter(line.stages)) else set()
         assert artifacts(spec.inputs) == {*stage.inputs, *before}
-        shown = {item for item, one in spec.outputs.items() if one.type.partition("@")[0] in ON_THE_PAGE}
+        shown = {item for item, output in spec.outputs.items() if output.type.partition("@")[0] in ON_THE_PAGE}
         assert artifacts(spec.outputs) - shown == {*stage.outputs, LINEAGE}
         assert ("gateway_url" in spec.inputs) is stage.gateway
 
@@ -83,7 +83,7 @@ ON_THE_PAGE = {"system.Markdown", "system.Metrics", "system.ClassificationMetric
 
 def artifacts(items: Any) -> set[str]:
     """The names of a component's inputs or outputs that are artifacts."""
-    return {name for name, one in items.items() if one.type.startswith("system.")}
+    return {name for name, item in items.items() if item.type.startswith("system.")}
 
 
 def test_the_docs_name_every_parameter_and_every_profile_with_its_gpus() -> None:
@@ -133,5 +133,5 @@ def test_every_stage_can_run_alone(line: Line) -> None:
         graph = partial_graph(line, [name], {**uris, **before}, GraphInputs(settings, parameters))
         assert graph.pipeline_spec.deployment_spec
         (pod,) = MessageToDict(graph.platform_spec)["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
-        given = {key["envVar"] for one in pod["secretAsEnv"] for key in one["keyToEnv"]}
-        assert {*FETCHING} <= given, "all that it takes is imported"
+        inputs = {key["envVar"] for item in pod["secretAsEnv"] for key in item["keyToEnv"]}
+        assert {*FETCHING} <= inputs, "all that it takes is imported"

@@ -111,11 +111,11 @@ def test_a_cluster_counts_judged_models_where_the_trust_policy_requires_it(
 @pytest.mark.parametrize("path", sorted(TRAINING.glob("*.yaml")), ids=lambda path: path.stem)
 def test_a_training_file_loads_and_says_nothing_that_is_the_default(path: Path) -> None:
     profile = {"tenant_id": "fivedoctors", **load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml"), **DEPLOYED}
-    given = load_yaml(path)
+    values = load_yaml(path)
 
-    config = RunConfig.parse(with_training(given, profile), str(path))
+    config = RunConfig.parse(with_training(values, profile), str(path))
 
-    assert idle_settings(given, config) == []
+    assert idle_settings(values, config) == []
 
 
 DEPLOYED = {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
@@ -129,11 +129,11 @@ def test_the_two_lines_of_a_profiles_comment_deploy_what_it_trains(path: Path) -
         assert path.stem == "demo"
         return
     lines = [line.removeprefix("#   ") for line in text.splitlines() if line.startswith("#   ")]
-    told = yaml.safe_load("\n".join(lines))
+    settings = yaml.safe_load("\n".join(lines))
 
-    config = load_config(path.parent.name, str(path), **told)
+    config = load_config(path.parent.name, str(path), **settings)
 
-    assert told == DEPLOYED | {"register": {"store": f"s3://qinglan/{path.parent.name}"}}
+    assert settings == DEPLOYED | {"register": {"store": f"s3://qinglan/{path.parent.name}"}}
     assert config.deploy is not None
     assert config.deploy.model_dump(exclude_defaults=True) == {
         "name": f"{path.parent.name}/rewriter", "store": f"s3://qinglan/{path.parent.name}", "namespace": "qinglan",
@@ -173,7 +173,7 @@ def test_an_adapter_that_no_training_leaves_is_refused_when_the_profile_is_read(
 
 @pytest.mark.parametrize("settings", ["deploy", "loopback"])
 @pytest.mark.parametrize(
-    ("policy", "said"),
+    ("policy", "message"),
     [
         ({"steps": [99, 100]}, "99 %, and 50 is the most"),
         ({"stepSeconds": 1}, "stepSeconds is 1, and 5 is the least"),
@@ -185,14 +185,14 @@ def test_an_adapter_that_no_training_leaves_is_refused_when_the_profile_is_read(
     ],
 )
 def test_a_rollout_that_would_be_refused_is_refused_when_the_profile_is_read(
-    settings: str, policy: Any, said: str
+    settings: str, policy: Any, message: str
 ) -> None:
     rollout = {"rollout": policy}
     loopback = {"requests_a_second": 28}
     values = DEPLOYED | {"deploy": DEPLOYED["deploy"] | rollout} if settings == "deploy" else {}
     values |= {"loopback": loopback | rollout} if settings == "loopback" else {}
 
-    with pytest.raises(ConfigError, match=rf"{settings}\.rollout: .*{said}"):
+    with pytest.raises(ConfigError, match=rf"{settings}\.rollout: .*{message}"):
         load_config("fivedoctors", "gpt", **values)
 
 
@@ -233,11 +233,11 @@ def test_another_tenants_profile_is_not_taken_for_ones_own(profile: str) -> None
 
 
 def test_a_training_given_in_place_of_the_profiles_own_is_the_one_that_counts() -> None:
-    own, other = load_config("fivedoctors", "gpt"), load_config("fivedoctors", "gpt", training="a100x8-full")
+    own_config, other = load_config("fivedoctors", "gpt"), load_config("fivedoctors", "gpt", training="a100x8-full")
 
-    assert (own.training, own.sft.tuner, own.machines()["sft"].gpus) == ("a100x4", "lora", 4)
+    assert (own_config.training, own_config.sft.tuner, own_config.machines()["sft"].gpus) == ("a100x4", "lora", 4)
     assert (other.training, other.sft.tuner, other.machines()["sft"].gpus) == ("a100x8-full", "full", 8)
-    assert other.machines()["sft"].pod.memory > own.machines()["sft"].pod.memory
+    assert other.machines()["sft"].pod.memory > own_config.machines()["sft"].pod.memory
 
 
 def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
@@ -245,24 +245,24 @@ def test_no_stage_is_told_a_null_that_would_be_lost_on_the_way() -> None:
     config = load_config("fivedoctors", "demo")
 
     for name, values in config.stages().items():
-        others = {
+        rest = {
             "validate": config.validate_, "gate": config.evaluate.gate,
             "register": with_base_name(config.register_, config.base),
         }  # fmt: skip
-        model = others.get(name) or getattr(config, name)
+        model = rest.get(name) or getattr(config, name)
         assert type(model).model_validate(values) == model
 
 
-def idle_settings(given: dict[str, Any], model: Any, where: str = "") -> list[str]:
+def idle_settings(values: dict[str, Any], model: Any, where: str = "") -> list[str]:
     """Settings of a file that repeat their default."""
     result = []
     if isinstance(
         model, dict
     ):  # by a name that the file chooses, such as a stage's; a policy's words are no settings
-        inner = [(key, one) for key, one in given.items() if isinstance(one, dict)]
-        return [idle for key, one in inner for idle in idle_settings(one, model[key], f"{where}{key}.")]
+        inner = [(key, value) for key, value in values.items() if isinstance(value, dict)]
+        return [idle for key, value in inner for idle in idle_settings(value, model[key], f"{where}{key}.")]
     fields = {field.alias or name: (name, field) for name, field in type(model).model_fields.items()}
-    for key, value in given.items():
+    for key, value in values.items():
         name, field = fields[key]
         if isinstance(value, dict):
             result += idle_settings(value, getattr(model, name), f"{where}{key}.")
@@ -281,7 +281,7 @@ def test_a_release_is_named_by_its_tenant_and_its_base_by_no_path_of_a_machine(t
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"validate": {"quality_treshold": 0.4}}, "validate.quality_treshold: there is no such setting"),
         ({"validate": {"quality_threshold": 1.5}}, "less than or equal to 1 .given: '1.5'"),
@@ -296,10 +296,10 @@ def test_a_release_is_named_by_its_tenant_and_its_base_by_no_path_of_a_machine(t
         ({"ppo": {"hardware": {"per_node": 3}}}, "^profile: ppo: batch 64 .* 3 cards .* 1, 2, 4, 8, 16 of them$"),
     ],
 )
-def test_a_wrong_setting_is_named(values: dict[str, Any], said: str) -> None:
+def test_a_wrong_setting_is_named(values: dict[str, Any], message: str) -> None:
     base = {"tenant_id": "fivedoctors", **load_yaml(CONFIGS / "fivedoctors/demo.yaml")}
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         RunConfig.parse({**base, **values}, "profile")
 
 

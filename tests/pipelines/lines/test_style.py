@@ -162,8 +162,8 @@ def test_a_gate_that_promotes_goes_on(folder: Path, promoted: Ran, here: Here) -
     answers = folder / "answers.jsonl"
     answers.write_bytes(orjson.dumps({"text": format_training_text("想退货", "我马上为您处理")}) + b"\n")
     for engine in ("torch", "onnx"):
-        said = here("style", "predict", answers, "--model", files / "student_model", "--engine", engine, "--json")
-        assert said.code == 0, said.errors
+        output = here("style", "predict", answers, "--model", files / "student_model", "--engine", engine, "--json")
+        assert output.code == 0, output.errors
         [line] = (folder / "answers-style.jsonl").read_bytes().splitlines()
         assert sum(orjson.loads(line)["probabilities"].values()) == pytest.approx(1)
 
@@ -299,10 +299,10 @@ def test_a_row_without_an_answer_ends_with_code_3_and_every_row_written(here: He
 
     (tmp_path / "in.jsonl").write_bytes(b'{"text": "a"}\n{}\n')
 
-    said = here("style", "predict", tmp_path / "in.jsonl", "--model", tiny_style_model(tmp_path / "model"))
+    output = here("style", "predict", tmp_path / "in.jsonl", "--model", tiny_style_model(tmp_path / "model"))
 
-    assert said.code == 3
-    assert "1 of 2 rows" in said.errors and "line 2: no text" in said.errors
+    assert output.code == 3
+    assert "1 of 2 rows" in output.errors and "line 2: no text" in output.errors
     assert len((tmp_path / "in-style.jsonl").read_bytes().splitlines()) == 2
 
 

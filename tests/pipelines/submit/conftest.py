@@ -9,7 +9,7 @@ from pipelines.submit.kfp_client import KfpAccess, KfpClient
 from pipelines.submit.start_run import RunRequest, submit
 from tests.kfp.stand_in import StandIn
 
-GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+PARAMETERS = {"questions": "s3://bucket/questions.xlsx"}
 
 
 @pytest.fixture(autouse=True)
@@ -21,5 +21,5 @@ def nobody_elses_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
 
 def started(server: StandIn, graph: Graph) -> tuple[KfpClient, str]:
     kfp = KfpClient(KfpAccess(server.url))
-    expected = RunRequest("qinglan-small", GIVEN, "acme", checks=False)
+    expected = RunRequest("qinglan-small", PARAMETERS, "acme", checks=False)
     return kfp, submit(kfp, graph, expected, lambda line: None).run_id

@@ -17,7 +17,7 @@ from pipelines.submit.follower import Follower
 from qinglan.config import load_yaml
 from tests.commands.conftest import Here
 from tests.kfp.stand_in import SUCCEEDS, Fault, Scene, StandIn
-from tests.pipelines.submit.conftest import GIVEN, started
+from tests.pipelines.submit.conftest import PARAMETERS, started
 from tests.processes.ctrl_c import hears_ctrl_c
 from tests.servers.broken_kubeconfigs import BROKEN
 
@@ -33,19 +33,27 @@ from tests.servers.broken_kubeconfigs import BROKEN
 )
 def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, here: Here, scene: Scene, code: int) -> None:
     server.scenes = (scene,)
-    words = (str(small.path), "--questions", GIVEN["questions"], "--set", "rounds=3", "--endpoint", server.url)
+    words = (str(small.path), "--questions", PARAMETERS["questions"], "--set", "rounds=3", "--endpoint", server.url)
 
     ended, out, _ = here("submit", *words, "--skip-checks")
 
     [run_id] = server.runs
     assert ended == code
     assert f"page: {server.url}/#/runs/details/{run_id}" in out
-    assert server.runs[run_id]["runtime_config"]["parameters"] == {**GIVEN, "rounds": 3}
+    assert server.runs[run_id]["runtime_config"]["parameters"] == {**PARAMETERS, "rounds": 3}
 
 
 def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, here: Here) -> None:
     server.scenes = (Scene("FAILED", {"train": "FAILED"}),)
-    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
+    words = (
+        str(small.path),
+        "--questions",
+        PARAMETERS["questions"],
+        "--endpoint",
+        server.url,
+        "--skip-checks",
+        "--json",
+    )
 
     code, out, err = here("submit", *words)
 
@@ -58,7 +66,7 @@ def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, here: Here)
 @pytest.mark.slow
 def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: Graph, here: Here) -> None:
     server.scenes = (Scene("RUNNING"), SUCCEEDS[-1])
-    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks")
+    words = (str(small.path), "--questions", PARAMETERS["questions"], "--endpoint", server.url, "--skip-checks")
     code, out, _ = here("submit", *words, "--no-follow")
     [run_id] = server.runs
 
@@ -73,7 +81,7 @@ def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: G
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "pipeline", "told"),
+    ("words", "pipeline", "parameters"),
     [
         (
             [
@@ -97,13 +105,13 @@ def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: G
     ],
 )
 def test_a_profile_is_compiled_and_submitted(
-    server: StandIn, here: Here, words: list[str], pipeline: str, told: dict[str, str]
+    server: StandIn, here: Here, words: list[str], pipeline: str, parameters: dict[str, str]
 ) -> None:
     code, out, err = here("submit", *words, "--endpoint", server.url, "--skip-checks", "--no-follow", "--json")
 
     assert (code, json.loads(out)["pipeline"]) == (0, pipeline), err
-    assert [one["name"] for one in server.pipelines.values()] == [pipeline]
-    assert [run["runtime_config"]["parameters"] for run in server.runs.values()] == [told]
+    assert [pipeline["name"] for pipeline in server.pipelines.values()] == [pipeline]
+    assert [run["runtime_config"]["parameters"] for run in server.runs.values()] == [parameters]
     assert ("`qinglan plan` counts them." in err) == (words[0] == "rewriter")
 
 
@@ -153,7 +161,7 @@ def test_with_a_broken_kubeconfig_nothing_is_sent(
 ) -> None:
     (tmp_path / "none").write_bytes(text)
 
-    code, _, err = here("submit", str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url)
+    code, _, err = here("submit", str(small.path), "--questions", PARAMETERS["questions"], "--endpoint", server.url)
 
     assert (code, server.uploaded) == (2, [])
     assert f"KUBECONFIG {tmp_path}/none:" in err and ". What the run needs cannot be checked" in err
@@ -165,7 +173,7 @@ def test_a_broken_kubeconfig_keeps_nobody_from_following(
 ) -> None:
     (tmp_path / "none").write_text("hello")
     server.scenes = (SUCCEEDS[-1],)
-    words = [str(small.path), "--questions", GIVEN["questions"], "--skip-checks"]
+    words = [str(small.path), "--questions", PARAMETERS["questions"], "--skip-checks"]
     if command == "follow":
         words = [started(server, small)[1]]
 
@@ -179,7 +187,15 @@ def test_a_run_that_is_started_is_named_whatever_follows(
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
     monkeypatch.setattr(Follower, "_report_waits", lambda self: server.faults.append(Fault("/runs/", 403)))
-    words = (str(small.path), "--questions", GIVEN["questions"], "--endpoint", server.url, "--skip-checks", "--json")
+    words = (
+        str(small.path),
+        "--questions",
+        PARAMETERS["questions"],
+        "--endpoint",
+        server.url,
+        "--skip-checks",
+        "--json",
+    )
 
     code, out, err = here("submit", *words)
 
@@ -192,14 +208,14 @@ def test_a_run_that_is_started_is_named_whatever_follows(
 @pytest.mark.slow
 @pytest.mark.usefixtures("forks")
 @pytest.mark.parametrize(
-    ("number", "words", "code", "terminated", "said"),
+    ("number", "words", "code", "terminated", "message"),
     [
         (signal.SIGINT, (), 130, 0, "The run goes on. Follow it: qinglan follow"),
         (signal.SIGTERM, ("--cancel-on-interrupt",), 143, 1, "canceled"),
     ],
 )
 def test_an_interrupted_follow_leaves_the_run_or_cancels_it(
-    server: StandIn, small: Graph, number: int, words: tuple[str, ...], code: int, terminated: int, said: str
+    server: StandIn, small: Graph, number: int, words: tuple[str, ...], code: int, terminated: int, message: str
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
     _, run_id = started(server, small)
@@ -218,4 +234,4 @@ def test_an_interrupted_follow_leaves_the_run_or_cancels_it(
 
     assert process.returncode == code
     assert len([call for call in server.heard if call.endswith(":terminate")]) == terminated
-    assert said in out
+    assert message in out

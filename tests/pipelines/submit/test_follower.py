@@ -25,21 +25,21 @@ def follower(
 
 
 def test_each_change_of_a_step_is_one_line_and_kfps_own_tasks_are_none(server: StandIn, small: Graph) -> None:
-    one, said = follower(*started(server, small))
+    watcher, lines = follower(*started(server, small))
 
-    run = one.follow()
+    run = watcher.follow()
 
     assert run.state == "SUCCEEDED"
-    assert said == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
-    assert one.states == {"train": "SUCCEEDED", "gate": "SUCCEEDED", "release": "SUCCEEDED"}
+    assert lines == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
+    assert watcher.states == {"train": "SUCCEEDED", "gate": "SUCCEEDED", "release": "SUCCEEDED"}
 
 
 def test_a_failed_step_is_named_with_its_message_and_its_pods_last_words(server: StandIn, small: Graph) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}), Scene("FAILED", {"train": "FAILED"}, "child failed"))
-    one, _ = follower(*started(server, small), FailedPods())
+    watcher, _ = follower(*started(server, small), FailedPods())
 
     with pytest.raises(TrainingError) as error:
-        one.raise_unless_released(one.follow())
+        watcher.raise_unless_released(watcher.follow())
 
     assert "failed at train. child failed" in str(error.value)
     assert "train: pod train-1: container main ended with 1\n  | CUDA out of memory" in str(error.value)
@@ -58,11 +58,11 @@ class FailedPods:
 
 
 def test_why_a_pod_waits_is_said_once(server: StandIn, small: Graph) -> None:
-    one, said = follower(*started(server, small), FailedPods())
+    watcher, lines = follower(*started(server, small), FailedPods())
 
-    one.follow()
+    watcher.follow()
 
-    assert said.count("· gate waits: 0/4 nodes are available") == 1
+    assert lines.count("· gate waits: 0/4 nodes are available") == 1
 
 
 class PlayedWorkflow:
@@ -98,13 +98,13 @@ def pod_node(step: str, phase: str, message: str) -> dict[str, Any]:
 def test_steps_that_kfps_list_no_longer_has_are_those_of_the_workflow(server: StandIn, small: Graph) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}), STALE)
     done = nodes(train="Succeeded", gate="Succeeded", condition_1="Succeeded", release="Succeeded")
-    one, said = follower(
+    watcher, lines = follower(
         *started(server, small), workflow=PlayedWorkflow({}, nodes(train="Succeeded", gate="Running"), done)
     )
 
-    one.raise_unless_released(one.follow())
+    watcher.raise_unless_released(watcher.follow())
 
-    assert said == ["▶ train running", "✓ train done", "▶ gate running", "✓ gate done", "✓ release done"]
+    assert lines == ["▶ train running", "✓ train done", "▶ gate running", "✓ gate done", "✓ release done"]
 
 
 def test_a_step_that_the_cache_answered_is_told_from_one_that_ran(server: StandIn, small: Graph) -> None:
@@ -113,28 +113,28 @@ def test_a_step_that_the_cache_answered_is_told_from_one_that_ran(server: StandI
     name, driver = node("train-driver", "Succeeded")
     driver["outputs"] = {"parameters": [{"name": "cached-decision", "value": "true"}]}
     done["status"]["nodes"][name] = driver
-    one, said = follower(*started(server, small), workflow=PlayedWorkflow(done))
+    watcher, lines = follower(*started(server, small), workflow=PlayedWorkflow(done))
 
-    one.follow()
+    watcher.follow()
 
-    assert said == ["✓ train answered from KFP's cache", "✓ gate done", "✓ release done"]
+    assert lines == ["✓ train answered from KFP's cache", "✓ gate done", "✓ release done"]
 
 
 def test_a_hold_is_named_where_kfps_list_ends_before_it(server: StandIn, small: Graph) -> None:
     server.scenes = (STALE,)
     held = PlayedWorkflow(nodes(train="Succeeded", gate="Succeeded", condition_1="Skipped"))
-    one, _ = follower(*started(server, small), workflow=held)
+    watcher, _ = follower(*started(server, small), workflow=held)
 
     with pytest.raises(GateHeldError, match="the gate says hold"):
-        one.raise_unless_released(one.follow())
+        watcher.raise_unless_released(watcher.follow())
 
 
 def test_without_the_workflow_a_list_that_ends_early_is_no_success(server: StandIn, small: Graph) -> None:
     server.scenes = (STALE,)
-    one, _ = follower(*started(server, small), settle=0.05)
+    watcher, _ = follower(*started(server, small), settle=0.05)
 
     with pytest.raises(OutageError, match=r"list of steps ends before the gate's branch(.|\n)*page has the decision"):
-        one.raise_unless_released(one.follow())
+        watcher.raise_unless_released(watcher.follow())
 
 
 def test_a_step_that_failed_after_kfps_list_ended_is_named_with_argos_reason(server: StandIn, small: Graph) -> None:
@@ -142,10 +142,10 @@ def test_a_step_that_failed_after_kfps_list_ended_is_named_with_argos_reason(ser
     workflow = nodes(train="Succeeded", gate="Succeeded", condition_1="Failed", release="Failed")
     refused = 'pods "small-1" is forbidden: violates PodSecurity "restricted:latest"'
     workflow["status"]["nodes"]["pod"] = pod_node("release", "Error", refused)
-    one, _ = follower(*started(server, small), workflow=PlayedWorkflow(workflow))
+    watcher, _ = follower(*started(server, small), workflow=PlayedWorkflow(workflow))
 
     with pytest.raises(TrainingError) as error:
-        one.raise_unless_released(one.follow())
+        watcher.raise_unless_released(watcher.follow())
 
     assert "failed at release." in str(error.value) and f"release: {refused}" in str(error.value)
 
@@ -158,20 +158,20 @@ def test_a_pod_over_quota_is_said_once_though_it_is_refused_again_and_again(serv
     for workflow, message in zip(steps, messages, strict=True):
         workflow["status"]["nodes"]["pod"] = pod_node("train", "Pending", message)
     done = nodes(train="Succeeded", gate="Succeeded", condition_1="Succeeded", release="Succeeded")
-    one, said = follower(*started(server, small), workflow=PlayedWorkflow(*steps, done))
+    watcher, lines = follower(*started(server, small), workflow=PlayedWorkflow(*steps, done))
 
-    one.follow()
+    watcher.follow()
 
-    assert [line for line in said if "waits" in line] == [f"· train waits: {refused.format(16)}"]
+    assert [line for line in lines if "waits" in line] == [f"· train waits: {refused.format(16)}"]
 
 
 def test_a_workflow_that_cannot_be_read_is_said_once(server: StandIn, small: Graph) -> None:
     offloaded = {"status": {"offloadNodeStatusVersion": "fnv:1"}}
-    one, said = follower(*started(server, small), workflow=PlayedWorkflow(offloaded))
+    watcher, lines = follower(*started(server, small), workflow=PlayedWorkflow(offloaded))
 
-    assert one.follow().state == "SUCCEEDED"
-    assert [line for line in said if "database of its own. Steps are shown as KFP lists them" in line] == said[:1]
-    assert said[1:] == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
+    assert watcher.follow().state == "SUCCEEDED"
+    assert [line for line in lines if "database of its own. Steps are shown as KFP lists them" in line] == lines[:1]
+    assert lines[1:] == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
 
 
 STEPS = {"train": "SUCCEEDED", "gate": "SUCCEEDED"}
@@ -191,10 +191,10 @@ HELD = Scene("SUCCEEDED", {**STEPS, "condition-1": "SKIPPED"})
 )
 def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph, scenes: tuple[Scene, ...]) -> None:
     server.scenes = scenes
-    one, _ = follower(*started(server, small))
+    watcher, _ = follower(*started(server, small))
 
     with pytest.raises(GateHeldError, match="the gate says hold"):
-        one.raise_unless_released(one.follow())
+        watcher.raise_unless_released(watcher.follow())
 
 
 @pytest.mark.parametrize(
@@ -203,51 +203,51 @@ def test_a_held_gate_is_a_result_and_no_success(server: StandIn, small: Graph, s
 def test_an_answer_that_is_lost_while_following_is_asked_for_again(
     server: StandIn, small: Graph, fault: Fault
 ) -> None:
-    one, said = follower(*started(server, small))
+    watcher, lines = follower(*started(server, small))
     server.faults += [fault, fault]
 
-    assert one.follow().state == "SUCCEEDED"
+    assert watcher.follow().state == "SUCCEEDED"
 
-    assert len([line for line in said if line.endswith("Asking again.")]) == 1
-    assert said.count("KFP answers again.") == 1
+    assert len([line for line in lines if line.endswith("Asking again.")]) == 1
+    assert lines.count("KFP answers again.") == 1
 
 
 def test_kfp_that_stays_away_is_an_outage_and_the_run_goes_on(small: Graph) -> None:
     with serving(StandIn()) as server:
         kfp, run_id = started(server, small)
-    one, _ = follower(kfp, run_id, patience=0.05)
+    watcher, _ = follower(kfp, run_id, patience=0.05)
 
     with pytest.raises(OutageError, match=f"The run goes on without you: `qinglan follow {run_id}`"):
-        one.follow()
+        watcher.follow()
 
 
 def test_a_run_that_is_not_there_is_named(server: StandIn) -> None:
-    one, _ = follower(KfpClient(KfpAccess(server.url)), "nobody")
+    watcher, _ = follower(KfpClient(KfpAccess(server.url)), "nobody")
 
     with pytest.raises(
         ConfigError,
         match=rf"Cannot look at run nobody: .*has no such run.*The runs are listed at {server.url}/#/runs$",
     ):
-        one.follow()
+        watcher.follow()
 
 
 def test_a_run_whose_graph_is_gone_is_followed_all_the_same(server: StandIn, small: Graph) -> None:
-    one, said = follower(*started(server, small))
+    watcher, lines = follower(*started(server, small))
     server.versions.clear()
 
-    assert one.follow().state == "SUCCEEDED"
-    assert said == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
+    assert watcher.follow().state == "SUCCEEDED"
+    assert lines == ["▶ train running", "✓ train done", "✓ gate done", "✓ release done"]
 
 
 def test_canceling_ends_a_run(server: StandIn, small: Graph) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
-    one, said = follower(*started(server, small))
+    watcher, lines = follower(*started(server, small))
 
-    run = one.cancel()
+    run = watcher.cancel()
 
     assert run.state == "CANCELED"
     assert cancel_message(run, "page").endswith(": canceled")
-    assert said == [f"{run.name}: cancel asked for", "▶ train running"]
+    assert lines == [f"{run.name}: cancel asked for", "▶ train running"]
 
 
 def test_a_canceled_run_that_kfp_lists_as_failed_is_explained() -> None:
@@ -258,13 +258,13 @@ def test_a_canceled_run_that_kfp_lists_as_failed_is_explained() -> None:
 
 def test_a_run_that_stays_canceling_is_said_to_and_not_waited_for(server: StandIn, small: Graph) -> None:
     server.scenes, server.ends_canceled = (Scene("RUNNING"),), False
-    one, _ = follower(*started(server, small), cancel=0.1)
+    watcher, _ = follower(*started(server, small), cancel=0.1)
 
-    run = one.cancel()
+    run = watcher.cancel()
 
     assert run.state == "CANCELING"
     assert "KFP has been told, and is still ending it" in cancel_message(run, "page")
-    one.cancel()
+    watcher.cancel()
     assert len([call for call in server.heard if call.endswith(":terminate")]) == 1
 
 

@@ -21,14 +21,14 @@ from pipelines.submit.start_run import (
 from qinglan.errors import ConfigError, OutageError
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, StandIn, serving
-from tests.pipelines.submit.conftest import GIVEN
+from tests.pipelines.submit.conftest import PARAMETERS
 
 HTML = b"<html>Please log in</html>"
 MINIO = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>'
 
 
-def wanted(**changes: Any) -> RunRequest:
-    return RunRequest("qinglan-small", GIVEN, "acme", checks=False)._replace(**changes)
+def run_request(**changes: Any) -> RunRequest:
+    return RunRequest("qinglan-small", PARAMETERS, "acme", checks=False)._replace(**changes)
 
 
 def test_errors_are_raised_together_and_warnings_are_printed() -> None:
@@ -48,24 +48,24 @@ def test_errors_are_raised_together_and_warnings_are_printed() -> None:
 
 
 def test_a_run_is_told_its_parameters_experiment_version_and_account(server: StandIn, small: Graph) -> None:
-    made = submit(KfpClient(KfpAccess(server.url)), small, wanted(name="第一次"), lambda line: None)
+    started = submit(KfpClient(KfpAccess(server.url)), small, run_request(name="第一次"), lambda line: None)
 
     [run] = server.runs.values()
-    [(experiment, kept)] = server.experiments.items()
+    [(experiment, experiment_body)] = server.experiments.items()
     assert (run["display_name"], run["service_account"]) == ("第一次", "pipeline-runner")
-    assert run["runtime_config"] == {"parameters": GIVEN}
-    assert run["experiment_id"] == experiment and kept["display_name"] == "acme"
-    assert run["pipeline_version_reference"]["pipeline_version_id"] == made.version
+    assert run["runtime_config"] == {"parameters": PARAMETERS}
+    assert run["experiment_id"] == experiment and experiment_body["display_name"] == "acme"
+    assert run["pipeline_version_reference"]["pipeline_version_id"] == started.version
     assert server.uploaded == [small.text]
-    assert server.versions[made.version].get("description") == small.description
-    assert made.page == f"{server.url}/#/runs/details/{made.run_id}"
+    assert server.versions[started.version].get("description") == small.description
+    assert started.page == f"{server.url}/#/runs/details/{started.run_id}"
 
 
 def test_the_same_bytes_are_uploaded_once(server: StandIn, small: Graph, tmp_path: Path) -> None:
     kfp = KfpClient(KfpAccess(server.url))
-    first, second = (submit(kfp, small, wanted(), lambda line: None) for _ in range(2))
+    first, second = (submit(kfp, small, run_request(), lambda line: None) for _ in range(2))
     other = read_graph(compile_graph(tmp_path / "other.yaml", nodes=1))
-    third = submit(kfp, other, wanted(), lambda line: None)
+    third = submit(kfp, other, run_request(), lambda line: None)
 
     assert (first.uploaded, second.uploaded, third.uploaded) == (True, False, True)
     assert first.version == second.version != third.version
@@ -73,13 +73,13 @@ def test_the_same_bytes_are_uploaded_once(server: StandIn, small: Graph, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "spoiled", [wanted(parameters={}), wanted(parameters={"questions": "q.xlsx"}), wanted(checks=True)]
+    "spoiled", [run_request(parameters={}), run_request(parameters={"questions": "q.xlsx"}), run_request(checks=True)]
 )
 def test_nothing_is_sent_where_something_is_missing(server: StandIn, small: Graph, spoiled: RunRequest) -> None:
     with pytest.raises(ConfigError):
         submit(KfpClient(KfpAccess(server.url)), small, spoiled, lambda line: None)
 
-    assert [one for one in server.heard if not one.endswith("/healthz")] == []
+    assert [request for request in server.heard if not request.endswith("/healthz")] == []
 
 
 @pytest.mark.parametrize("status", [0, 503])
@@ -87,9 +87,9 @@ def test_a_lost_answer_to_a_start_does_not_start_twice(server: StandIn, small: G
     kfp = KfpClient(KfpAccess(server.url))
     server.faults.append(Fault("/runs", status, done=True))
 
-    made = submit(kfp, small, wanted(), lambda line: None)
+    started = submit(kfp, small, run_request(), lambda line: None)
 
-    assert list(server.runs) == [made.run_id]
+    assert list(server.runs) == [started.run_id]
 
 
 def test_a_start_that_nobody_knows_of_says_so(server: StandIn, small: Graph) -> None:
@@ -97,7 +97,7 @@ def test_a_start_that_nobody_knows_of_says_so(server: StandIn, small: Graph) -> 
     server.faults += [Fault("/runs", done=True), Fault("/runs")]
 
     with pytest.raises(OutageError, match="Whether the run has started is not known: look for 'mine'"):
-        submit(kfp, small, wanted(name="mine"), lambda line: None)
+        submit(kfp, small, run_request(name="mine"), lambda line: None)
 
 
 # Who asks, and where
@@ -121,12 +121,14 @@ def test_behind_a_prefix_with_a_token_and_a_namespace(small: Graph) -> None:
         kfp = KfpClient(
             read_access(f"{server.url}/", {"KFP_TOKEN": "secret", "KFP_UI_ENDPOINT": "https://kf.example/pipeline/"})
         )
-        made = submit(kfp, small, wanted(namespace="team"), lambda line: None)
+        started = submit(kfp, small, run_request(namespace="team"), lambda line: None)
 
-        assert made.page == f"https://kf.example/pipeline/#/runs/details/{made.run_id}"
-        assert {one["namespace"] for one in (*server.pipelines.values(), *server.experiments.values())} == {"team"}
+        assert started.page == f"https://kf.example/pipeline/#/runs/details/{started.run_id}"
+        assert {request["namespace"] for request in (*server.pipelines.values(), *server.experiments.values())} == {
+            "team"
+        }
         with pytest.raises(ConfigError, match="has many users: give yours with --namespace"):
-            submit(kfp, small, wanted(), lambda line: None)
+            submit(kfp, small, run_request(), lambda line: None)
 
 
 NOBODY = b'{"code":16,"message":"Failed to create a run: Failed to authorize with API: UnauthenticatedError: ..."}'
@@ -139,7 +141,7 @@ DENIED = (
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind", "said"),
+    ("fault", "kind", "message"),
     [
         (Fault("", 401), ConfigError, "It needs a login: set KFP_TOKEN"),
         (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "needs a login"),
@@ -156,13 +158,13 @@ DENIED = (
         (Fault(""), OutageError, "no answer from"),
     ],
 )
-def test_every_refusal_says_what_to_do(server: StandIn, fault: Fault, kind: type[Exception], said: str) -> None:
+def test_every_refusal_says_what_to_do(server: StandIn, fault: Fault, kind: type[Exception], message: str) -> None:
     server.faults.append(fault)
 
     with pytest.raises(kind) as error:
         KfpClient(KfpAccess(server.url)).many_users()
 
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert len(server.heard) == 1  # nobody was led on to a login page
 
 
@@ -176,7 +178,7 @@ def test_a_token_that_does_not_count_is_not_shown(server: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "environment", "said"),
+    ("endpoint", "environment", "message"),
     [
         ("", {}, "Where is KFP"),
         ("kubeflow.example.com", {}, "no http or https address"),
@@ -189,11 +191,11 @@ def test_a_token_that_does_not_count_is_not_shown(server: StandIn) -> None:
         ),
     ],
 )
-def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, str], said: str) -> None:
+def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
         KfpClient(read_access(endpoint, environment))
 
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "secret" not in str(error.value)
 
 
@@ -215,7 +217,7 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
     now = datetime.now(UTC)
-    made = (
+    certificate = (
         x509.CertificateBuilder(
             name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1)
         )
@@ -226,12 +228,12 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
     plain = serialization.NoEncryption()
     form = serialization.Encoding.PEM
     secret.write_bytes(key.private_bytes(form, serialization.PrivateFormat.PKCS8, plain))
-    public.write_bytes(made.public_bytes(form))
+    public.write_bytes(certificate.public_bytes(form))
     return secret, public
 
 
 @pytest.mark.parametrize(
-    ("line", "tenant", "profile", "said"),
+    ("line", "tenant", "profile", "message"),
     [
         ("teleport", "", "", "No line 'teleport'. There are: rewriter, style"),
         ("rewriter", "", "gpt", "whose? Give a tenant"),
@@ -239,11 +241,11 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
         ("rewriter", "style", "", "whose? Give a tenant"),
     ],
 )
-def test_a_line_that_cannot_be_compiled_is_explained(line: str, tenant: str, profile: str, said: str) -> None:
+def test_a_line_that_cannot_be_compiled_is_explained(line: str, tenant: str, profile: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         profile_target(line, tenant, profile, "")
 
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_compiled_graph_takes_no_tenant() -> None:

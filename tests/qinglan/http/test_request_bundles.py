@@ -54,8 +54,8 @@ def post_all(url: str, *bodies: bytes) -> list[Any]:
     async def run() -> list[Any]:
         bundles = BundleClient(url)
         try:
-            asked = (bundles.post("/x", body, {"x-qinglan-row": "1"}) for body in bodies)
-            return list(await asyncio.gather(*asked, return_exceptions=True))
+            posts = (bundles.post("/x", body, {"x-qinglan-row": "1"}) for body in bodies)
+            return list(await asyncio.gather(*posts, return_exceptions=True))
         finally:
             await bundles.aclose()
 
@@ -178,11 +178,11 @@ def test_frames_may_be_cut_anywhere(size: int) -> None:
         (FrameHeader(at, "200", {"x-qinglan-call": "问"}), body)
         for at, body in enumerate([b"a\nb", b"", b"[1]\n" * 50])
     ]
-    content = b"".join(encode_frame(*one) for one in sent)
+    content = b"".join(encode_frame(*frame) for frame in sent)
 
     frames = FrameDecoder()
     pieces = [content[at : at + size] for at in range(0, len(content), size)]
-    assert [found for piece in pieces for found in frames.feed(piece)] == sent
+    assert [frame for piece in pieces for frame in frames.feed(piece)] == sent
 
 
 def test_a_frame_of_many_small_pieces_is_not_copied_for_each_of_them() -> None:
@@ -190,9 +190,9 @@ def test_a_frame_of_many_small_pieces_is_not_copied_for_each_of_them() -> None:
     sent = FrameHeader(0, "200", {}), b"x" * 8_000_000
     content, frames, began = encode_frame(*sent), FrameDecoder(), time.process_time()
 
-    found = [frame for at in range(0, len(content), 200) for frame in frames.feed(content[at : at + 200])]
+    received = [frame for at in range(0, len(content), 200) for frame in frames.feed(content[at : at + 200])]
 
-    assert found == [sent]
+    assert received == [sent]
     assert time.process_time() - began < 5
 
 
@@ -219,7 +219,7 @@ def test_a_message_holds_so_many_requests_and_bytes_and_a_larger_one_goes_alone(
 def test_the_gateway_answers_paid_and_retrieved_in_one_message(tmp_path: Path) -> None:
     services = Services()
     request = RagRequest(query=QUESTION, rewritten_query=GOOD, tenant_id="fivedoctors", need=NEED)
-    asked = orjson.dumps({"改写": GOOD}).decode()
+    body = orjson.dumps({"改写": GOOD}).decode()
 
     async def work(url: str) -> list[Any]:
         async with gateway(gateway_config(url, url), tmp_path) as base:
@@ -228,8 +228,8 @@ def test_the_gateway_answers_paid_and_retrieved_in_one_message(tmp_path: Path) -
                 return list(
                     await asyncio.gather(
                         *(rag.retrieve(request) for _ in range(3)),
-                        paid.ask("judge", [{"role": "user", "content": asked}], row="行 1"),
-                        paid.ask("judge", [{"role": "user", "content": asked}], row="行 2", sample=1),
+                        paid.ask("judge", [{"role": "user", "content": body}], row="行 1"),
+                        paid.ask("judge", [{"role": "user", "content": body}], row="行 2", sample=1),
                         return_exceptions=True,
                     )
                 )
@@ -248,8 +248,8 @@ def test_a_row_that_failed_is_told_through_a_bundle_as_it_is_without(tmp_path: P
 
     async def work(url: str) -> None:
         async with gateway(gateway_config(url, url), tmp_path) as base, GatewayClient(base, "reward") as paid:
-            asked = orjson.dumps({"改写": GOOD}).decode()
-            await paid.ask("judge", [{"role": "user", "content": asked}], row="1")
+            body = orjson.dumps({"改写": GOOD}).decode()
+            await paid.ask("judge", [{"role": "user", "content": body}], row="1")
 
     with running(services) as url, pytest.raises(RowError, match="400"):
         asyncio.run(work(url))

@@ -27,10 +27,10 @@ def test_a_service_runs_for_as_long_as_the_block(tmp_path: Path) -> None:
             "fivedoctors",
             "fivedoctors-examiner",
         ]
-        mine = set(psutil.Process().children()) - before
+        children = set(psutil.Process().children()) - before
 
-    assert mine
-    assert [child for child in mine if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
+    assert children
+    assert [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE] == []
 
 
 @pytest.mark.slow

@@ -18,11 +18,11 @@ def test_a_line_says_how_much_how_fast_and_how_long_yet() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_960, "1.0 MB"), (16 << 20, "16.8 MB"), (3e15, "3000.0 TB")],
 )
-def test_sizes_are_for_people(count: float, said: str) -> None:
-    assert size_of(count) == said
+def test_sizes_are_for_people(count: float, text: str) -> None:
+    assert size_of(count) == text
 
 
 @given(st.integers(0, 10**14))

@@ -15,7 +15,7 @@ from tests.screens.terminal_screen import ATTACKS, faults, shown
 
 
 @pytest.mark.parametrize(
-    ("text", "seen"),
+    ("text", "shown"),
     [
         ("\x1b[2J", r"\x1b[2J"),
         ("a\nb\tc\rd\x08\x07\x00\x7f", r"a\nb\tc\rd\x08\x07\x00\x7f"),
@@ -31,8 +31,8 @@ from tests.screens.terminal_screen import ATTACKS, faults, shown
         ("👨\u200d👩", r"👨\u200d👩"),
     ],
 )
-def test_invisible_characters_are_shown_as_codes(text: str, seen: str) -> None:
-    assert visible(text) == seen
+def test_invisible_characters_are_shown_as_codes(text: str, shown: str) -> None:
+    assert visible(text) == shown
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 
 from tests.processes.forkserver import GATEWAY, forked
 
-ASKED = {"query": "鱼油软胶囊", "documents": ["益生菌", "鱼油软胶囊一天吃几次"]}
-TEXTS = {"query": ASKED["query"], "texts": ASKED["documents"]}
+RERANK_BODY = {"query": "鱼油软胶囊", "documents": ["益生菌", "鱼油软胶囊一天吃几次"]}
+TEXTS = {"query": RERANK_BODY["query"], "texts": RERANK_BODY["documents"]}
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +31,13 @@ def post(url: str, path: str, body: Any) -> httpx.Response:
 
 @pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
 def test_vllms_dialect_lists_the_best_document_first(url: str, path: str) -> None:
-    body = post(url, path, {"model": "overlap", **ASKED}).json()
+    body = post(url, path, {"model": "overlap", **RERANK_BODY}).json()
 
     assert [row["index"] for row in body["results"]] == [1, 0]
     assert body["results"][0]["document"] == {"text": "鱼油软胶囊一天吃几次"}
     assert 1 > body["results"][0]["relevance_score"] > body["results"][1]["relevance_score"] > 0
     assert body["model"] == "overlap"
-    assert len(post(url, path, {**ASKED, "top_n": 1}).json()["results"]) == 1
+    assert len(post(url, path, {**RERANK_BODY, "top_n": 1}).json()["results"]) == 1
 
 
 def test_teis_dialect_gives_sigmoids_or_what_is_before_them(url: str) -> None:
@@ -60,7 +60,7 @@ def test_tei_says_what_it_serves_and_how_much_it_takes_and_refuses_more(url: str
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("/v1/rerank", {**ASKED, "model": "other"}, 404),
+        ("/v1/rerank", {**RERANK_BODY, "model": "other"}, 404),
         ("/v1/rerank", {"query": "q"}, 400),
         ("/v1/rerank", {"query": "q", "documents": []}, 400),
         ("/v1/rerank", [], 400),

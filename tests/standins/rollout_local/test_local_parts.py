@@ -85,8 +85,8 @@ def test_a_file_that_is_no_object_is_named(tmp_path: Path) -> None:
         ObjectFiles(tmp_path).read("two")
 
 
-def run(program: str, *given: object) -> tuple[int, str]:
-    command = forked(program, *map(str, given), libraries=GATEWAY)
+def run(program: str, *arguments: object) -> tuple[int, str]:
+    command = forked(program, *map(str, arguments), libraries=GATEWAY)
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert "Traceback" not in done.stderr
     return done.returncode, done.stderr
@@ -97,8 +97,8 @@ def test_a_folder_that_holds_no_service_is_told_in_words(program: str, tmp_path:
     (tmp_path / "file").touch()
     (tmp_path / "empty").mkdir()
     for place in ("missing", "file", "empty"):
-        code, said = run(program, tmp_path / place)
-        assert code == 3 and f"{place}/service.json: no such file. Deploy something there first." in said
+        code, output = run(program, tmp_path / place)
+        assert code == 3 and f"{place}/service.json: no such file. Deploy something there first." in output
     assert not (tmp_path / "missing").exists() and not any((tmp_path / "empty").iterdir()), "nothing was made"
 
 
@@ -106,9 +106,9 @@ def test_a_folder_that_holds_no_service_is_told_in_words(program: str, tmp_path:
 def test_an_object_without_its_spec_is_told_in_words(program: str, tmp_path: Path) -> None:
     (tmp_path / "service.json").write_text('{"metadata": {"resourceVersion": "1", "generation": 1}, "status": {}}')
 
-    code, said = run(program, tmp_path)
+    code, output = run(program, tmp_path)
 
-    assert code == 3 and "service.json: not an object of this store: it has no spec.uri, spec.percent." in said
+    assert code == 3 and "service.json: not an object of this store: it has no spec.uri, spec.percent." in output
 
 
 def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
@@ -116,15 +116,15 @@ def test_a_rollout_without_its_spec_is_told_in_words(tmp_path: Path) -> None:
     (tmp_path / "rollouts").mkdir()
     (tmp_path / "rollouts/rewriter-1.json").write_text('{"metadata": {"resourceVersion": "1", "name": "rewriter-1"}}')
 
-    code, said = run("standins.rollout_local", tmp_path)
+    code, output = run("standins.rollout_local", tmp_path)
 
-    assert code == 3 and "rewriter-1.json: not an object of this store: it has no spec.inferenceService." in said
+    assert code == 3 and "rewriter-1.json: not an object of this store: it has no spec.inferenceService." in output
 
 
 def test_a_malformed_service_spec_is_refused_in_words(tmp_path: Path) -> None:
     create_service(tmp_path, OLD, "a person")
-    one = ObjectFiles(tmp_path).read(SERVICE_NAME)
-    ObjectFiles(tmp_path).replace(SERVICE_NAME, {**one, "spec": {"uri": OLD, "percent": "many"}})
+    service = ObjectFiles(tmp_path).read(SERVICE_NAME)
+    ObjectFiles(tmp_path).replace(SERVICE_NAME, {**service, "spec": {"uri": OLD, "percent": "many"}})
 
     with pytest.raises(ConfigError, match=r"service, spec.*percent"):
         FileTarget(tmp_path).read()
@@ -134,8 +134,8 @@ def test_a_port_that_cannot_be_had_is_told_in_words(tmp_path: Path) -> None:
     create_service(tmp_path, OLD, "a person")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         for port in (99999, taken.getsockname()[1]):
-            code, said = run("standins.rollout_local.serve", tmp_path, "--port", port)
-            assert code == 2 and f"127.0.0.1:{port}: cannot listen there" in said
+            code, output = run("standins.rollout_local.serve", tmp_path, "--port", port)
+            assert code == 2 and f"127.0.0.1:{port}: cannot listen there" in output
 
 
 def test_a_lease_has_one_holder_and_passes_to_the_next_when_it_closes(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_a_lease_has_one_holder_and_passes_to_the_next_when_it_closes(tmp_path: 
 def test_the_generation_of_a_service_grows_only_with_a_change(tmp_path: Path) -> None:
     create_service(tmp_path, OLD, "a person")
     target = FileTarget(tmp_path)
-    for asked in (DesiredModel(uri=NEW, percent=0), DesiredModel(uri=NEW, percent=0)):
-        target.write(asked, target.read().resource_version)
+    for desired in (DesiredModel(uri=NEW, percent=0), DesiredModel(uri=NEW, percent=0)):
+        target.write(desired, target.read().resource_version)
 
     read = target.read()
     assert (read.generation, read.settled, read.editor) == (2, False, "the rollout's controller")
@@ -164,18 +164,18 @@ def after(
 ) -> ServiceStatus:
     """The status after each was asked for in turn, with these servers."""
     status = status or ServiceStatus()
-    for generation, (asked, servers) in enumerate(steps, 1):
-        status = reconcile_status(status, asked, generation, servers)
-        assert reconcile_status(status, asked, generation, servers) == status, "the same again changes nothing"
+    for generation, (desired, servers) in enumerate(steps, 1):
+        status = reconcile_status(status, desired, generation, servers)
+        assert reconcile_status(status, desired, generation, servers) == status, "the same again changes nothing"
     return status
 
 
 def shares(status: ServiceStatus) -> dict[str, int]:
     result: dict[str, int] = {}
     for name, share in status.shares.items():
-        made = status.find_revision(name)
-        assert made
-        result[made.uri] = result.get(made.uri, 0) + share
+        revision = status.find_revision(name)
+        assert revision
+        result[revision.uri] = result.get(revision.uri, 0) + share
     return result
 
 
@@ -195,16 +195,16 @@ def test_a_canary_at_0_percent_runs_without_users() -> None:
 
 
 def test_a_canary_that_is_not_ready_gets_nothing_and_a_share_when_it_is() -> None:
-    asked = DesiredModel(uri=NEW, percent=20)
+    desired = DesiredModel(uri=NEW, percent=20)
 
-    assert shares(after(STABLE, (asked, {OLD: UP, NEW: DOWN}))) == {OLD: 100}
-    assert shares(after(STABLE, (asked, {OLD: UP, NEW: DOWN}), (asked, BOTH))) == {OLD: 80, NEW: 20}
+    assert shares(after(STABLE, (desired, {OLD: UP, NEW: DOWN}))) == {OLD: 100}
+    assert shares(after(STABLE, (desired, {OLD: UP, NEW: DOWN}), (desired, BOTH))) == {OLD: 80, NEW: 20}
 
 
 def test_a_canary_that_dies_keeps_its_share_so_that_its_failures_are_seen() -> None:
-    asked = DesiredModel(uri=NEW, percent=20)
+    desired = DesiredModel(uri=NEW, percent=20)
 
-    assert shares(after(STABLE, (asked, BOTH), (asked, {OLD: UP, NEW: DOWN}))) == {OLD: 80, NEW: 20}
+    assert shares(after(STABLE, (desired, BOTH), (desired, {OLD: UP, NEW: DOWN}))) == {OLD: 80, NEW: 20}
 
 
 def test_a_cleared_share_promotes_the_newest_that_is_ready_and_the_old_one_may_end() -> None:
@@ -240,7 +240,7 @@ def test_the_way_back_of_the_rollout_ends_with_the_stable_release_alone() -> Non
 def test_whatever_is_asked_for_in_whatever_order_the_shares_make_a_whole_and_go_to_who_has_run() -> None:
     asks = [DesiredModel(uri=uri, percent=percent) for uri in (OLD, NEW) for percent in (None, 0, 30, 100)]
     for order in itertools.product(asks, repeat=3):
-        status = after(STABLE, *((asked, BOTH) for asked in order))
+        status = after(STABLE, *((desired, BOTH) for desired in order))
         assert sum(status.shares.values()) == 100 and set(shares(status)) <= {OLD, NEW}
 
 
@@ -286,7 +286,7 @@ class Measured:
 
     def __init__(self, folder: Path, router: Counting, old: Counting, new: Counting) -> None:
         self.folder, self.router, self.old, self.new = folder, router, old, new
-        servers = {uri: {"version": "v", "url": one.url} for uri, one in ((OLD, old), (NEW, new))}
+        servers = {uri: {"version": "v", "url": server.url} for uri, server in ((OLD, old), (NEW, new))}
         create_service(folder, OLD, "a person")
         objects = ObjectFiles(folder)
         objects.replace(
@@ -300,12 +300,12 @@ class Measured:
 
 @contextmanager
 def counting(number: int) -> Iterator[list[Counting]]:
-    made = [Counting() for _ in range(number)]
+    servers = [Counting() for _ in range(number)]
     try:
-        yield made
+        yield servers
     finally:
-        for one in made:
-            one.close()
+        for server in servers:
+            server.close()
 
 
 @pytest.fixture
@@ -411,10 +411,10 @@ def test_counting_begins_anew_where_the_clock_was_set_back(
     assert measured.since(anew.until).canary["errors"].total > 0
 
 
-@pytest.mark.parametrize("said", ["qinglan_rewriter_requests_total{ 3", "\x00\x01", "<html></html>"])
-def test_metrics_that_are_none_are_no_answer(said: str) -> None:
+@pytest.mark.parametrize("output", ["qinglan_rewriter_requests_total{ 3", "\x00\x01", "<html></html>"])
+def test_metrics_that_are_none_are_no_answer(output: str) -> None:
     with counting(1) as (server,):
-        server.series = {said: 1.0}
+        server.series = {output: 1.0}
         with pytest.raises(OutageError, match="/metrics: no numbers"):
             scrape_counters(server.url)
 

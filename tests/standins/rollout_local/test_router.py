@@ -42,11 +42,11 @@ class Model:
                 if model.free.is_set() or model.status == 0:
                     self.connection.shutdown(socket.SHUT_RDWR)
                     return
-                said = model.name.encode()
+                content = model.name.encode()
                 self.send_response(model.status)
-                self.send_header("content-length", str(len(said)))
+                self.send_header("content-length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(content)
 
             do_GET = do_POST
 
@@ -62,11 +62,11 @@ class Model:
         self.server = Server(("127.0.0.1", 0), Handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def wait_for(self, asked: int) -> None:
-        while len(self.requests) < asked:
+    def wait_for(self, count: int) -> None:
+        while len(self.requests) < count:
             time.sleep(0.01)
 
-    def way(self, percent: int) -> Backend:
+    def backend(self, percent: int) -> Backend:
         return Backend(self.name, self.name, f"http://127.0.0.1:{self.server.server_address[1]}", percent)
 
 
@@ -93,7 +93,7 @@ def ask(
 ) -> tuple[list[httpx.Response], dict[str, int]]:
     """So many at once, each with an id of its own; the answers, and what the router has counted."""
 
-    async def asked() -> tuple[list[httpx.Response], dict[str, int]]:
+    async def ask_all() -> tuple[list[httpx.Response], dict[str, int]]:
         router = Router(deadline)
         router.set_backends(ways)
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
@@ -107,7 +107,7 @@ def ask(
         await router.aclose()
         return answers, counted
 
-    return asyncio.run(asked())
+    return asyncio.run(ask_all())
 
 
 def _counted(text: str) -> Iterator[tuple[str, int]]:
@@ -117,22 +117,22 @@ def _counted(text: str) -> Iterator[tuple[str, int]]:
                 yield " ".join([sample.labels["version"], sample.labels.get("outcome", "repeats")]), int(sample.value)
 
 
-def said(answers: list[httpx.Response]) -> Counter[tuple[int, str]]:
+def count_answers(answers: list[httpx.Response]) -> Counter[tuple[int, str]]:
     return Counter((answer.status_code, answer.text) for answer in answers)
 
 
 def test_a_share_of_the_requests_goes_to_the_canary_and_each_is_counted_once(two: tuple[Model, Model]) -> None:
     stable, canary = two
-    answers, counted = ask(Backends(stable.way(70), canary.way(30)), 200)
+    answers, counted = ask(Backends(stable.backend(70), canary.backend(30)), 200)
 
-    to_canary = said(answers)[200, "canary"]
+    to_canary = count_answers(answers)[200, "canary"]
     assert to_canary == sum(routes_to_canary(f"id-{at}", 30) for at in range(200)) and 40 <= to_canary <= 80
     assert counted == {"stable answered": 200 - to_canary, "canary answered": to_canary}
 
 
 def test_a_user_keeps_its_route_and_a_larger_share_only_adds_users() -> None:
     ids = [f"user-{number}" for number in range(2000)]
-    at = {percent: {one for one in ids if routes_to_canary(one, percent)} for percent in (0, 5, 20, 50, 100)}
+    at = {percent: {user for user in ids if routes_to_canary(user, percent)} for percent in (0, 5, 20, 50, 100)}
 
     assert at[0] == set() and at[100] == set(ids)
     assert at[5] < at[20] < at[50]
@@ -149,17 +149,19 @@ def test_a_failure_of_the_canary_is_answered_by_the_stable_model_and_counted(
 ) -> None:
     stable, canary = two
     canary.status, canary.seconds = status, seconds
-    answers, counted = ask(Backends(stable.way(0), canary.way(100)), 5, deadline=10 * SHORT if seconds else PATIENT)
+    answers, counted = ask(
+        Backends(stable.backend(0), canary.backend(100)), 5, deadline=10 * SHORT if seconds else PATIENT
+    )
 
-    assert said(answers) == {(200, "stable"): 5}
+    assert count_answers(answers) == {(200, "stable"): 5}
     assert counted == {f"canary {outcome}": 5, "canary repeats": 5}, "and the second chance is not the stable model's"
 
 
 def test_a_canary_whose_server_is_away_costs_no_user_an_answer(two: tuple[Model, Model]) -> None:
     stable, canary = two
     for url in ("", "http://127.0.0.1:9"):
-        answers, counted = ask(Backends(stable.way(0), canary.way(100)._replace(url=url)), 3)
-        assert said(answers) == {(200, "stable"): 3} and counted["canary failed"] == 3
+        answers, counted = ask(Backends(stable.backend(0), canary.backend(100)._replace(url=url)), 3)
+        assert count_answers(answers) == {(200, "stable"): 3} and counted["canary failed"] == 3
 
 
 def test_a_canary_fails_after_all_backends_were_removed_and_its_failure_is_the_answer(
@@ -170,7 +172,7 @@ def test_a_canary_fails_after_all_backends_were_removed_and_its_failure_is_the_a
 
     async def answered() -> tuple[httpx.Response, dict[str, int]]:
         router = Router(2 * PATIENT)
-        router.set_backends(Backends(stable.way(0), canary.way(100)))
+        router.set_backends(Backends(stable.backend(0), canary.backend(100)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             answer = asyncio.create_task(http.post(V1, content=b"{}"))
             await asyncio.to_thread(canary.wait_for, 1)
@@ -189,17 +191,17 @@ def test_a_canary_fails_after_all_backends_were_removed_and_its_failure_is_the_a
 def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]) -> None:
     stable, canary = two
     stable.status = canary.status = 400
-    answers, counted = ask(Backends(stable.way(0), canary.way(100)), 4)
+    answers, counted = ask(Backends(stable.backend(0), canary.backend(100)), 4)
 
-    assert said(answers) == {(400, "stable"): 4} and counted == {"canary refused": 4, "canary repeats": 4}
+    assert count_answers(answers) == {(400, "stable"): 4} and counted == {"canary refused": 4, "canary repeats": 4}
 
 
 def test_a_failure_of_the_stable_model_is_passed_on_and_never_sent_to_the_canary(two: tuple[Model, Model]) -> None:
     stable, canary = two
     stable.status = 500
-    answers, counted = ask(Backends(stable.way(100), canary.way(0)), 4)
+    answers, counted = ask(Backends(stable.backend(100), canary.backend(0)), 4)
 
-    assert said(answers) == {(500, "stable"): 4} and counted == {"stable failed": 4}
+    assert count_answers(answers) == {(500, "stable"): 4} and counted == {"stable failed": 4}
     assert not canary.requests
 
 
@@ -209,25 +211,25 @@ def test_a_stable_model_that_is_gone_is_an_error_in_words(
 ) -> None:
     stable, _ = two
     stable.seconds = seconds
-    way = stable.way(100)
+    route = stable.backend(100)
     deadline = SHORT if seconds else PATIENT
-    [answer], _ = ask(Backends(way if url is None else way._replace(url=url)), 1, deadline=deadline)
+    [answer], _ = ask(Backends(route if url is None else route._replace(url=url)), 1, deadline=deadline)
 
     assert answer.status_code == status and "The model" in answer.json()["error"]
 
 
 def test_a_request_arrives_as_it_was_sent(two: tuple[Model, Model]) -> None:
     stable, _ = two
-    ask(Backends(stable.way(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
+    ask(Backends(stable.backend(100)), 1, path="/openai/v1/chat/completions?a=1", headers={"x-request-id": "mine"})
 
     assert stable.requests == ["/openai/v1/chat/completions?a=1 {} mine"]
 
 
 def test_requests_that_are_no_question_go_to_the_stable_model_and_are_not_counted(two: tuple[Model, Model]) -> None:
     stable, canary = two
-    answers, counted = ask(Backends(stable.way(0), canary.way(100)), 2, path="/v2/models/rewriter/ready")
+    answers, counted = ask(Backends(stable.backend(0), canary.backend(100)), 2, path="/v2/models/rewriter/ready")
 
-    assert said(answers) == {(200, "stable"): 2} and counted == {}
+    assert count_answers(answers) == {(200, "stable"): 2} and counted == {}
 
 
 def test_before_any_model_is_ready_users_are_told_so() -> None:
@@ -239,7 +241,7 @@ def test_before_any_model_is_ready_users_are_told_so() -> None:
 def test_every_series_is_there_before_it_is_counted(two: tuple[Model, Model]) -> None:
     async def shown() -> str:
         router = Router(PATIENT)
-        router.set_backends(Backends(two[0].way(80), two[1].way(20)))
+        router.set_backends(Backends(two[0].backend(80), two[1].backend(20)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             text = (await http.get("/metrics")).text
         await router.aclose()
@@ -256,11 +258,11 @@ def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Mod
 
     async def drained() -> tuple[bool, list[httpx.Response]]:
         router = Router(PATIENT)
-        router.set_backends(Backends(stable.way(100)))
+        router.set_backends(Backends(stable.backend(100)))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
             under_way = [asyncio.create_task(http.post(V1, content=b"{}")) for _ in range(5)]
             await asyncio.to_thread(stable.wait_for, 5)
-            router.set_backends(Backends(canary.way(100)))
+            router.set_backends(Backends(canary.backend(100)))
             draining = asyncio.create_task(router.wait_until_idle("stable"))
             after = await http.post(V1, content=b"{}")
             early = draining.done()
@@ -270,5 +272,5 @@ def test_a_server_is_drained_when_its_last_answer_is_there(two: tuple[Model, Mod
         return early, [after, *answers]
 
     early, answers = asyncio.run(drained())
-    assert not early and said(answers)[200, "canary"] == 1
+    assert not early and count_answers(answers)[200, "canary"] == 1
     assert {answer.text for answer in answers[1:]} == {"stable"} and len(stable.requests) == 5

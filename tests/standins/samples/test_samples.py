@@ -126,8 +126,8 @@ def test_hardly_any_passage_knows_the_words_of_a_gap_question(sample: Sample) ->
 def test_siblings_differ_in_a_character_or_two(sample: Sample) -> None:
     items = sorted({str(passage.metadata["item"]) for passage in sample.passages})
 
-    def siblings(one: str, other: str) -> bool:
-        return len(one) == len(other) and 1 <= sum(a != b for a, b in zip(one, other, strict=True)) <= 2
+    def siblings(first: str, other: str) -> bool:
+        return len(first) == len(other) and 1 <= sum(a != b for a, b in zip(first, other, strict=True)) <= 2
 
     close = [item for item in items if any(siblings(item, other) for other in items)]
 

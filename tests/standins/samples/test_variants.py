@@ -82,8 +82,8 @@ def test_wandering_histories_are_long_and_name_other_items_before_and_after(tena
 
     assert fmean(len(row.history) for row in rows) > 3 * fmean(len(row.history) for row in plain)
     about = [row for row in rows if row.item in row.history]
-    others = [[item for item in items if item in row.history and item != row.item] for row in about]
-    assert fmean(map(len, others)) > 3
+    further = [[item for item in items if item in row.history and item != row.item] for row in about]
+    assert fmean(map(len, further)) > 3
     last = [row.history.rsplit("；", 1)[-1] for row in about]
     assert fmean(row.item in part for row, part in zip(about, last, strict=True)) < 0.1
     assert len(about) > 0.9 * len(rows)
@@ -136,11 +136,11 @@ def test_all_has_every_hardship() -> None:
 
 @pytest.mark.parametrize("variant", sorted(VARIANTS))
 def test_pairs_of_dev_and_test_stay_out_of_training_in_every_variant(variant: str) -> None:
-    asked: dict[str, set[tuple[str, str]]] = {"train": set(), "dev": set(), "test": set()}
+    pairs: dict[str, set[tuple[str, str]]] = {"train": set(), "dev": set(), "test": set()}
     for turn in turns("fivedoctors", variant):
-        asked[turn.split] |= set(turn.gold)
+        pairs[turn.split] |= set(turn.gold)
 
-    assert not asked["train"] & (asked["dev"] | asked["test"])
+    assert not pairs["train"] & (pairs["dev"] | pairs["test"])
 
 
 def test_an_unknown_variant_is_an_error_that_lists_them(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ ROWS = 12
 
 
 def file_of(rows: int, **body: Any) -> bytes:
-    asked = {"model": "echo", "messages": [{"role": "user", "content": "问"}], **body}
+    body_of_request = {"model": "echo", "messages": [{"role": "user", "content": "问"}], **body}
     return b"".join(
-        orjson.dumps({"custom_id": f"r{n}", "method": "POST", "url": "/v1/chat/completions", "body": asked}) + b"\n"
+        orjson.dumps({"custom_id": f"r{n}", "method": "POST", "url": "/v1/chat/completions", "body": body_of_request})
+        + b"\n"
         for n in range(rows)
     )
 
@@ -45,7 +46,7 @@ def run_batch(behaviour: Behaviour, content: bytes, cancel: bool = False) -> tup
             while batch.status not in ("completed", "failed", "expired", "cancelled"):
                 await asyncio.sleep(0.02)
                 batch = await client.batches.retrieve(batch.id)
-            assert [one.metadata async for one in client.batches.list()] == [{"k": "v"}]
+            assert [batch.metadata async for batch in client.batches.list()] == [{"k": "v"}]
             return batch, await lines(client, batch.output_file_id), await lines(client, batch.error_file_id)
 
     with running(create_app(EchoBrain(), behaviour)) as url:

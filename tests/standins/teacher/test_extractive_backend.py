@@ -29,7 +29,9 @@ MATTERS = {
 
 
 def answered(brain: ExtractiveBackend, tenant: str, messages: list[Message]) -> str | Refusal:
-    return brain.answer(tenant, [{"role": said["role"], "content": said["content"]} for said in messages], None)
+    return brain.answer(
+        tenant, [{"role": message["role"], "content": message["content"]} for message in messages], None
+    )
 
 
 def ask(brain: ExtractiveBackend, tenant: str, messages: list[Message]) -> str:
@@ -128,9 +130,9 @@ def test_a_need_names_the_right_item_nearly_always_and_keeps_the_users_words(
 
 
 def test_a_need_drops_what_only_opens_and_closes_talk(brain: ExtractiveBackend) -> None:
-    asked = row("那它一天吃几次呢？", "用户正在了解虾青素软胶囊")
+    question = row("那它一天吃几次呢？", "用户正在了解虾青素软胶囊")
 
-    assert ask(brain, "fivedoctors", need_messages(asked)) == "虾青素软胶囊一天吃几次"
+    assert ask(brain, "fivedoctors", need_messages(question)) == "虾青素软胶囊一天吃几次"
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from qinglan.prompts import PSEUDO_FORMAT, hindsight_messages, pseudo_messages, teacher_messages
 from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend
 from standins.teacher.passage_writer import listed_asks
-from tests.standins.teacher.sample_company import ASKED, write_house
+from tests.standins.teacher.sample_company import QUESTION, write_house
 
 TITLE, CONTENT = "鱼油软胶囊 退换货政策", "鱼油软胶囊请看标签。常见问法：买错了能退不；能换一个吗。"
-COMPLETE = ASKED.model_copy(update={"question": "虾青素软胶囊每日服用频次", "history_summary": ""})
+COMPLETE = QUESTION.model_copy(update={"question": "虾青素软胶囊每日服用频次", "history_summary": ""})
 
 
 @pytest.fixture(scope="module")
@@ -21,36 +21,40 @@ def brain(tmp_path_factory: pytest.TempPathFactory) -> ExtractiveBackend:
     return load_extractive_backend({"fivedoctors": house})
 
 
-def said(brain: ExtractiveBackend, messages: list[Any], form: dict[str, Any] | None = None) -> str:
+def answer_of(brain: ExtractiveBackend, messages: list[Any], form: dict[str, Any] | None = None) -> str:
     answer = brain.answer("fivedoctors", [dict(message) for message in messages], form)
     assert isinstance(answer, str)
     return answer
 
 
 def test_in_hindsight_it_gives_the_heading_of_a_passage_about_the_same_thing(brain: ExtractiveBackend) -> None:
-    unknown = ASKED.model_copy(update={"question": "那吃法是啥"})
-    assert said(brain, teacher_messages(unknown)) == "虾青素软胶囊 那吃法是啥"
+    unknown = QUESTION.model_copy(update={"question": "那吃法是啥"})
+    assert answer_of(brain, teacher_messages(unknown)) == "虾青素软胶囊 那吃法是啥"
 
-    assert said(brain, hindsight_messages(unknown, "虾青素软胶囊 每日服用频次", "x")) == "虾青素软胶囊 每日服用频次"
+    assert (
+        answer_of(brain, hindsight_messages(unknown, "虾青素软胶囊 每日服用频次", "x")) == "虾青素软胶囊 每日服用频次"
+    )
 
 
 def test_a_passage_about_something_else_changes_nothing(brain: ExtractiveBackend) -> None:
-    assert said(brain, hindsight_messages(ASKED, TITLE, CONTENT)) == said(brain, teacher_messages(ASKED))
+    assert answer_of(brain, hindsight_messages(QUESTION, TITLE, CONTENT)) == answer_of(
+        brain, teacher_messages(QUESTION)
+    )
 
 
 def test_a_question_takes_the_example_s_manner_and_a_way_of_asking_that_stands_in_the_passage(
     brain: ExtractiveBackend,
 ) -> None:
-    answer = json.loads(said(brain, pseudo_messages(TITLE, CONTENT, ASKED), PSEUDO_FORMAT))
+    answer = json.loads(answer_of(brain, pseudo_messages(TITLE, CONTENT, QUESTION), PSEUDO_FORMAT))
 
     assert answer["原始查询"] in ("那它买错了能退不", "那它能换一个吗")
-    assert answer["历史摘要"] == ASKED.history_summary.replace("虾青素软胶囊", "鱼油软胶囊")
+    assert answer["历史摘要"] == QUESTION.history_summary.replace("虾青素软胶囊", "鱼油软胶囊")
     assert answer["独立问题"] == f"鱼油软胶囊{answer['原始查询'].removeprefix('那它')}"
     assert answer["检索词"] == TITLE
 
 
 def test_an_example_that_stands_alone_gets_a_question_that_stands_alone(brain: ExtractiveBackend) -> None:
-    answer = json.loads(said(brain, pseudo_messages(TITLE, CONTENT, COMPLETE), PSEUDO_FORMAT))
+    answer = json.loads(answer_of(brain, pseudo_messages(TITLE, CONTENT, COMPLETE), PSEUDO_FORMAT))
 
     assert answer == {
         "历史摘要": "", "原始查询": "鱼油软胶囊退换货政策", "独立问题": "鱼油软胶囊退换货政策", "检索词": TITLE,
@@ -58,7 +62,7 @@ def test_an_example_that_stands_alone_gets_a_question_that_stands_alone(brain: E
 
 
 def test_where_nobody_wrote_down_how_users_ask_it_has_no_question(brain: ExtractiveBackend) -> None:
-    answer = json.loads(said(brain, pseudo_messages(TITLE, "鱼油软胶囊请看标签。", ASKED), PSEUDO_FORMAT))
+    answer = json.loads(answer_of(brain, pseudo_messages(TITLE, "鱼油软胶囊请看标签。", QUESTION), PSEUDO_FORMAT))
 
     assert answer["原始查询"] == ""
 

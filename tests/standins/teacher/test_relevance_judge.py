@@ -11,7 +11,7 @@ from standins.teacher.backend import BackendRouter, Refusal
 from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend
 from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relevance_judges
 from standins.teacher.similarity_judge import SUFFIX
-from tests.standins.teacher.sample_company import ASKED, PRODUCTS, TERMS, write_house
+from tests.standins.teacher.sample_company import PRODUCTS, QUESTION, TERMS, write_house
 
 JUDGES = dict.fromkeys(("fivedoctors", f"fivedoctors{SUFFIX}"), "fivedoctors")
 NEVER_WRONG = ErrorRates(0.0, 0.0)
@@ -89,8 +89,8 @@ def test_it_errs_by_the_shares_that_are_set_and_two_models_err_in_different_plac
         return [grade(brain, NEED, title, f"第{n}段", model) for n in range(400)]
 
     models = ("fivedoctors", "fivedoctors-examiner")
-    missed = [[one < 2 for one in grades(right, model)] for model in models]
-    false_hits = [[one >= 2 for one in grades(wrong, model)] for model in models]
+    missed = [[grade < 2 for grade in grades(right, model)] for model in models]
+    false_hits = [[grade >= 2 for grade in grades(wrong, model)] for model in models]
 
     for misses, hits in zip(missed, false_hits, strict=True):
         assert 0.2 < sum(misses) / 400 < 0.4
@@ -107,7 +107,7 @@ def test_orders_inside_a_passage_change_nothing(house: ExtractiveBackend, vocabu
 
 
 def test_everything_else_goes_to_the_models_behind_it(house: ExtractiveBackend) -> None:
-    messages = plain(judge_messages(ASKED, "虾青素软胶囊 每日服用频次"))
+    messages = plain(judge_messages(QUESTION, "虾青素软胶囊 每日服用频次"))
     labels = plain(label_messages(NEED, "标题", "内容"))
 
     assert "综合得分" in str(backend(house, None).answer("fivedoctors", messages, LABEL_FORMAT))

@@ -13,7 +13,7 @@ from standins.teacher import similarity_judge
 from standins.teacher.backend import BackendRouter, Refusal
 from standins.teacher.extractive_backend import load_extractive_backend
 from standins.teacher.similarity_judge import SimilarityJudgeBackend, load_similarity_judges
-from tests.standins.teacher.sample_company import ASKED, write_house
+from tests.standins.teacher.sample_company import QUESTION, write_house
 
 
 @pytest.fixture(scope="module")
@@ -27,11 +27,11 @@ def brain(knowledge_base: Path) -> SimilarityJudgeBackend:
 
 
 def plain(messages: Any) -> list[dict[str, Any]]:
-    return [dict(said) for said in messages]
+    return [dict(message) for message in messages]
 
 
-def examined(brain: SimilarityJudgeBackend, rewrite: str, asked: Question = ASKED) -> dict[str, Any]:
-    answer = brain.answer("fivedoctors-examiner", plain(judge_messages(asked, rewrite)), JUDGE_FORMAT)
+def examined(brain: SimilarityJudgeBackend, rewrite: str, question: Question = QUESTION) -> dict[str, Any]:
+    answer = brain.answer("fivedoctors-examiner", plain(judge_messages(question, rewrite)), JUDGE_FORMAT)
     assert isinstance(answer, str)
     value: dict[str, Any] = json.loads(answer)
     return value
@@ -46,7 +46,8 @@ def test_an_examination_has_the_shape_that_was_asked_for(brain: SimilarityJudgeB
 
 
 WORSE = (
-    "那它一天吃几次", "鱼油软胶囊 每日服用频次", "虾青素软胶囊 建议零售价", "虾青素软胶囊", ASKED.history_summary, ""
+    "那它一天吃几次", "鱼油软胶囊 每日服用频次", "虾青素软胶囊 建议零售价", "虾青素软胶囊", "",
+    QUESTION.history_summary,
 )  # fmt: skip
 
 
@@ -72,9 +73,9 @@ def test_a_number_that_nobody_gave_spoils_the_rewrite(brain: SimilarityJudgeBack
 def test_the_two_judges_share_no_code_that_scores() -> None:
     source = Path(similarity_judge.__file__).read_text(encoding="utf-8")
     imported = {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
-    ours = {name for name in imported if name and name.startswith(("standins", "qinglan"))}
+    own_modules = {name for name in imported if name and name.startswith(("standins", "qinglan"))}
 
-    assert ours == {
+    assert own_modules == {
         "qinglan.rag.contract",
         "qinglan.rag.knowledge_base",
         "standins.teacher.prompt_parser",
@@ -83,12 +84,12 @@ def test_the_two_judges_share_no_code_that_scores() -> None:
 
 
 def test_an_examiner_writes_no_rewrites(brain: SimilarityJudgeBackend) -> None:
-    assert isinstance(brain.answer("fivedoctors-examiner", plain(teacher_messages(ASKED)), None), Refusal)
+    assert isinstance(brain.answer("fivedoctors-examiner", plain(teacher_messages(QUESTION)), None), Refusal)
 
 
 def test_a_single_server_answers_for_both_judge_families(brain: SimilarityJudgeBackend, knowledge_base: Path) -> None:
     both = BackendRouter(load_extractive_backend({"fivedoctors": knowledge_base}), brain)
-    messages = plain(judge_messages(ASKED, "鱼油软胶囊"))
+    messages = plain(judge_messages(QUESTION, "鱼油软胶囊"))
 
     assert both.models == ("fivedoctors", "fivedoctors-examiner")
     answers = [both.answer(model, messages, JUDGE_FORMAT) for model in both.models]

@@ -14,7 +14,7 @@ from standins.teacher.config import Behaviour, Variant
 from standins.teacher.extractive_backend import load_extractive_backend
 from standins.teacher.variant_backend import VariantBackend
 from tests.servers.echo_servers import running
-from tests.standins.teacher.sample_company import ASKED, write_house
+from tests.standins.teacher.sample_company import QUESTION, write_house
 
 TENANT = "fivedoctors"
 
@@ -24,22 +24,22 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return load_extractive_backend({TENANT: write_house(tmp_path_factory.mktemp("house") / "kb.jsonl")})
 
 
-def asked(number: int) -> Question:
-    return ASKED.model_copy(update={"id": str(number), "question": f"那它一天吃几次{number}"})
+def question_of(number: int) -> Question:
+    return QUESTION.model_copy(update={"id": str(number), "question": f"那它一天吃几次{number}"})
 
 
 def answers(house: Any, rows: int = 400, **settings: Any) -> list[str | Refusal]:
     brain = VariantBackend(house, {"m": Variant(tenant=TENANT, **settings)})
-    return [brain.answer("m", list(teacher_messages(asked(n))), None) for n in range(rows)]  # type: ignore[arg-type]
+    return [brain.answer("m", list(teacher_messages(question_of(n))), None) for n in range(rows)]  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 def test_a_weaker_model_gives_back_its_share_of_questions_as_they_were(house: Any) -> None:
     best, weak = answers(house), answers(house, skill=0.75)
-    kept = [one == other for one, other in zip(best, weak, strict=True)]
+    unchanged = [answer == other for answer, other in zip(best, weak, strict=True)]
 
-    assert 0.68 < sum(kept) / len(kept) < 0.82
-    assert all(kept[n] or weak[n] == asked(n).question for n in range(len(kept)))
+    assert 0.68 < sum(unchanged) / len(unchanged) < 0.82
+    assert all(unchanged[n] or weak[n] == question_of(n).question for n in range(len(unchanged)))
 
 
 @pytest.mark.slow
@@ -49,17 +49,17 @@ def test_another_seed_fails_at_other_questions(house: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("refusal", "said"),
+    ("refusal", "message"),
     [
         ("words", "抱歉，我不能改写这个问题。"),
         ("field", Refusal("抱歉，我不能改写这个问题。")),
         ("filter", Refusal("", "content_filter")),
     ],
 )
-def test_a_reserved_model_declines_in_its_own_way(house: Any, refusal: str, said: str | Refusal) -> None:
+def test_a_reserved_model_declines_in_its_own_way(house: Any, refusal: str, message: str | Refusal) -> None:
     result = answers(house, refuses=0.2, refusal=refusal)
 
-    assert 0.13 < result.count(said) / len(result) < 0.27
+    assert 0.13 < result.count(message) / len(result) < 0.27
 
 
 def test_a_model_that_thinks_aloud_ends_with_its_answer(house: Any) -> None:
@@ -71,7 +71,7 @@ def test_a_model_that_thinks_aloud_ends_with_its_answer(house: Any) -> None:
 
 def test_only_rewrites_are_worse(house: Any) -> None:
     brain = VariantBackend(house, {"m": Variant(tenant=TENANT, skill=0.0, refuses=1.0)})
-    messages: Any = need_messages(ASKED)
+    messages: Any = need_messages(QUESTION)
 
     assert brain.answer("m", messages, None) == house.answer(TENANT, messages, None)
 
@@ -81,7 +81,7 @@ def test_a_model_takes_the_parameters_that_its_namesake_takes(tmp_path: Path, ho
     brain = BackendRouter(house, VariantBackend(house, {name: Variant(tenant=TENANT) for name in names}))
 
     def status(url: str, model: str, **parameters: Any) -> tuple[int, Any]:
-        body = {"model": model, "messages": teacher_messages(ASKED), **parameters}
+        body = {"model": model, "messages": teacher_messages(QUESTION), **parameters}
         answer = httpx.post(f"{url}/v1/chat/completions", json=body, trust_env=False).json()
         error = answer.get("error")
         return (400, error["code"]) if error else (200, answer["choices"][0]["finish_reason"])

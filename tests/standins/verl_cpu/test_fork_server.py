@@ -19,8 +19,8 @@ def test_a_worker_is_forked_with_what_ray_says_of_its_environment(monkeypatch: p
     argv = ["worker.py", "--port=1", f"--serialized-runtime-env-context={context}", "--language=PYTHON"]
 
     assert fork_server.worker_arguments(argv) == ["worker.py", "--port=1"]
-    given = fork_server.worker_environment(argv)
-    assert (given["HERE"], given["THERE"], given["MORE"]) == ("/here", "/here/there", "1")
+    environment = fork_server.worker_environment(argv)
+    assert (environment["HERE"], environment["THERE"], environment["MORE"]) == ("/here", "/here/there", "1")
 
 
 FORK_SERVER = """
@@ -46,9 +46,9 @@ fork_server.request_worker([sys.argv[1], "worked"])
 def test_a_client_that_is_gone_does_not_end_the_fork_server(tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text("import sys; print(sys.argv[1], flush=True)")
-    said = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", FORK_SERVER, str(worker)], capture_output=True, text=True, cwd=ROOT, timeout=120,
         env={**os.environ, fork_server.SOCKET_VARIABLE: str(tmp_path / "fork-server")},
     )  # fmt: skip
 
-    assert (said.stdout, said.returncode) == ("worked\n", 0), said.stderr
+    assert (output.stdout, output.returncode) == ("worked\n", 0), output.stderr

@@ -20,12 +20,12 @@ def models() -> tuple[Any, Any]:
     AttentionInterface.register("a_line", packed_attention)
     AttentionMaskInterface.register("a_line", lambda *args, **named: None)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    made = []
+    models = []
     for attention in ("sdpa", "a_line"):
         torch.manual_seed(5)
         config = Qwen3Config(**shape, num_key_value_heads=2, head_dim=8, vocab_size=48, attn_implementation=attention)
-        made.append(Qwen3ForCausalLM(config))
-    return made[0], made[1]
+        models.append(Qwen3ForCausalLM(config))
+    return models[0], models[1]
 
 
 def nested(rows: list[list[int]]) -> Any:
@@ -40,12 +40,12 @@ def line_log_probs(model: Any, prompts: list[list[int]], answers: list[list[int]
     from standins.verl_cpu.packing import pack_batch
 
     ids = nested([prompt + answer for prompt, answer in zip(prompts, answers, strict=True)])
-    line, said = pack_batch(ids, torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
+    line, row_index = pack_batch(ids, torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
     out = model(
         input_ids=line.tokens.unsqueeze(0), position_ids=line.positions.unsqueeze(0), attention_mask=None,
-        line=line, use_cache=False, logits_to_keep=said.before,
+        line=line, use_cache=False, logits_to_keep=row_index.before,
     )  # fmt: skip
-    return out.logits[0].log_softmax(-1).gather(1, said.tokens.unsqueeze(1)).squeeze(1)
+    return out.logits[0].log_softmax(-1).gather(1, row_index.tokens.unsqueeze(1)).squeeze(1)
 
 
 def row_log_probs(model: Any, prompt: list[int], answer: list[int]) -> Any:
@@ -72,8 +72,8 @@ def test_log_probabilities_and_gradients_are_those_of_each_row_alone(models: tup
     line.zero_grad()
     torch.autograd.backward(expected.sum())
     torch.autograd.backward(result.sum())
-    for one, other in zip(plain.parameters(), line.parameters(), strict=True):
-        assert torch.allclose(one.grad, other.grad, atol=1e-4)
+    for parameter, other in zip(plain.parameters(), line.parameters(), strict=True):
+        assert torch.allclose(parameter.grad, other.grad, atol=1e-4)
 
 
 def test_the_common_prefix_of_all_prompts_is_packed_once() -> None:
@@ -82,17 +82,17 @@ def test_the_common_prefix_of_all_prompts_is_packed_once() -> None:
     from standins.verl_cpu.packing import pack_batch
 
     rows = [prompt + answer for prompt, answer in zip(PROMPTS, ANSWERS, strict=True)]
-    line, said = pack_batch(nested(rows), torch.tensor([*map(len, PROMPTS)]), torch.tensor([*map(len, ANSWERS)]))
+    line, row_index = pack_batch(nested(rows), torch.tensor([*map(len, PROMPTS)]), torch.tensor([*map(len, ANSWERS)]))
 
     assert len(line.tokens) == sum(map(len, rows)) - len(SHARED) * (len(rows) - 1)
-    assert said.tokens.tolist() == [token for answer in ANSWERS for token in answer]
+    assert row_index.tokens.tolist() == [token for answer in ANSWERS for token in answer]
     starts = [sum(map(len, rows[:at])) for at in range(len(rows))]
     places = [
         start + len(prompt) - 1 + at
         for start, prompt, answer in zip(starts, PROMPTS, ANSWERS, strict=True)
         for at in range(len(answer))
     ]
-    assert said.positions.tolist() == places, "one token before each token of an answer, where verl looks"
+    assert row_index.positions.tolist() == places, "one token before each token of an answer, where verl looks"
 
 
 def test_samples_of_a_prompt_share_its_tokens() -> None:
@@ -104,8 +104,8 @@ def test_samples_of_a_prompt_share_its_tokens() -> None:
     rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
     line, _ = pack_batch(nested(rows), torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
 
-    own = sum(map(len, answers)) + sum(len(prompt) - len(SHARED) for prompt in PROMPTS[:2])
-    assert len(line.tokens) == len(SHARED) + own
+    tokens = sum(map(len, answers)) + sum(len(prompt) - len(SHARED) for prompt in PROMPTS[:2])
+    assert len(line.tokens) == len(SHARED) + tokens
 
 
 @pytest.mark.parametrize(

@@ -33,18 +33,18 @@ def node(name: str, gpus: int = 8, product: str = A100, **changes: Any) -> Node:
     return Node(name, {LABEL: product}, room)._replace(**changes)
 
 
-def seen(*objects: RequiredObject, **changes: Any) -> ClusterSnapshot:
-    there: dict[tuple[str, str], frozenset[str] | None] = {(one.kind, one.name): one.keys for one in objects}
+def snapshot(*objects: RequiredObject, **changes: Any) -> ClusterSnapshot:
+    existing: dict[tuple[str, str], frozenset[str] | None] = {(item.kind, item.name): item.keys for item in objects}
     nodes = (node("a"), node("b"))
-    return ClusterSnapshot("team", there, nodes, (), frozenset({"pytorchjobs"}))._replace(**changes)
+    return ClusterSnapshot("team", existing, nodes, (), frozenset({"pytorchjobs"}))._replace(**changes)
 
 
-def missing(found: list[Check]) -> list[str]:
-    return [" ".join((one.what, one.next_step, one.command)) for one in found if one.state == "error"]
+def missing(checks: list[Check]) -> list[str]:
+    return [" ".join((check.what, check.next_step, check.command)) for check in checks if check.state == "error"]
 
 
 def test_where_all_is_there_nothing_is_said() -> None:
-    assert check_requirements(needs(KEY, CLAIM, machines=(SFT,)), seen(KEY, CLAIM)) == []
+    assert check_requirements(needs(KEY, CLAIM, machines=(SFT,)), snapshot(KEY, CLAIM)) == []
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_where_all_is_there_nothing_is_said() -> None:
     ],
 )
 def test_a_missing_object_is_named_with_the_command_that_makes_it(need: RequiredObject, command: str) -> None:
-    [result] = missing(check_requirements(needs(need), seen()._replace(objects={(need.kind, need.name): None})))
+    [result] = missing(check_requirements(needs(need), snapshot()._replace(objects={(need.kind, need.name): None})))
 
     assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in result
     assert command in result
@@ -73,7 +73,7 @@ def test_a_missing_object_is_named_with_the_command_that_makes_it(need: Required
 def test_a_secret_without_its_key_is_as_good_as_none() -> None:
     held = {("Secret", KEY.name): frozenset({"releaser.pem"})}
 
-    [result] = missing(check_requirements(needs(KEY), seen(objects=held)))
+    [result] = missing(check_requirements(needs(KEY), snapshot(objects=held)))
 
     assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in result
 
@@ -82,10 +82,10 @@ def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
     unread = ("Secret qinglan-builder-key could not be checked: you may not read it.",)
 
     findings = check_requirements(
-        needs(KEY, machines=(SFT,)), seen(nodes=None, quotas=None, job_kinds=None, unread=unread)
+        needs(KEY, machines=(SFT,)), snapshot(nodes=None, quotas=None, job_kinds=None, unread=unread)
     )
 
-    assert [(one.state, one.what) for one in findings] == [("warning", unread[0])]
+    assert [(item.state, item.what) for item in findings] == [("warning", unread[0])]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
     ],
 )
 def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[Node, ...], why: str) -> None:
-    [result] = missing(check_requirements(needs(machines=(SFT,)), seen(nodes=nodes)))
+    [result] = missing(check_requirements(needs(machines=(SFT,)), snapshot(nodes=nodes)))
 
     assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in result
     assert f"kubectl get nodes -L {LABEL}" in result
@@ -119,15 +119,15 @@ def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[N
 def test_a_quota_below_the_whole_job_is_missing() -> None:
     quotas = (Quota("small", f"requests.{GPU}", 4), Quota("enough", f"requests.{GPU}", 8), Quota("x", "pods", 1))
 
-    [result] = missing(check_requirements(needs(machines=(SFT,)), seen(quotas=quotas)))
+    [result] = missing(check_requirements(needs(machines=(SFT,)), snapshot(quotas=quotas)))
 
     assert "sft wants 8 nvidia.com/gpu, and quota small in namespace team allows 4 nvidia.com/gpu." in result
 
 
 def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
-    [no_kind] = missing(check_requirements(needs(machines=(SFT,)), seen(job_kinds=frozenset({"tfjobs"}))))
+    [no_kind] = missing(check_requirements(needs(machines=(SFT,)), snapshot(job_kinds=frozenset({"tfjobs"}))))
     in_the_step = check_requirements(
-        needs(machines=(SFT._replace(job=False),)), seen(job_kinds=frozenset(), denied=LAUNCHER_PERMISSIONS)
+        needs(machines=(SFT._replace(job=False),)), snapshot(job_kinds=frozenset(), denied=LAUNCHER_PERMISSIONS)
     )
 
     assert "does not know pytorchjobs.kubeflow.org" in no_kind and "kubectl apply --server-side -k" in no_kind
@@ -137,7 +137,7 @@ def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
 def test_missing_launcher_permissions_are_named_with_the_whole_role() -> None:
     denied = (LAUNCHER_PERMISSIONS[0]._replace(verbs=("watch", "create")), LAUNCHER_PERMISSIONS[2])
 
-    [findings] = check_requirements(needs(machines=(SFT,)), seen(denied=denied))
+    [findings] = check_requirements(needs(machines=(SFT,)), snapshot(denied=denied))
 
     assert (
         "pipeline-runner in namespace team may not watch, create pytorchjobs; get pods/log: sft would"
@@ -165,7 +165,7 @@ def applied(command: str) -> list[Any]:
 def test_a_gateway_that_is_not_there_is_named_with_both_ways_to_one() -> None:
     need = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
 
-    [result] = missing(check_requirements(needs(need), seen(objects={("Service", need.name): None})))
+    [result] = missing(check_requirements(needs(need), snapshot(objects={("Service", need.name): None})))
 
     assert "Service qinglan-gateway is not in namespace team; generate cannot start without it" in result
     assert "manifests/README.md" in result and "--set gateway_url=" in result
@@ -181,7 +181,7 @@ OWN_BUCKET = "minio://mlpipeline/v2/artifacts"
 def judged(inputs: ImportedInputs = INPUTS, store: frozenset[str] | None = STORE, **changes: Any) -> list[Check]:
     """What is found of a run with these inputs, and this Secret in the cluster."""
     here: dict[str, Any] = {"pipeline_root": OWN_BUCKET, "stores": {"qinglan-store": store}}
-    return check_requirements(needs()._replace(inputs=(inputs,)), seen(**(here | changes)))
+    return check_requirements(needs()._replace(inputs=(inputs,)), snapshot(**(here | changes)))
 
 
 def test_with_a_whole_secret_inputs_of_other_buckets_are_no_trouble() -> None:
@@ -190,9 +190,11 @@ def test_with_a_whole_secret_inputs_of_other_buckets_are_no_trouble() -> None:
 
 @pytest.mark.parametrize("root", [OWN_BUCKET, "s3://data"])
 def test_inputs_in_kfps_own_bucket_need_no_key(root: str) -> None:
-    own = INPUTS._replace(uris=("minio://mlpipeline/a", "gs://x/b") if root == OWN_BUCKET else ("s3://data/c",))
+    own_bucket = INPUTS._replace(
+        uris=("minio://mlpipeline/a", "gs://x/b") if root == OWN_BUCKET else ("s3://data/c",)
+    )
 
-    assert judged(own, None, pipeline_root=root) == []
+    assert judged(own_bucket, None, pipeline_root=root) == []
 
 
 def test_inputs_of_another_bucket_without_the_stores_secret_are_named() -> None:
@@ -229,14 +231,14 @@ def test_nothing_is_said_of_inputs_where_kfps_bucket_or_the_secret_could_not_be_
 
 
 def test_an_image_by_tag_is_worth_a_word() -> None:
-    [findings] = check_requirements(needs(images=("qinglan/cpu:0.1.0", RELEASED)), seen())
+    [findings] = check_requirements(needs(images=("qinglan/cpu:0.1.0", RELEASED)), snapshot())
 
     assert (findings.state, findings.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)
 
 
 def test_an_image_by_tag_is_refused_where_the_namespace_would_refuse_its_pod() -> None:
     loose, tagged = "qinglan/cpu:0.1.0", "qinglan/sft:0.1.0"
-    here = seen(by_tag=frozenset({tagged}))
+    here = snapshot(by_tag=frozenset({tagged}))
 
     [result] = missing(check_requirements(needs(images=(loose, tagged, RELEASED)), here))
 
@@ -249,7 +251,7 @@ def test_a_claim_that_is_too_small_is_named_with_the_command_that_enlarges_it() 
     volumes = {"qinglan-scratch": 700 * GB, "qinglan-base-weights": 70 * GB, "unread": 1 * GB}
     sizes = {"qinglan-scratch": 500 * GB, "qinglan-base-weights": 70 * GB, "without-size": 0.0}
 
-    [result] = missing(check_requirements(needs(), seen(claim_bytes=sizes), volumes))
+    [result] = missing(check_requirements(needs(), snapshot(claim_bytes=sizes), volumes))
 
     assert "qinglan-scratch in namespace team has 500.0 GB, and the run keeps up to 700.0 GB" in result
     assert 'patch pvc qinglan-scratch -p \'{"spec":{"resources":{"requests":{"storage":"652Gi"}}}}\'' in result

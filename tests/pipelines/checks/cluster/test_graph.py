@@ -14,7 +14,7 @@ from qinglan.errors import ConfigError
 from tests.kfp.graphs import A100, GPU, LABEL, compile_branch
 from tests.screens.graph_yaml import DUMPER, LOADER
 
-GIVEN = {"questions": "s3://bucket/questions.xlsx"}
+PARAMETERS = {"questions": "s3://bucket/questions.xlsx"}
 
 
 @pytest.mark.slow
@@ -39,7 +39,7 @@ def container(documents: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda d: d[0].update(deploymentSpek={}), "KFP would not read it"),
         (lambda d: d[0].update(schemaVersion="9.9"), "schemaVersion '9.9'"),
@@ -61,12 +61,12 @@ def container(documents: Any) -> Any:
     ],
 )
 def test_a_graph_that_could_never_run_is_refused_with_the_reason(
-    small: Graph, tmp_path: Path, change: Any, said: str
+    small: Graph, tmp_path: Path, change: Any, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"changed\.yaml: ") as error:
         read_graph(changed(small, change, tmp_path))
 
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "qinglan compile" in str(error.value)
 
 
@@ -84,32 +84,32 @@ def test_a_graph_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("parameters", "message"),
     [
         ({}, "also needs: questions"),
-        ({**GIVEN, "question": "x"}, "takes no question. It takes: questions, release_name, rounds, threshold"),
-        ({**GIVEN, "threshold": "high"}, "--set threshold=high: is no NUMBER_DOUBLE"),
-        ({**GIVEN, "rounds": "1.5"}, "--set rounds=1.5: is no NUMBER_INTEGER"),
-        ({**GIVEN, "rounds": "true"}, "is no NUMBER_INTEGER"),
+        ({**PARAMETERS, "question": "x"}, "takes no question. It takes: questions, release_name, rounds, threshold"),
+        ({**PARAMETERS, "threshold": "high"}, "--set threshold=high: is no NUMBER_DOUBLE"),
+        ({**PARAMETERS, "rounds": "1.5"}, "--set rounds=1.5: is no NUMBER_INTEGER"),
+        ({**PARAMETERS, "rounds": "true"}, "is no NUMBER_INTEGER"),
     ],
 )
-def test_a_parameter_that_does_not_fit_is_named(small: Graph, given: dict[str, Any], said: str) -> None:
+def test_a_parameter_that_does_not_fit_is_named(small: Graph, parameters: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        read_parameters(small, given)
+        read_parameters(small, parameters)
 
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_parameters_are_sent_in_the_types_that_the_graph_wants(small: Graph) -> None:
-    given = {**GIVEN, "threshold": "0.75", "rounds": "3", "release_name": "123"}
+    parameters = {**PARAMETERS, "threshold": "0.75", "rounds": "3", "release_name": "123"}
 
-    assert read_parameters(small, given) == {**GIVEN, "threshold": 0.75, "rounds": 3, "release_name": "123"}
+    assert read_parameters(small, parameters) == {**PARAMETERS, "threshold": 0.75, "rounds": 3, "release_name": "123"}
 
 
 def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
-    result = read_requirements(small, GIVEN, "pipeline-runner")
+    result = read_requirements(small, PARAMETERS, "pipeline-runner")
 
-    assert {(one.kind, one.name, one.keys, one.steps) for one in result.objects} == {
+    assert {(item.kind, item.name, item.keys, item.steps) for item in result.objects} == {
         ("ServiceAccount", "pipeline-runner", frozenset(), ("train", "gate", "release")),
         ("Secret", "qinglan-builder-key", frozenset({"builder.pem"}), ("train",)),
         ("Secret", "qinglan-release-keys", frozenset({"builder.pem", "releaser.pem"}), ("release",)),
@@ -120,9 +120,9 @@ def test_needs_are_those_of_every_step_in_branches_too(small: Graph) -> None:
 
 
 def test_imported_inputs_are_named_with_their_steps_and_the_secret_they_are_fetched_with() -> None:
-    given = {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}
+    parameters = {"questions": "s3://data/q.xlsx", "knowledge_base": "s3://data/kb.jsonl"}
 
-    result = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), given, "pipeline-runner")
+    result = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), parameters, "pipeline-runner")
 
     assert result.inputs == (
         ImportedInputs(
@@ -141,7 +141,7 @@ def test_an_input_that_a_branch_takes_and_a_constant_address_are_seen(tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("told", "service"),
+    ("change", "service"),
     [
         ({}, "qinglan-gateway"),
         ({"gateway_url": "http://mine:8300/v1"}, "mine"),
@@ -150,40 +150,40 @@ def test_an_input_that_a_branch_takes_and_a_constant_address_are_seen(tmp_path: 
     ],
 )
 def test_the_gateway_is_needed_where_it_is_a_service_of_the_runs_own_namespace(
-    told: dict[str, str], service: str | None
+    change: dict[str, str], service: str | None
 ) -> None:
-    result = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), told, "pipeline-runner")
+    result = read_requirements(read_graph(COMPILED / "rewriter.laptop.yaml"), change, "pipeline-runner")
 
-    requests = [(one.name, one.steps) for one in result.objects if one.kind == "Service"]
+    requests = [(item.name, item.steps) for item in result.objects if item.kind == "Service"]
     assert requests == (
         [(service, ("generate", "validate", "label", "augment", "sft", "ppo", "evaluate"))] if service else []
     )
 
 
 def test_a_job_wants_the_gpus_of_all_its_nodes(small: Graph) -> None:
-    asked, _ = read_requirements(small, GIVEN, "pipeline-runner").machines
+    machine, _ = read_requirements(small, PARAMETERS, "pipeline-runner").machines
 
-    assert (asked.steps, asked.nodes, asked.job) == (("train",), 2, True)
-    assert asked.asks == {GPU: 8, "cpu": 1, "memory": 1024**3}
-    assert asked.labels == {LABEL: A100}
+    assert (machine.steps, machine.nodes, machine.job) == (("train",), 2, True)
+    assert machine.asks == {GPU: 8, "cpu": 1, "memory": 1024**3}
+    assert machine.labels == {LABEL: A100}
 
 
 def test_counts_and_names_that_a_run_is_told_are_resolved(small: Graph, tmp_path: Path) -> None:
-    def told(documents: Any) -> None:
+    def change(documents: Any) -> None:
         spec, platform = documents
         spec["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]["pipelinechannel--rounds"] = {
             "componentInputParameter": "rounds"
         }
-        asked = container(documents)["resources"]["accelerator"]
-        asked.pop("count", None)
-        asked["resourceCount"] = "{{$.inputs.parameters['pipelinechannel--rounds']}}"
+        machine = container(documents)["resources"]["accelerator"]
+        machine.pop("count", None)
+        machine["resourceCount"] = "{{$.inputs.parameters['pipelinechannel--rounds']}}"
         pods = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
         pods["exec-train"]["pvcMount"][0] = {
             "mountPath": "/m", "pvcNameParameter": {"componentInputParameter": "release_name"}
         }  # fmt: skip
 
-    graph = read_graph(changed(small, told, tmp_path))
-    result = read_requirements(graph, {**GIVEN, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
+    graph = read_graph(changed(small, change, tmp_path))
+    result = read_requirements(graph, {**PARAMETERS, "rounds": 3, "release_name": "claim"}, "pipeline-runner")
 
     assert result.machines[0].asks[GPU] == 3
-    assert "claim" in {one.name for one in result.objects}
+    assert "claim" in {item.name for item in result.objects}

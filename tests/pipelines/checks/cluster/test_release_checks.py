@@ -30,18 +30,18 @@ WHOLE = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "
 HERE: dict[str, Any] = {"rollout_kinds": frozenset({"modelrollouts"}), "stores": {"qinglan-store": WHOLE}}
 
 
-def found(inputs: tuple[ImportedInputs, ...] = (), **changes: Any) -> list[Check]:
-    """What is found of a run that deploys, in a cluster that has all but these."""
+def deploy_checks(inputs: tuple[ImportedInputs, ...] = (), **changes: Any) -> list[Check]:
+    """Check a run that deploys, in a cluster that has everything except `changes`."""
     needs = Requirements((), (), (), "pipeline-runner", inputs, (TARGET,), (STORE,))
     return check_requirements(needs, ClusterSnapshot("team", {}, **{**HERE, **changes}))
 
 
 def test_where_all_is_there_nothing_is_said() -> None:
-    assert found() == []
+    assert deploy_checks() == []
 
 
 def test_a_cluster_that_knows_no_rollouts_is_named() -> None:
-    [finding] = found(rollout_kinds=frozenset())
+    [finding] = deploy_checks(rollout_kinds=frozenset())
 
     assert (
         "deploy would create a ModelRollout, and this cluster does not know modelrollouts.qinglan.dev" in finding.what
@@ -50,13 +50,13 @@ def test_a_cluster_that_knows_no_rollouts_is_named() -> None:
 
 
 def test_a_namespace_of_rollouts_that_is_not_there_is_named() -> None:
-    [finding] = found(absent_namespaces=frozenset({"serving"}))
+    [finding] = deploy_checks(absent_namespaces=frozenset({"serving"}))
 
     assert "deploy would create a ModelRollout in namespace serving, which is not there" in finding.what
 
 
 def test_rights_that_deploying_lacks_are_named_with_the_role_for_the_account_of_the_run() -> None:
-    [finding] = found(rollout_denied={"serving": ROLLOUT_PERMISSIONS})
+    [finding] = deploy_checks(rollout_denied={"serving": ROLLOUT_PERMISSIONS})
 
     what = "pipeline-runner in namespace team may not create, get, list modelrollouts in namespace serving"
     assert what in finding.what and "deploy would fail" in finding.what
@@ -66,7 +66,7 @@ def test_rights_that_deploying_lacks_are_named_with_the_role_for_the_account_of_
 
 
 def test_rights_that_every_pod_of_kfp_takes_are_named_with_the_object() -> None:
-    [finding] = found(kfp_denied=KFP_PERMISSIONS)
+    [finding] = deploy_checks(kfp_denied=KFP_PERMISSIONS)
 
     assert "may not create, patch workflowtaskresults; get configmaps kfp-launcher: KFP's driver" in finding.what
     role, _ = json.loads(finding.command.partition("<<< '")[2].removesuffix("'"))["items"]
@@ -75,41 +75,41 @@ def test_rights_that_every_pod_of_kfp_takes_are_named_with_the_object() -> None:
 
 @pytest.mark.parametrize("store", [None, frozenset({"AWS_ACCESS_KEY_ID"})])
 def test_a_store_without_its_secret_or_keys_is_named(store: frozenset[str] | None) -> None:
-    [finding] = found(stores={"qinglan-store": store})
+    [finding] = deploy_checks(stores={"qinglan-store": store})
 
     assert "register and deploy could not reach s3://qinglan/fivedoctors" in finding.what
     assert "AWS_SECRET_ACCESS_KEY" in finding.command and "QINGLAN_S3_ENDPOINT" in finding.command
 
 
 def test_a_store_that_may_not_be_looked_at_is_no_finding() -> None:
-    assert found(stores={}) == []
+    assert deploy_checks(stores={}) == []
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         (StoreAnswer("absent", "the store has no such bucket"), "the store has no such bucket"),
         (StoreAnswer("refused", "http://x:9 refuses the key (AccessDenied)"), "refuses the key (AccessDenied)"),
     ],
 )
-def test_what_a_store_answers_is_named_for_releases_and_for_inputs(answer: StoreAnswer, said: str) -> None:
+def test_what_a_store_answers_is_named_for_releases_and_for_inputs(answer: StoreAnswer, message: str) -> None:
     inputs = (ImportedInputs(("gs://data/q.xlsx",), ("generate",), "qinglan-store"),)
 
-    of_input, of_release = found(inputs, answers={STORE.address: answer, "gs://data/q.xlsx": answer})
+    of_input, of_release = deploy_checks(inputs, answers={STORE.address: answer, "gs://data/q.xlsx": answer})
 
-    assert of_release.what.startswith("s3://qinglan/fivedoctors cannot be read") and said in of_release.what
+    assert of_release.what.startswith("s3://qinglan/fivedoctors cannot be read") and message in of_release.what
     assert of_input.what.startswith("gs://data/q.xlsx cannot be read") and "generate would fail" in of_input.what
 
 
 def test_a_store_that_is_silent_here_is_no_finding() -> None:
-    assert found(answers={STORE.address: StoreAnswer("silent", "x")}) == []
+    assert deploy_checks(answers={STORE.address: StoreAnswer("silent", "x")}) == []
 
 
-@pytest.mark.parametrize(("guarded", "said"), [(False, True), (True, False), (None, False)])
-def test_a_kfp_of_one_namespace_that_the_manifests_did_not_make_is_noted(guarded: bool | None, said: bool) -> None:
+@pytest.mark.parametrize(("guarded", "message"), [(False, True), (True, False), (None, False)])
+def test_a_kfp_of_one_namespace_that_the_manifests_did_not_make_is_noted(guarded: bool | None, message: bool) -> None:
     notes = list(shared_namespace_checks(ClusterSnapshot("kubeflow", {}, guarded=guarded)))
 
-    assert bool(notes) is said
+    assert bool(notes) is message
     assert all("pods run in kubeflow" in note.what and note.state == "warning" for note in notes)
 
 

@@ -129,9 +129,9 @@ def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:
 
 def test_a_base_on_the_volume_of_base_weights_is_not_copied_to_scratch() -> None:
     shared = rewriter()
-    own = shared.model_copy(update={"cluster": shared.cluster.model_copy(update={"base_weights": ""})})
+    own_cluster = shared.model_copy(update={"cluster": shared.cluster.model_copy(update={"base_weights": ""})})
 
-    needed = [peaks(report_of(config))["run scratch volume"] for config in (shared, own)]
+    needed = [peaks(report_of(config))["run scratch volume"] for config in (shared, own_cluster)]
 
     assert needed[1] - needed[0] == pytest.approx(65.5, abs=0.1)
 
@@ -197,8 +197,8 @@ def test_other_cards_are_tried_by_their_number_and_size() -> None:
     assert isinstance(config, RunConfig)
 
     assert (config.sft.gpus, config.ppo.hardware.per_node) == (8, 8)
-    one = load_profile("a100x4", gpus=1)
-    assert isinstance(one, RunConfig) and one.ppo.hardware.tensor_parallel == 1
+    profile = load_profile("a100x4", gpus=1)
+    assert isinstance(profile, RunConfig) and profile.ppo.hardware.tensor_parallel == 1
 
 
 def test_a_number_of_cards_that_the_settings_cannot_share_is_an_error() -> None:
