@@ -21,6 +21,8 @@ PRODUCT = (
     "images",
     "examples",
     "benchmarks",
+    "tests",
+    "tools",
 )
 
 REFUSED = frozenset({

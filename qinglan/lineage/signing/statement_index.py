@@ -214,9 +214,11 @@ def exchanged_reason(digest: str, index: StatementIndex) -> str:
     for name, user in sorted(uses, key=lambda use: (use[1].began, use[0], use[1].id)):
         latest = user.began + MAX_CLOCK_DIFFERENCE
         # Of a stage that ran again, the last run before the use is the one that the step should have taken.
-        earlier = [made for made in index.outputs.get(name, ()) if made[1].done <= latest and made[1].id != user.id]
+        earlier = [
+            output for output in index.outputs.get(name, ()) if output[1].done <= latest and output[1].id != user.id
+        ]
         if earlier:
-            signed, maker = max(earlier, key=lambda made: (made[1].done, made[1].id))
+            signed, maker = max(earlier, key=lambda output: (output[1].done, output[1].id))
             return (
                 f"{user.statement.stage} took it for {name}, which {maker.statement.stage} had signed with "
                 f"digest {signed[:12]}: it was changed or exchanged between the two"

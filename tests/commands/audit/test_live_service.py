@@ -1,4 +1,4 @@
-"""What is served is matched to releases place by place; whatever names none is found out."""
+"""A live service is matched to releases place by place; a place that names no release is found."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a demo does once its gate has promoted: a stable model by override, a deploy, users, a rollout."""
+"""A demo after its gate has promoted: a stable model by override, a deploy, users, a rollout."""
 
 import shutil
 from collections.abc import Iterator
@@ -122,7 +122,7 @@ def test_every_later_audit_of_the_first_model_shows_the_override(ran: Ran) -> No
 
 
 def state_uri(ran: Ran) -> str:
-    """Of the stable model, as the rollout's own file has it."""
+    """Return the address of the stable model from the rollout's own file."""
     rollout = orjson.loads((ran.run.root / FOLDER / "rollouts" / "rewriter-1.json").read_bytes())
     return str(rollout["status"]["stable"]["uri"])
 

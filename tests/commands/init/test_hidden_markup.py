@@ -1,4 +1,4 @@
-"""What readers of a documentation site never see is no text of its passages."""
+"""Markup that readers of a documentation site never see is no text of its passages."""
 
 import time
 from pathlib import Path

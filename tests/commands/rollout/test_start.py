@@ -1,4 +1,4 @@
-"""What a rollout that is begun by hand goes by, where nothing is said."""
+"""Defaults of a rollout that is begun by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What people read of a ModelRollout, and what their words to it become."""
+"""Texts that people read of a ModelRollout, and the effects of their commands on it."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a person who reads Chinese sees of common commands and mistakes has no English sentence, nor half of one."""
+"""Chinese screens of common commands and mistakes have no English sentence, nor half of one."""
 
 import errno
 import json

@@ -30,11 +30,11 @@ DIGEST = "sha256:" + "a1" * 32
 class Compiled(NamedTuple):
     spec: Any
     pods: Any
-    """What Kubernetes is told, by executor."""
+    """Kubernetes settings by executor."""
 
     @property
     def tasks(self) -> dict[str, Any]:
-        """Of the graph and of its branch."""
+        """Tasks of the graph and of its branch."""
         branches = [component["dag"]["tasks"] for component in self.spec["components"].values() if "dag" in component]
         return {name: task for part in (self.spec["root"]["dag"]["tasks"], *branches) for name, task in part.items()}
 
@@ -68,7 +68,7 @@ FETCHING = {
         "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL_S3",
     )
 }  # fmt: skip
-"""What KFP's launcher reads from the environment where an input lies in another bucket than KFP's own."""
+"""Variables that KFP's launcher reads if an input is in another bucket than KFP's own."""
 
 
 def env(container: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What a compiled graph must hold, each rule shown by a graph that breaks it."""
+"""Rules of a compiled graph, each shown by a graph that breaks it."""
 
 import re
 from collections.abc import Callable

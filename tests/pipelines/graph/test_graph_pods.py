@@ -125,7 +125,7 @@ def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: 
 
 
 def hands_on(compiled: Compiled, step: str) -> bool:
-    """Whether its GPUs go to a job that it launches."""
+    """Tell if its GPUs go to a job that it launches."""
     return any(
         taskconfigpassthrough["field"] == "RESOURCES" and not taskconfigpassthrough.get("applyToTask")
         for taskconfigpassthrough in compiled.spec["components"][f"comp-{step}"].get("taskConfigPassthroughs", ())

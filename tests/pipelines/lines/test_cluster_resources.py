@@ -57,7 +57,7 @@ def compiled(machine: Machine, out: Path) -> str:
 
 
 def of_step(text: str) -> tuple[dict[str, bool], Any, Any]:
-    """What is handed on (and whether the step keeps it too), the container's resources, the pod."""
+    """Return the resources that it hands on (and if the step keeps them too), the container's resources, the pod."""
     spec, platform = yaml.load_all(text, Loader=LOADER)
     handed = {
         task_config_passthrough["field"]: task_config_passthrough.get("applyToTask", False)

@@ -1,4 +1,4 @@
-"""What names a setting, a column or a file, and what stands in quotes, is the same in Chinese, mark for mark."""
+"""Names of settings, columns and files, and quoted texts, are the same in Chinese, mark for mark."""
 
 import re
 import time

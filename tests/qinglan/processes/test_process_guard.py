@@ -1,4 +1,4 @@
-"""What a process has started ends with it, however it ends, and however little of that obeys SIGTERM."""
+"""Processes that a process has started end with it, however it ends, and even if they ignore SIGTERM."""
 
 import os
 import signal

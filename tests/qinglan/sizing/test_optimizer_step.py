@@ -1,4 +1,4 @@
-"""What AdamW's step takes beside weights, gradients and moments, counted by PyTorch; nothing is computed."""
+"""Memory of AdamW's step beside weights, gradients and moments, counted by PyTorch; nothing is computed."""
 
 import pytest
 import torch

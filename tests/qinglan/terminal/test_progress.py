@@ -1,4 +1,4 @@
-"""What is shown of bytes on their way."""
+"""The display of bytes on their way."""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,4 +1,4 @@
-"""What is shown as a code, and what stays as it is."""
+"""Characters that are shown as codes, and characters that stay as they are."""
 
 import json
 

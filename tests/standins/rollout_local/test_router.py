@@ -1,4 +1,4 @@
-"""Who gets which model, and who sees whose failures: the router in front of real servers."""
+"""The router in front of real servers: the model of each user, and the users of each failure."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""What would wait for ever is named before anything is sent, with the command that makes it."""
+"""A need that would wait for ever is named before anything is sent, with the command that creates it."""
 
 import json
 from pathlib import Path
@@ -158,7 +158,7 @@ def test_the_rights_are_those_that_the_jobs_own_readme_lists() -> None:
 
 
 def applied(command: str) -> list[Any]:
-    """What the command would make."""
+    """Return the objects that the command would create."""
     return list(json.loads(command.partition("<<< '")[2].removesuffix("'"))["items"])
 
 
@@ -179,7 +179,7 @@ OWN_BUCKET = "minio://mlpipeline/v2/artifacts"
 
 
 def judged(inputs: ImportedInputs = INPUTS, store: frozenset[str] | None = STORE, **changes: Any) -> list[Check]:
-    """What is found of a run with these inputs, and this Secret in the cluster."""
+    """Check a run with these inputs, and this Secret in the cluster."""
     here: dict[str, Any] = {"pipeline_root": OWN_BUCKET, "stores": {"qinglan-store": store}}
     return check_requirements(needs()._replace(inputs=(inputs,)), snapshot(**(here | changes)))
 

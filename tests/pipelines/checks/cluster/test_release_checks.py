@@ -1,4 +1,4 @@
-"""What would stop a run hours after its start is named before it: rights, the rollout, the store of releases."""
+"""Causes that would stop a run hours after its start are named before it: rights, the rollout, the store."""
 
 import json
 from pathlib import Path
