@@ -258,10 +258,10 @@ def test_doctor_says_of_a_sheet_and_of_the_disk_what_the_plan_says(
 ) -> None:
     """Training rows nearly repeat the test's, none is labelled, the disk is small, prices are old."""
     splits = ["train"] * 300 + ["dev"] * 2 + ["test"] * 2
-    asked = [
+    questions = [
         "虾青素胶囊饭前还是饭后吃" if n >= 220 and name != "dev" else f"第{n}{n}款" for n, name in enumerate(splits)
     ]
-    rows = [{"问题": asked[n], "对话ID": f"c{n}", "划分": name} for n, name in enumerate(splits)]
+    rows = [{"问题": questions[n], "对话ID": f"c{n}", "划分": name} for n, name in enumerate(splits)]
     (tmp_path / "q.jsonl").write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
     files = {"questions": tmp_path / "q.jsonl", "knowledge_base": tmp_path / "kb.jsonl"}
