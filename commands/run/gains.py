@@ -79,7 +79,7 @@ def measured_cost(run: RunDir, stage: str) -> Cost | None:
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
-    """Seconds and price of the trainings by `fit`, if it knows the models and the cards."""
+    """Seconds and price of each training as `qinglan fit` estimates them; without those that it cannot estimate."""
     import pyarrow.parquet
 
     from pipelines.checks.sizing.check import planned_fit_report

@@ -354,8 +354,8 @@ def execute(
 ) -> None:  # fmt: skip
     """Run the child, show its steps, and turn a failure into an error that says what to do.
 
-    With `append` its output is added to the log of what has run before it. `show` is given each stage that has ended
-    while others run, so that its files are there to look at.
+    With `append`, the child's output is appended to run.log instead of replacing it. `show` is called with the names
+    of stages that have just ended, while later ones still run, so that their files can be looked at already.
     """
     log, shown = run.logs / "run.log", set[str]()
     with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR

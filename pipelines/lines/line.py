@@ -177,7 +177,7 @@ class LineConfig(Config):
     @model_validator(mode="before")
     @classmethod
     def _one_setting_of_trackers(cls, values: Any) -> Any:
-        """Trackers are written once; every training gets them from here."""
+        """Copy the line's `trackers` into the settings of every training; refuse a training that names others."""
         if not isinstance(values, dict) or not isinstance(values.get("trackers", ()), list | tuple):
             return values  # the class refuses it, and says why
         shared = list(values.get("trackers", cls.model_fields["trackers"].default))

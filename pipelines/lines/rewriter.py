@@ -140,9 +140,9 @@ class RunConfig(LineConfig):
     """Settings of the labels by judges; no judge is called if every row has gold."""
 
     cross_fit: int = Field(default=0, ge=0, le=20)
-    """Folds in which `qinglan run` cross-fits a sheet whose locked test would have fewer labelled rows than
-    `evaluate.gate.rows`: each row is then rewritten by a model that did not learn from it, which takes one more
-    training for each fold. 0 never does. A cluster's run always locks a test away."""
+    """Number of folds for cross-fitting, or 0 for none. `qinglan run` cross-fits a sheet whose locked test would have
+    fewer labelled rows than `evaluate.gate.rows`: it trains one more model for each fold, and each row is then
+    rewritten by the model that did not learn from it. A run on a cluster always locks a test away instead."""
 
     convert: Annotated[ConvertConfig, Stage(
         inputs=("validated", "labels"), required=(),

@@ -106,7 +106,7 @@ class RagClient(AsyncClosing):
             ) from error
 
     def read(self, content: bytes, tenant: str) -> dict[str, Any]:
-        """The contract's `data` of an answer's body, unchecked: `retrieve` refuses what is no probability."""
+        """The body of an answer as the contract's `data`. Unlike `retrieve`, this accepts scores outside [0, 1]."""
         return self._adapter.read(content, tenant)
 
     async def knowledge_bases(self) -> list[KnowledgeBase]:

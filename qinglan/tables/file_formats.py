@@ -77,7 +77,8 @@ def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
 
 
 def _foreign_format(head: bytes) -> tuple[str, str] | None:
-    """The kind of a file that begins so, and how to get rows of it; None if it may be text with rows."""
+    """Which kind of file without readable rows begins with these bytes, and advice for its owner; None if it may be
+    text with rows."""
     if not head.strip():
         return "an empty file", NAME_THE_ROWS
     for beginning, kind_and_advice in FOREIGN.items():

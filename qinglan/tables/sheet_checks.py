@@ -70,7 +70,7 @@ def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
 
 
 def _scan(part: Any, scan: PartScan, where: str, elements_left: int) -> None:
-    """Parse as far as the part is XML: openpyxl's parser stops at the same place."""
+    """Count what the part holds up to its first XML error, which is ignored: openpyxl's parser stops there too."""
 
     def start(name: str, attributes: dict[str, str]) -> None:
         scan.elements += 1

@@ -26,7 +26,8 @@ UNPRINTABLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 EMOJI_STYLE = "\ufe0f"
 
 _in_language: Callable[[str], str] = str
-"""Translates what is printed: in the process of a person's command, and not in those that write a log."""
+"""How texts are translated before they are printed: not at all, until `use_language` sets the person's language.
+Processes whose output is a log do not call it, so logs stay English."""
 
 _comma, _colon = ", ", ": "
 """Marks between the texts of a list, and behind a name, as the language has them."""

@@ -34,7 +34,10 @@ Prediction = Mapping[str, Any]
 def write_blind_sheet(
     rows: Sequence[StyleRow], predictions: Sequence[Prediction], sheet: Path, key: Path, count: int, seed: int
 ) -> int:
-    """Write sheet and key for some rows: as many on which model and label differ as agree, of each label alike."""
+    """Draw up to `count` rows, and write the sheet and its key; return how many were drawn.
+
+    While there are enough, as many are drawn for each label, and of these as many that the model got right as wrong.
+    """
     texts = {row.id: row.input for row in rows}
     allowed = " / ".join(_labels(predictions))
     drawn = stratified_sample(predictions, count, seed)

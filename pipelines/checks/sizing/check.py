@@ -90,7 +90,7 @@ def cpu_machine(folder: Path) -> Machine:
 
 
 def run_disk(folder: Path) -> float:
-    """Bytes of disk for a run in the folder: the free ones, and those of an earlier try of the run.
+    """Bytes of disk for a run in the folder: the free space, plus what an earlier try of the run has written there.
 
     At least one byte, since 0 means an unknown disk.
     """

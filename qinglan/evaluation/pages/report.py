@@ -260,9 +260,9 @@ def pick_examples(
     count: int,
     group_of: Callable[[Row], Any],
 ) -> dict[str, list[Row]]:
-    """Choose `count` rows of each kind, one of a group, in an order that does not depend on their content.
+    """Choose up to `count` rows of each kind, and within a kind at most one from each group.
 
-    A row without a kind is left out.
+    They are chosen by a hash of their id, so that their content has no influence. A row without a kind is left out.
     """
     best: dict[str, dict[Any, tuple[bytes, Row]]] = {kind: {} for kind in kinds}
     for row in rows:

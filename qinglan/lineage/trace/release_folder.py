@@ -90,7 +90,7 @@ def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
 
 
 def release_artifacts(files: Mapping[str, str]) -> list[ArtifactRef]:
-    """The outputs in a release's statement: each file, and the folders by the names of their artifacts."""
+    """The outputs that a release's statement lists: each folder of `FOLDERS` as a whole, then every single file."""
     trees = [
         ArtifactRef(folder, tree_digest(files_inside(files, folder)), algorithm=FOLDER_ALGORITHM)
         for folder in FOLDERS

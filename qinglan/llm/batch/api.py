@@ -71,7 +71,8 @@ class BatchStatus(NamedTuple):
     total: int
     problems: tuple[BatchProblem, ...]
     files_pending: bool = False
-    """True if the service counts answered rows whose file it does not name yet: it may appear a moment later."""
+    """True if a file is expected that the service has not named yet: it counts rows of that file, or calls the batch
+    completed without naming any file. A later status may name it."""
 
 
 class UnknownBatchError(FatalUpstreamError):

@@ -79,7 +79,8 @@ def settled(objects: ServiceObjects) -> bool:
 
 
 def spec_patch(service: Object, desired: DesiredModel) -> dict[str, object]:
-    """The merge patch of the spec: a canary beside what is served, or in its place."""
+    """The merge patch of the spec: it adds the desired model as a canary or, without a percent, makes it the stable
+    model and removes the canary."""
     if desired.percent is None:
         return {"predictor": {"model": {"storageUri": desired.uri}}, "canary": None}
     predictor = service["spec"]["predictor"]
