@@ -65,8 +65,8 @@ def run_thread(config: RunConfig, root: Path, gateway: str) -> dict[str, Any]:
     names = ("evaluation.json", "report.html", "predictions.jsonl", "blind_sample.xlsx", "blind_key.json")
     outputs = Outputs(*(root / name for name in names))
     models, logs = {"sft": learned, "rl": model}, {"sft": sft_log, "ppo": ppo_log}
-    seen = {"sft": more.augmented_chats, "ppo": more.augmented_prompts}
-    evaluate(test, models, seen, logs, outputs, config.evaluate, gateway)
+    learned_rows = {"sft": more.augmented_chats, "ppo": more.augmented_prompts}
+    evaluate(test, models, learned_rows, logs, outputs, config.evaluate, gateway)
     return read_evaluation(outputs.evaluation)
 
 
