@@ -68,7 +68,8 @@ def _probe(uri: str, endpoint: str, secret: Mapping[str, str], required: bool) -
         if code in ABSENT:
             return StoreAnswer("absent", ABSENT[code])
         return None if code == EMPTY else StoreAnswer("refused", f"{endpoint} refuses the key ({code})")
-    except (HTTPError, MinioException, ElementTree.ParseError) as error:
+    # minio refuses a malformed region of the Secret with a ValueError (minio/helpers.py, BaseURL).
+    except (HTTPError, MinioException, ElementTree.ParseError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
         return StoreAnswer("silent", f"{endpoint} gives no answer from here ({reason})")
     return StoreAnswer("absent", ABSENT["NoSuchKey"]) if required and not first else None
