@@ -26,12 +26,12 @@ def notes(data: TenantData) -> str:
 @pytest.mark.parametrize(
     "first", ["how do I wash it?", "怎么清洗这个背包", "where is my order", "说的话", "Nachricht"]
 )
-@pytest.mark.parametrize("more", ["", ",2026-01-02"])
+@pytest.mark.parametrize(("name", "more"), [("", ""), (",2026-01-02", ",2026-01-02"), (",客户画像", ",会员")])
 def test_a_first_row_without_a_usual_name_is_an_error_until_a_person_names_the_column(
-    tmp_path: Path, first: str, more: str
+    tmp_path: Path, first: str, name: str, more: str
 ) -> None:
     rows = "".join(f"how much is bag {number}?{more}\n" for number in range(9))
-    path = write(tmp_path / "q.csv", f"{first}{more}\n{rows}")
+    path = write(tmp_path / "q.csv", f"{first}{name}\n{rows}")
 
     with pytest.raises(DataError, match=r"No column has a usual name .*--question-column NAME"):
         read_data("acme", path, [])
