@@ -17,7 +17,7 @@ CLIENT = ROOM / "kubernetes"
 ORCHESTRATORS = re.compile(
     r"(?i)kfp|kserve|knative|argoproj|pipelines\.kubeflow|pipeline/runid|inferenceservice|storageuri"
 )
-ALLOWED = {("lineage/record.py", "kfp")}
+ALLOWED = {("lineage/steps/record.py", "kfp")}
 """A package whose version a record names."""
 
 
