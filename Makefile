@@ -123,12 +123,13 @@ kfp-status: $(READY) ## which parts of it run, and their memory
 kfp-down: $(READY) ## end what `make kfp` started; the cluster stays
 	@$(KFP) down
 
-check: $(READY) ## ruff, mypy strict, import rules, plain names, what `make docs` writes
+check: $(READY) ## ruff, mypy strict, import rules, plain names, budgets of lines, what `make docs` writes
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python -m tests.lint.plain_words
+	@$(BIN)/python -m tests.lint.budgets
 	@$(BIN)/python -m pytest -q tests/tools/test_imports_picture.py tests/tools/test_docs.py
 
 BENCHES := cli demo samples journal prepay lineage rag rag-rewriter rag-engines reranker data-line reward faulty-reward sft ppo style style-policy guard numbers serving \

@@ -14,7 +14,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("commands", "pipelines", "components", "serving", "standins", "qinglan")
-PRODUCT_LINES, TEST_LINES = 84_500, 91_500
+PRODUCT_LINES, TEST_LINES = 78_500, 87_800
+"""Lines that may be there now. They only go down, to the goals."""
+
+PRODUCT_GOAL, TEST_GOAL = 66_000, 68_000
+COMMENTS = 7.0
+"""Whole-line comments per 1,000 lines of the product, at least; the goal is 8."""
+
 FILE_LINES = 500
 LOOSE_FILES = 12
 STAGE_FILES = 20
@@ -78,14 +84,16 @@ def main() -> int:
         print(f"{room:12}{count:8,}")
     product = sum(rooms[room] for room in ROOMS)
     comments = sum(comment_count(path) for path in files if path.parts[0] in ROOMS)
-    print(f"product     {product:8,} of {PRODUCT_LINES:,}; tests {rooms['tests']:,} of {TEST_LINES:,}")
-    print(f"comments    {1000 * comments / product:8.1f} lines per 1,000 of the product")
+    print(f"product     {product:8,} of {PRODUCT_LINES:,}, goal {PRODUCT_GOAL:,}")
+    print(f"tests       {rooms['tests']:8,} of {TEST_LINES:,}, goal {TEST_GOAL:,}")
+    print(f"comments    {1000 * comments / product:8.1f} per 1,000 lines of the product")
     faults = [f"{path}: {count} lines" for path, count in lines.items() if count >= FILE_LINES]
     faults += crowded(files)
     faults += [fault for document in documents() for fault in long_paragraphs(document)]
     faults += ["the product is over its budget"] * (product > PRODUCT_LINES)
     faults += ["the tests are over their budget"] * (rooms["tests"] > TEST_LINES)
-    print(*faults, sep="\n")
+    faults += ["too few comments"] * (1000 * comments < COMMENTS * product)
+    print(*faults, sep="\n", end="\n" if faults else "")
     return 1 if faults else 0
 
 
