@@ -60,7 +60,8 @@ def install_absent_package(index: str, folder: Path, program: list[str], environ
 
 UV = [sys.executable, "-m", "uv"]
 ENVIRONMENTS = (
-    "import sys; from pathlib import Path; from pipelines import environments as e; e._uv(Path('x'), *sys.argv[1:])"
+    "import sys; from pathlib import Path; from pipelines.execute.environments.environments import _uv; "
+    "_uv(Path('x'), *sys.argv[1:])"
 )
 
 

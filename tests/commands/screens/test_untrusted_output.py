@@ -166,7 +166,7 @@ def test_a_failed_step_and_its_log_are_shown_behind_marks(tmp_path: Path) -> Non
 import sys
 from pathlib import Path
 import pipelines.execute.execution as executing
-from pipelines import cli
+from commands import cli
 from pipelines.lines.rewriter import REWRITER
 from pipelines.execute.rundir import RunDir
 executing._start_child = lambda *_: executing.subprocess.Popen([sys.executable, "-c", {WORK!r}])
@@ -204,7 +204,7 @@ def test_an_unexpected_error_is_shown_behind_marks(tmp_path: Path) -> None:
     (tmp_path / "evaluation.json").write_text("{}")
     code = f"""
 import sys, warnings, logging
-from pipelines import cli
+from commands import cli
 def fail(app):
     warnings.warn({ALL!r})
     logging.getLogger("library").warning({ALL!r})
