@@ -12,7 +12,7 @@ from tests.commands.demo.new_tenant_run import SHORTEST
 LEARNS = {"base": {"tiny": {"steps": 120}}, "sft": {"epochs": 4.0}}
 """A model that answers in words; SFT refuses any other."""
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]  # tests of stages and of `qinglan run` hold the same promises
 
 
 def test_the_thread_without_an_orchestrator_comes_to_a_verdict(
