@@ -4,25 +4,26 @@ Each stage of a run signs one statement: an in-toto Statement v1 with SLSA prove
 every input and every output by digest. An input of one step is an output of an earlier one, so the statements form a
 chain from a released model back to the spreadsheet, the knowledge base and every paid answer.
 
-Who signs what (keys.py, trust.py): EC keys on P-256, of three roles.
+Signatures are made with EC keys on P-256 (keys.py, trust.py). A key has one of three roles:
 
-    builder      what a stage made (record.py)
-    releaser     what may serve: a release, its model, an entry of a name, an override (register, deploy_gate.py)
-    rollout      how a rollout ended (release_notes.py)
+    builder      signs what a stage made (record.py)
+    releaser     signs what may serve: a release, its model, an entry of a name, an override (register,
+                 deploy_gate.py)
+    rollout      signs how a rollout ended (release_notes.py)
 
 The trust policy, trust.yaml, says which key may sign for which tenants and times. It is public; the auditor and the
-deploy gate use their own copy. Nothing else is trusted: not a run's records, not a store, not a file's name.
+deploy gate use their own copy. A run's records, a store and file names are not trusted.
 
-The files of a release (release_folder.py), which lies in a store under the digest of its folder:
+Files of a release (release_folder.py). A store keeps a release under the digest of its folder.
 
     model/                        the weights that were judged, byte for byte
     model.sig                     OpenSSF model signature over model/ (model_signature.py)
     provenance.dsse.json          the release's own statement
     mlbom.cdx.json                CycloneDX bill of materials (bom.py)
     evaluation.json report.html   the figures of the verdict
-    lineage/                      the statements of all stages before it, and the small files that they name
+    lineage/                      the statements of all earlier stages, and the small files that they name
 
-How it is checked: `check_release` compares a release's own files with its statement (release_check.py). `walk`
+Checks: `check_release` compares a release's own files with its statement (release_check.py). `walk`
 follows the chain back and compares bytes and times (walk.py). `audit` does both (audit.py); `may_deploy` also
 requires the stages of the line and a gate that promoted (deploy_gate.py). `verify_model` is the short form for a
 server that loads a model (model_verification.py). A step refuses inputs that differ from their statements

@@ -1,9 +1,9 @@
-"""Renderer of all prompts: teacher, training, rollout and serving call it.
+"""Build all prompts, for the teacher, training, rollouts and serving.
 
-Questions, profiles and histories are data. In the rewriting prompts each of them has one line, so that no text can
-open another field. The judge gets them as JSON strings, which no text can close. A text cannot open a turn of the
-chat either: control tokens such as <|im_start|> are written with full-width brackets, or escaped in JSON. The field
-names and requests are in the language of the system prompt, Chinese or English.
+Questions, profiles and histories are data. In the rewriting prompts each of them takes one line, so that its text
+cannot start another field. In the judge's prompts they are JSON strings, which their text cannot end. A text cannot
+start a turn of the chat either: control tokens such as <|im_start|> are written with full-width brackets, or escaped
+in JSON. Field names and requests are in the language of the system prompt, Chinese or English.
 """
 
 import hashlib
@@ -55,7 +55,8 @@ LANGUAGES = (CHINESE, ENGLISH)
 
 Message = dict[Literal["role", "content"], str]
 SystemPrompt = str | dict[str, str]
-"""Prompt of a profile: one text for all tenants of the sheet, or a text by tenant; empty takes the files here."""
+"""System prompt in a profile: one text for all tenants, or a text for each tenant. If empty, the files here are
+used."""
 
 
 class PromptInput(Protocol):
@@ -81,11 +82,11 @@ class Question(NamedTuple):
 
 
 DIGEST_SAMPLE = Question("tenant", "那它\n一天吃几次？", "30岁 老人", "用户正在了解虾青素软胶囊")
-"""Sample that the digest is taken over: it has every field, and a line end in one of them."""
+"""Sample question for `student_digest`. It has every field, and a line break in one of them."""
 
 
 def _answer_format(name: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """A response format that allows exactly these fields.
+    """Return a response format that allows exactly these fields.
 
     The order of keys is part of the journal's key of a paid call, so it must not change.
     """
@@ -112,18 +113,19 @@ PSEUDO_FORMAT = _answer_format("question", dict.fromkeys(PSEUDO_FIELDS, TEXT))
 
 @lru_cache(maxsize=64)
 def words_of(system: str) -> PromptWords:
-    """Field names and requests in the language of the system prompt; cached, since a run has few system prompts."""
+    """Return the field names and requests in the language of the system prompt; cached, as a run has few system
+    prompts."""
     return CHINESE if not system.strip() or is_chinese(system) else ENGLISH
 
 
 def prompt_file(name: str) -> Path:
-    """Path of a prompt file in this folder, which need not exist."""
+    """Return the path of a prompt file in this folder; the file need not exist."""
     return PROMPTS_FOLDER / f"{name}.txt"
 
 
 @cache
 def template(name: str) -> str:
-    """Text of a prompt file of this folder."""
+    """Return the text of a prompt file of this folder; a ConfigError if there is no such file."""
     path = prompt_file(name)
     if not path.is_file():
         raise ConfigError(
@@ -133,30 +135,30 @@ def template(name: str) -> str:
 
 
 def own_prompt(prompt: SystemPrompt, tenant: str) -> str:
-    """The profile's prompt for a tenant; empty if it sets none."""
+    """Return the profile's prompt for a tenant; empty if the profile sets none."""
     return prompt if isinstance(prompt, str) else prompt.get(tenant, "")
 
 
 def teacher_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
-    """The teacher's prompt; `system` replaces the prompt files."""
+    """Return the teacher's prompt; `system` replaces the prompt files."""
     tenant = prompt_input.tenant_id
     text = own_prompt(system, tenant) or template(f"teacher.{tenant}")
     return _chat(text, prompt_input, words_of(text).teacher)
 
 
 def student_prompt(tenant: str, system: SystemPrompt = "") -> str:
-    """The student's system prompt of a tenant."""
+    """Return the student's system prompt for a tenant."""
     return own_prompt(system, tenant) or template(f"student.{tenant}")
 
 
 def student_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
-    """The student's prompt, the same in training and serving."""
+    """Return the student's prompt, which is the same in training and serving."""
     text = student_prompt(prompt_input.tenant_id, system)
     return _chat(text, prompt_input, words_of(text).student)
 
 
 def student_answer(rewrite: str) -> Message:
-    """The answer that a student learns, without control tokens that the teacher may have written."""
+    """Return the answer that a student learns. Control tokens that the teacher may have written are neutralised."""
     return {"role": "assistant", "content": neutralise_tokens(rewrite)}
 
 
@@ -171,9 +173,9 @@ def refuse_control_tokens(messages: Sequence[Mapping[str, str]], where: str) -> 
 
 
 def student_digest(systems: Mapping[str, str]) -> str:
-    """Digest of the prompts that this code shows a student: fields and request under each tenant's system prompt.
+    """Return the digest of the prompts that this code shows a student: fields and request under each system prompt.
 
-    A model's card has the digest of its training. Serving refuses a model whose digest differs from its own.
+    A model's card holds the digest from its training. Serving refuses a model whose digest differs from its own.
     """
     shown = {}
     for tenant, system in sorted(systems.items()):
@@ -184,9 +186,9 @@ def student_digest(systems: Mapping[str, str]) -> str:
 
 
 def parse_user_message(message: str) -> tuple[Question, str]:
-    """The fields of a user's message in either language, and the request after them.
+    """Parse a user's message in either language into its fields and the request after them.
 
-    A rendered prompt has each field once. If a text repeats one, the first line counts.
+    A rendered prompt has each field once. If a field is repeated, its first line counts.
     """
     body, _, closing = message.rpartition("\n\n")
     names = {name: field for words in LANGUAGES for field, name in zip(words._fields, words.fields, strict=False)}
@@ -199,7 +201,7 @@ def parse_user_message(message: str) -> tuple[Question, str]:
 
 
 def need_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
-    """Prompt for the question in the user's own words, but complete without its history."""
+    """Return the prompt for the question in the user's own words, but complete without its history."""
     text = system or template("need")
     return _chat(text, prompt_input, words_of(text).need)
 
@@ -242,7 +244,7 @@ def pseudo_messages(title: str, content: str, example: PromptInput) -> list[Mess
 
 
 def _as_json(system: str, data: Mapping[str, Any]) -> list[Message]:
-    """All data as one JSON object of texts, so that no text can end its field or be read as a control token."""
+    """Put all data into one JSON object of texts, so that no text can end its field or be read as a control token."""
     dumped = json.dumps(data, ensure_ascii=False)
     # The object has no lists, so every bracket is part of a text.
     escaped = dumped.replace("<", "\\u003c").replace("[", "\\u005b")

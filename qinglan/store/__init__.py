@@ -10,26 +10,26 @@
     store.pull(current.digest, Path("model"))         # every byte is checked on its way
 
 An artifact never changes: it is stored whole or not at all, and a second push only checks it. A name can move; each
-move adds an entry. `point` names the digest from which the name moves, and raises a ConflictError if the name points
-elsewhere by then.
+move adds an entry. `point` takes the digest to which the name points now, and raises a ConflictError if another
+writer has moved the name meanwhile.
 
 A second push sends only the files that are missing; a large file whose upload was killed is sent again from its
 beginning. A second pull continues within a file. Large files are sent in parts of 16 MiB, four at once, and fetched
-in pieces of 8 MiB. The digest of every byte is checked when it is read and when it arrives.
+in pieces of 8 MiB. Digests are checked when files are read and when they arrive.
 
 S3 settings come from QINGLAN_S3_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if set, AWS_SESSION_TOKEN and
 AWS_REGION. A folder serves the processes of one machine; several machines need S3. In a bucket outside of MinIO, let
 a lifecycle rule remove incomplete uploads (AbortIncompleteMultipartUpload), which a killed push leaves behind.
 
-Each tenant has its own prefix, s3://bucket/tenants/<tenant>; no name, digest, kind or path leads out of it. The
-server keeps a tenant's keys from other prefixes: allow s3:ListBucket with s3:prefix like tenants/<tenant>/*,
+Each tenant has its own prefix, s3://bucket/tenants/<tenant>; no name, digest, kind or path leads out of it. Let the
+server keep a tenant's keys out of other prefixes: allow s3:ListBucket with s3:prefix like tenants/<tenant>/*,
 s3:GetBucketLocation of the bucket, and s3:GetObject, s3:PutObject and s3:AbortMultipartUpload of tenants/<tenant>/*.
 
     releases/<digest>/...                     the files
     releases/<digest>.json                    their digests and sizes, written last
     notes/<digest>/<word>-<sha256>            notes that were added to a release later
     tests/<digest>/<line>/000001.json         models that a locked test has judged, in order
-    names/<tenant>/<model>/000001.json        one entry a move, signed, each with the sha256 of the one before it
+    names/<tenant>/<model>/000001.json        one signed entry per move, with the sha256 of the entry before it
 """
 
 import os
@@ -47,7 +47,7 @@ from qinglan.store.store import Store
 __all__ = ["STORE_VARIABLE", "HistoryEntry", "NameHistory", "Store", "check_history", "open_store"]
 
 STORE_VARIABLE = "QINGLAN_STORE"
-"""The environment variable that names the store of releases, if neither a profile nor an option does."""
+"""Environment variable that names the store of releases, if neither a profile nor an option does."""
 
 
 def open_store(address: str, environment: Mapping[str, str] = os.environ) -> Store:

@@ -7,7 +7,7 @@ from qinglan.errors import DataError
 from qinglan.terminal.progress import Transfer
 
 MIN_PART_SIZE = 16 << 20
-"""Bytes of a part of a large upload; a smaller file is sent in one piece."""
+"""Smallest part of a large upload, in bytes; a smaller file is sent in one piece."""
 
 MAX_PARTS = 10_000
 """S3's limit on the parts of an upload: https://docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html"""
@@ -15,18 +15,18 @@ MAX_PARTS = 10_000
 MAX_PART_LENGTH = 255
 MAX_PATH_LENGTH = 800
 MAX_KEY_LENGTH = 1024
-"""Bytes of a key in S3."""
+"""Longest key in S3, in bytes."""
 
 
 class ObjectInfo(NamedTuple):
-    """The recorded content of a stored file."""
+    """Recorded digest and size of a stored file."""
 
     sha256: str
     size: int
 
 
 class SourceFile(NamedTuple):
-    """A file to push, with its content when its digests were taken."""
+    """A file to push, with its digest and size from when it was hashed."""
 
     path: Path
     sha256: str
@@ -34,7 +34,7 @@ class SourceFile(NamedTuple):
 
 
 class StorageBackend(Protocol):
-    """A folder or a bucket. A key that leads out of it is a DataError."""
+    """A folder or a bucket. A key that leads out of it raises a DataError."""
 
     @property
     def address(self) -> str: ...
@@ -46,19 +46,22 @@ class StorageBackend(Protocol):
         """Read a small object; None if it does not exist."""
 
     def part(self, key: str, start: int, size: int) -> bytes:
-        """Read an object's bytes from an offset on, fewer at its end; a DataError if it does not exist."""
+        """Read `size` bytes of an object from `start` on, fewer at its end; a DataError if the object does not
+        exist."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a small object that is never overwritten; False, and nothing is written, if the key exists."""
+        """Write a small object, which is never overwritten. If the key exists, nothing is written and False is
+        returned."""
 
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
         """Write a file; a DataError if its bytes have changed since its digest was taken."""
 
     def children(self, prefix: str, beginning: str = "") -> list[str]:
-        """List the names directly under a prefix that ends with a slash; only those with this beginning."""
+        """List the names directly under a prefix that ends with a slash. Only names that start with `beginning` are
+        listed."""
 
     def objects(self, prefix: str) -> dict[str, ObjectInfo]:
-        """List every file under a prefix that ends with a slash, by the rest of its key."""
+        """List every file under a prefix that ends with a slash, by the part of its key after the prefix."""
 
 
 def source_changed_error(source: SourceFile) -> DataError:
@@ -70,7 +73,7 @@ def part_size(size: int) -> int:
 
 
 def path_fault(name: str, longest: int = MAX_PATH_LENGTH) -> str | None:
-    """Why a path is refused: it leads elsewhere, or has another spelling; None if it is fine."""
+    """Return why a path is refused, such as a part `..` or a control character; None if it is accepted."""
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts):
         return "leads out of its folder or says the same twice"
@@ -86,7 +89,7 @@ def path_fault(name: str, longest: int = MAX_PATH_LENGTH) -> str | None:
 
 
 def checked_key(key: str) -> str:
-    """Check a key, or a prefix that ends with a slash, once more: its parts were checked when it was made."""
+    """Return a key, or a prefix that ends with a slash; a DataError if it leads out of the store."""
     if fault := path_fault(key.removesuffix("/"), MAX_KEY_LENGTH):
         raise DataError(f"{key!r} {fault}: no key of a store.")
     return key

@@ -1,7 +1,8 @@
 """Download an artifact into a folder: several pieces at once, each byte checked; an interrupted pull continues.
 
-They are gathered beside the target, in a folder named for the digest, which becomes the target when it is whole. A
-pull that is killed or loses its store leaves it for the next one; wrong bytes leave nothing.
+Files are collected in a staging folder beside the target. Its name holds the digest, and it replaces the target once
+it is complete. If a pull is killed or the store fails, the next pull continues in this folder. If bytes are wrong,
+the folder is deleted.
 """
 
 import fcntl
@@ -28,11 +29,11 @@ FILES = "files"
 READ_AT_ONCE = 1 << 20
 PIECE_SIZE = 8 << 20
 LARGE_AT_ONCE = 2
-"""Number of large files at once: while one is hashed and written, pieces of the other are fetched."""
+"""Number of large files at once. While one is hashed and written, pieces of the other are fetched."""
 
 
 def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path) -> None:
-    """Small files several at once, then large ones, each of them in several pieces at once."""
+    """Download small files, several at once, and then large files, each in several pieces at once."""
     sizes = {name: file.size for name, file in manifest.files.items()}
     with staging_folder(into, manifest.digest) as folder, transfer_progress("pull", sum(sizes.values())) as tally:
         _discard_foreign(folder, manifest.files)
@@ -46,7 +47,8 @@ def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path)
 
 @contextmanager
 def staging_folder(target: Path, digest: str) -> Iterator[Path]:
-    """A folder to fill, perhaps filled in part before, that becomes `target` if the block ends well."""
+    """Yield a folder to fill, which replaces `target` if the block succeeds. An earlier pull may have filled part of
+    it."""
     staging = target.with_name(f".{target.name}.{digest[:16]}{STAGING_SUFFIX}")
     files, before = staging / FILES, staging / "before"
     try:
@@ -72,7 +74,7 @@ def staging_folder(target: Path, digest: str) -> Iterator[Path]:
 
 
 def _remove_stale_pulls(target: Path, staging: Path) -> None:
-    """Remove what pulls of other artifacts to the same place left, unless they still run."""
+    """Remove the staging folders of other artifacts' pulls to the same target, unless these pulls still run."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{STAGING_SUFFIX}"):
         if left != staging:
             with suppress(BlockingIOError), _locked(left, wait=False):
@@ -81,10 +83,10 @@ def _remove_stale_pulls(target: Path, staging: Path) -> None:
 
 
 def _discard_foreign(folder: Path, names: Collection[str]) -> None:
-    """Empty the folder if it holds more than an earlier pull of these files can have left.
+    """Empty the folder if it holds anything that an earlier pull of these files cannot have left.
 
-    An attacker may have laid links there, through which this pull would write elsewhere or whose targets could change
-    after they are published, or files that the artifact does not have.
+    An attacker may have put files there that the artifact does not have, or links. Through a link this pull would
+    write elsewhere, or the link's target could change after the folder is published.
     """
     folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
     for path in folder.rglob("*"):
@@ -97,7 +99,7 @@ def _discard_foreign(folder: Path, names: Collection[str]) -> None:
 
 
 def _make_staging(folder: Path) -> None:
-    """Make the folder, for its owner only; one that others could have filled is refused."""
+    """Make the folder for its owner only. An existing folder is refused if another user could have filled it."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError as error:
@@ -120,15 +122,15 @@ def _locked(folder: Path, wait: bool) -> Iterator[None]:
             continue
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            # While this process waited, the file may have been removed and made again: then this is the lock of no
-            # file.
+            # While this process waited, the lock file may have been removed and made again. Then the lock that this
+            # process holds protects nothing.
             if path.exists() and os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                 yield
                 return
 
 
 def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile, tally: Transfer) -> None:
-    """Fetch one file; an existing beginning is kept if the whole file is right then, and else fetched again."""
+    """Fetch one file. An existing beginning is continued; if the whole is wrong then, the file is fetched again."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with os.fdopen(own_handle(target, os.O_RDWR | os.O_CREAT | os.O_APPEND), "ab+") as out:
         begun = out.seek(0, os.SEEK_END)
@@ -143,7 +145,7 @@ def fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile
 
 
 def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: ManifestFile, tally: Transfer) -> bool:
-    """Fetch the missing rest of a file; True if its bytes are right. It stops as soon as the file is too long."""
+    """Fetch the missing rest of a file; True if the whole file is right. It stops as soon as the file is too long."""
     sha256 = hashlib.sha256()
     out.seek(0)
     while chunk := out.read(READ_AT_ONCE):
@@ -156,13 +158,13 @@ def _complete_file(shelf: StorageBackend, key: str, out: BinaryIO, file: Manifes
         out.write(data)
         sha256.update(data)
         tally.add_moved(len(data))
-        if len(data) < PIECE_SIZE:  # the object's end, wherever its manifest says that it is
+        if len(data) < PIECE_SIZE:  # the object's end, even if the manifest gives another size
             break
     return out.tell() == file.size and sha256.hexdigest() == file.sha256
 
 
 def _pieces(shelf: StorageBackend, key: str, start: int, end: int) -> Iterator[bytes]:
-    """An object's bytes from `start` to `end`, in order, several pieces fetched at once."""
+    """Yield an object's bytes from `start` to `end` in order; several pieces are fetched at once."""
     if 0 < end - start <= PIECE_SIZE:
         return iter([shelf.part(key, start, end - start)])
     starts = range(start, end, PIECE_SIZE)

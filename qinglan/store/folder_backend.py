@@ -1,4 +1,4 @@
-"""Storage in a folder of this machine. Files appear whole, by rename, and are read-only then."""
+"""Storage in a folder on this machine. A file appears only when it is complete, and is read-only from then on."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from qinglan.terminal.progress import Transfer
 READ_ONLY = 0o444
 READ_AT_ONCE = 1 << 20
 PARTIAL = ".partial"
-"""Folder of unfinished files; the next writer removes those of a killed process."""
+"""Folder of unfinished files. The next writer removes files that a killed process left there."""
 
 
 class FolderBackend:
@@ -37,7 +37,7 @@ class FolderBackend:
             ) from error
 
     def at(self, key: str) -> Path:
-        """The path of a key; a ConfigError if the store does not exist."""
+        """Return the path of a key; a ConfigError if the store does not exist."""
         if not self._root.is_dir():
             raise ConfigError(f"{self._root}: there is no store here. Name the folder of a store (--store).")
         return self._root / checked_key(key)
@@ -96,7 +96,7 @@ class FolderBackend:
 
     @contextmanager
     def _partial(self) -> Iterator[Path]:
-        """A file to write, gone at the end unless it was renamed."""
+        """Yield a file to write. It is deleted at the end unless it was renamed."""
         folder = self._root / PARTIAL
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.iterdir():
@@ -111,7 +111,7 @@ class FolderBackend:
 
 
 def _sync_read_only(file: Path) -> None:
-    """Write the file to the disk, before anybody can see it, and make it read-only."""
+    """Write the file to the disk and make it read-only, before anybody can see it."""
     with open_plain(file) as written:
         os.fsync(written.fileno())
     file.chmod(READ_ONLY)

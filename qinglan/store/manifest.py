@@ -1,4 +1,4 @@
-"""The files of an artifact with their digests: of a folder that is to be pushed, and as a store keeps them."""
+"""Manifest of an artifact: its files with digests and sizes, made from a folder to push or read from a store."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from qinglan.store.backend import ObjectInfo, SourceFile, path_fault
 from qinglan.store.parallel import map_in_order
 
 MAX_SIZE = 5 << 40
-"""Bytes of a file: S3's limit. The sizes are not under an artifact's digest."""
+"""Largest size of a file in bytes, which is S3's limit. An artifact's digest does not cover sizes."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -31,7 +31,7 @@ class ManifestFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """The files of an artifact. A store writes it last: an artifact without one was never wholly pushed."""
+    """Files of an artifact. A push writes the manifest last: an artifact without one was not pushed completely."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,7 +65,7 @@ class Manifest(BaseModel):
 
 
 def differences(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[str]:
-    """Stored files that differ from the manifest, one line a file."""
+    """List the stored files that differ from the manifest, one line per file."""
     lines = [f"{name} is missing" for name in manifest.files.keys() - stored.keys()]
     lines += [f"{name} belongs to nothing" for name in stored.keys() - manifest.files.keys()]
     lines += [f"{name} has other bytes" for name in files_to_push(manifest, stored) if name in stored]
@@ -73,7 +73,7 @@ def differences(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[st
 
 
 def files_to_push(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[str]:
-    """The files that are not stored as the manifest says."""
+    """Return the files that are not stored as the manifest says."""
     return [name for name, file in manifest.files.items() if stored.get(name) != ObjectInfo(file.sha256, file.size)]
 
 
@@ -83,7 +83,8 @@ def _parents(name: str) -> list[str]:
 
 
 def read_sources(folder: Path) -> dict[str, SourceFile]:
-    """The files of a folder by their paths; a DataError for anything that could not come back as it is."""
+    """Hash the files of a folder, by path; a DataError for a link, a special file or a name that a store cannot
+    keep."""
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder. Push the folder that a stage wrote.")
     files: dict[str, Path] = {}

@@ -1,7 +1,7 @@
-"""A name's history: who pointed it at what, when, each entry holding the sha256 of the one before it.
+"""History of a name: who pointed it at which digest, and when. Each entry holds the sha256 of the one before it.
 
-A rewritten entry breaks the link of the next one, which `sha256sum` of the files shows. The newest entry is proven by
-its signature, which qinglan/lineage/trace/name_moves.py makes and verifies.
+If an entry is rewritten, the next entry no longer matches it, which `sha256sum` of the files shows. The newest entry
+has a signature, which qinglan/lineage/trace/name_moves.py makes and verifies.
 """
 
 import hashlib
@@ -23,14 +23,14 @@ NAME = re.compile(f"{TENANT.pattern}/{TENANT.pattern}")
 
 class EntrySignature(NamedTuple):
     key: str
-    """The id of the key; nothing is proven by it."""
+    """Id of the key as claimed; it is not verified."""
 
     value: str
-    """Base64."""
+    """Signature in base64."""
 
 
 SignEntry = Callable[[bytes], EntrySignature]
-"""Signs the payload of an entry."""
+"""Function that signs the payload of an entry."""
 
 
 class HistoryEntry(BaseModel):
@@ -40,12 +40,12 @@ class HistoryEntry(BaseModel):
 
     digest: Sha256
     time: str
-    """UTC, ISO 8601."""
+    """Time of the move in UTC, in ISO 8601."""
     by: str = Field(pattern=r"^[^\x00-\x1f\x7f]{1,200}$")
     previous: Sha256 | None
-    """sha256 of the entry before this one, as it is stored; None in the first."""
+    """sha256 of the stored entry before this one; None in the first entry."""
     name: str = ""
-    """The name that the entry moves; empty, as are the next two fields, in an unsigned entry."""
+    """Name that the entry moves. In an unsigned entry this field and the next two are empty."""
     key: str = ""
     signature: str = ""
 
@@ -62,7 +62,7 @@ class HistoryEntry(BaseModel):
 
     @property
     def payload(self) -> bytes:
-        """The bytes that are signed: everything but the signature."""
+        """Return the bytes that are signed: everything but the signature."""
         return orjson.dumps(self.model_dump(exclude={"key", "signature"}))
 
     @property
@@ -71,7 +71,7 @@ class HistoryEntry(BaseModel):
 
     @classmethod
     def parse(cls, data: bytes, where: str) -> Self:
-        """An entry as we write them, to the byte: its digest is taken of exactly that."""
+        """Parse an entry; a DataError if its bytes are not exactly as `dump` writes them, since they are hashed."""
         try:
             entry = cls.model_validate_json(data)
         except ValidationError as error:
@@ -106,7 +106,7 @@ def checked_name(name: str) -> str:
 
 
 def check_history(entries: Sequence[HistoryEntry]) -> list[str]:
-    """Faults of entries that do not follow from the one before; none in an untouched history."""
+    """Return a fault for each entry that does not hold the sha256 of the entry before it."""
     faults = []
     for number, entry in enumerate(entries, 1):
         before = entries[number - 2].sha256 if number > 1 else None
@@ -125,7 +125,7 @@ def next_entry(
     time: str,
     sign: SignEntry | None = None,
 ) -> HistoryEntry:
-    """The entry that moves a name; a ConflictError if the name does not point to `expected`."""
+    """Return the entry that moves a name; a ConflictError if the name does not point to `expected`."""
     last = history[-1] if history else None
     if (last.digest if last else None) != expected:
         raise ConflictError(conflict_message(name, last, expected))
@@ -139,7 +139,7 @@ def next_entry(
 
 
 def conflict_message(name: str, last: HistoryEntry | None, expected: str | None) -> str:
-    """Message for the slower writer: the winner, the time, and the present digest."""
+    """Return the message for the slower of two writers, with the winner, the time and the present digest."""
     thought = f"expected at {expected}" if expected else "expected to be new"
     if last is None:
         return f"{name}: {thought}, but there is no such name. To make it, expect none."

@@ -1,4 +1,4 @@
-"""Run work on several items at once, with at most those and one more in memory."""
+"""Run work on several items at once."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def map_in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """The results in the order of the items; an item is taken only when a worker has room for it."""
+    """Yield the results in the order of the items. Items are read only as workers become free."""
     pool, running = ThreadPoolExecutor(MAX_WORKERS), deque[Future[Result]]()
     try:
         for item in items:
@@ -26,7 +26,7 @@ def map_in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Itera
 
 
 def run_each(work: Callable[[Item], object], items: Iterable[Item], at_once: int = MAX_WORKERS) -> None:
-    """Run the work on all items, in any order; after the first failure no more is begun."""
+    """Run the work on all items, in any order. After the first failure no further item is started."""
     with ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(work, item) for item in items]
         try:

@@ -1,7 +1,8 @@
-"""Storage in S3. Nothing is written twice but by the same bytes.
+"""Storage in S3. An object is overwritten only with the same bytes.
 
-Entries and manifests are created with If-None-Match: the server itself refuses the second writer, and they are sent
-once, without retries. A server that ignores the header would let two writers win, so it is tried before the first.
+Entries and manifests are created with If-None-Match, so the server itself refuses a second writer. They are sent
+once, without retries. If a server ignored the header, two writers could both win, so the first write tests the
+server.
 """
 
 import base64
@@ -42,7 +43,7 @@ class S3Backend:
         return f"{self._s3.settings.prefix}/{checked_key(key)}".lstrip("/")
 
     def prepare(self) -> None:
-        """Do nothing: a bucket is made by its operator, and the first request reports one that is missing."""
+        """Do nothing. An operator makes the bucket, and the first request reports a missing one."""
 
     def read(self, key: str) -> bytes | None:
         return self._get(key, {})
@@ -72,7 +73,7 @@ class S3Backend:
             return self._create(key, data)
 
     def _create(self, key: str, data: bytes) -> bool:
-        """Write once, without a retry: the server would refuse the second try if the first one had arrived."""
+        """Write once, without a retry: if the first try had arrived, the server would refuse the second."""
         from minio.error import S3Error
 
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
@@ -87,9 +88,9 @@ class S3Backend:
         return True
 
     def _prove(self) -> None:
-        """Prove once that the server refuses a second writer; a ConfigError if not."""
+        """Prove once that the server refuses a second writer; a ConfigError if it does not."""
         with self._proving:
-            # The second write of the same key must fail; also the first, if an earlier process has tried already.
+            # The second write of the same key must fail. The first one fails too if an earlier process did this test.
             self._proven = self._proven or not (self._create(PROBE, b"{}") and self._create(PROBE, b"{}"))
             if not self._proven:
                 raise ConfigError(
@@ -98,9 +99,10 @@ class S3Backend:
                 )
 
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
-        """Upload with minio, large files in parts; the server compares each part with its checksum.
+        """Upload with minio, large files in parts. The server compares each part with its checksum.
 
-        A killed upload begins again: its parts are not reused, and MinIO removes them after a day.
+        After a killed upload, the next one starts again. The old parts are not reused; MinIO removes them after a
+        day.
         """
         size = source.size
         with open_plain(source.path) as file, self._s3.reached():
@@ -119,7 +121,7 @@ class S3Backend:
         return sorted((item.object_name or "").removeprefix(start).rstrip("/") for item in listed)
 
     def objects(self, prefix: str) -> dict[str, ObjectInfo]:
-        """Sizes as listed, and the digest that each was uploaded with, confirmed then by its bytes."""
+        """List objects with the size in S3 and the digest that was checked when the object was uploaded."""
         start = self.key(prefix)
         with ThreadPoolExecutor(STATS_AT_ONCE) as pool:
             contents = pool.map(self._content, items := self._listed(start, True))
@@ -132,7 +134,8 @@ class S3Backend:
             return list(self._s3.client.list_objects(bucket, prefix, recursive, include_user_meta=recursive))
 
     def _content(self, item: "Object") -> ObjectInfo:
-        """MinIO lists the digest too; elsewhere each object is asked for its own."""
+        """Return an object's digest and size. MinIO lists the digest; other servers need a request for each
+        object."""
         listed = {name.lower(): value for name, value in (item.metadata or {}).items()}
         if SHA256_HEADER in listed:
             return ObjectInfo(listed[SHA256_HEADER], item.size or 0)
@@ -142,9 +145,9 @@ class S3Backend:
 
 
 class _HashedReader:
-    """A file that is refused at its last byte if it is not the one whose digest was taken.
+    """Reader of a file to upload. It raises an error at the last byte if the file has changed since it was hashed.
 
-    minio sends the last part only after it was read, so a file that changed meanwhile is never complete in the store.
+    minio sends the last part only after reading it, so a file that changed is never complete in the store.
     """
 
     def __init__(self, file: BinaryIO, source: SourceFile, tally: Transfer) -> None:

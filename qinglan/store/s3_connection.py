@@ -1,4 +1,4 @@
-"""Requests to S3, and its failures as Qinglan's errors."""
+"""Send requests to S3, and turn its failures into Qinglan's errors."""
 
 import os
 import re
@@ -29,14 +29,14 @@ ENDPOINT_PATTERN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9a-fA-F:]+\])(?:
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 60.0
 RETRIES = 5
-"""Retries of a request, about eight seconds with their pauses: an upload survives a restart of the server."""
+"""Retries of a request. With pauses they take about eight seconds, so an upload survives a restart of the server."""
 
 RETRY_AFTER_SECONDS = 2
 TRY_AGAIN = {"SlowDown", "ConditionalRequestConflict", "RequestTimeout"}
 WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidTokenId", "ExpiredToken", "InvalidToken"}
 TOO_SKEWED = "RequestTimeTooSkewed"
 MAX_SKEW = timedelta(minutes=15)
-"""S3 takes no request that is dated further from its own clock."""
+"""Largest difference between a request's date and S3's clock; S3 refuses other requests."""
 
 FULL = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
 RIGHTS = (
@@ -88,7 +88,7 @@ class S3Settings:
 
 
 class S3Connection:
-    """Requests to one bucket. Keys are those of the bucket, with the prefix."""
+    """Requests to one bucket. Keys include the store's prefix."""
 
     def __init__(self, settings: S3Settings, retries: int = RETRIES) -> None:
         self.settings, self._retries = settings, retries
@@ -114,7 +114,8 @@ class S3Connection:
 
     @cached_property
     def _http(self) -> "PoolManager":
-        """Connections with shorter time limits than minio's, which wait five minutes for one, six times."""
+        """Connections with shorter time limits than minio's, which tries six times and waits up to five minutes each
+        time."""
         import certifi
         from urllib3 import PoolManager, Timeout
 
@@ -158,7 +159,7 @@ class S3Connection:
 
     @contextmanager
     def reached(self) -> Iterator[None]:
-        """Turn every failure in the block into an OutageError, a ConfigError or a DataError."""
+        """Turn every failure of S3 in the block into an OutageError, a ConfigError or a DataError."""
         from minio.error import MinioException, S3Error
         from urllib3.exceptions import HTTPError
 
@@ -208,7 +209,7 @@ class S3Connection:
 
 
 def clock_error(error: "S3Error") -> timedelta:
-    """Difference of this machine's clock from the server's; zero if the answer has no date."""
+    """Return the difference of this machine's clock from the server's; zero if the response has no date."""
     try:
         date = parsedate_to_datetime(error.response.headers["date"])
     except (KeyError, ValueError):
@@ -217,8 +218,8 @@ def clock_error(error: "S3Error") -> timedelta:
 
 
 def _retry(times: int) -> "Retry":
-    """Retries that keep the last answer, in which S3 says what is wrong. A MinIO that has just started asks for a
-    wait of a minute (Retry-After): two seconds are enough."""
+    """Retry a request, and keep the last response, in which S3 says what is wrong. A MinIO that has just started asks
+    for a pause of a minute (Retry-After), but two seconds are enough."""
     from urllib3 import Retry
 
     return Retry(

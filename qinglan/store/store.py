@@ -1,4 +1,4 @@
-"""The store: artifacts by digest and the names that point at them, the same over a folder and over S3."""
+"""Store of artifacts by digest, and of the names that point at them; the same in a folder and in S3."""
 
 import hashlib
 import re
@@ -64,7 +64,7 @@ class Store:
         exists = self.has(digest)
         if not exists:
             self._put(files, manifest, base)
-        # What the store holds is compared before the manifest is written: an artifact without one was never pushed.
+        # Compare the stored files before writing the manifest, which marks the artifact as completely pushed.
         if faults := differences(manifest, self.shelf.objects(f"{base}/")):
             raise DataError(f"{self.address}/{base}: {_format_faults(faults)}. Remove what is there, and push again.")
         if not exists:
@@ -72,9 +72,9 @@ class Store:
         return f"{self.address}/{base}"
 
     def pull(self, digest: str, into: Path, select: Callable[[str], bool] = lambda name: True) -> Path:
-        """Write the artifact as a folder in place of `into`, every byte checked; or a DataError and nothing changed.
+        """Replace the folder `into` by the artifact, with every byte checked. After a DataError, nothing has changed.
 
-        `select` picks files by name: the bytes of the rest stay in the store.
+        `select` picks files by name; the other files are not downloaded.
         """
         manifest = self._manifest(digest)
         if manifest is None:
@@ -84,11 +84,11 @@ class Store:
         return into
 
     def has(self, digest: str) -> bool:
-        """True if the artifact was wholly pushed."""
+        """True if the artifact was pushed completely."""
         return self._manifest(digest) is not None
 
     def digests(self) -> Iterator[str]:
-        """List the artifacts that were wholly pushed."""
+        """List the artifacts that were pushed completely."""
         for child in self.shelf.children(f"{RELEASES}/"):
             digest, _, ending = child.partition(".")
             if ending == "json" and DIGEST.fullmatch(digest):
@@ -121,7 +121,8 @@ class Store:
     def point(
         self, name: str, digest: str, expected: str | None, by: str, sign: SignEntry | None = None
     ) -> NameHistory:
-        """Move a name from the digest `expected` (None: the name is new); a ConflictError if it points elsewhere.
+        """Move a name to `digest`; a ConflictError if it does not point to `expected` now. For a new name, that is
+        None.
 
         An audit does not trust an entry without a signature.
         """
@@ -132,7 +133,7 @@ class Store:
         history = now.history if now else ()
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = next_entry(name, history, digest, expected, by, time, sign)
-        # Of two who move the name at once, only one can create the entry of this number.
+        # If two writers move the name at once, only one can create the entry with this number.
         if not self.shelf.create(f"{NAMES}/{name}/{len(history) + 1:06}.json", entry.dump()):
             winner = self.name(name)
             raise ConflictError(conflict_message(name, winner.current if winner else None, expected))
@@ -147,7 +148,7 @@ class Store:
         self.shelf.create(f"{NOTES}/{digest}/{word}-{hashlib.sha256(note).hexdigest()}", note)
 
     def add_use(self, test: str, line: str, model: str, about: Mapping[str, str]) -> int:
-        """Add a model to the list of models that a test has judged, and return its number, from 1 on.
+        """Add a model to the list of models that a test has judged, and return its number, counted from 1.
 
         A model is listed once. Two writers at once get two numbers, since an entry is never overwritten.
         """
@@ -177,11 +178,11 @@ class Store:
         return listed
 
     def notes(self, digest: str) -> list[bytes]:
-        """Read the notes beside a release in the order of their names, without changed ones."""
+        """Read the notes beside a release, in the order of their names; changed notes are left out."""
         return [note for _, note in self._notes(digest) if note is not None]
 
     def changed_notes(self, digest: str) -> list[str]:
-        """Names of the notes whose bytes were changed; they are not trusted."""
+        """Return the names of the notes whose bytes were changed; these notes are not trusted."""
         return [name for name, note in self._notes(digest) if note is None]
 
     def _notes(self, digest: str) -> Iterator[tuple[str, bytes | None]]:

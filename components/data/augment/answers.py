@@ -1,7 +1,7 @@
-"""Checks of the teacher's answers before anything is retrieved for them. Pure functions.
+"""Check the teacher's answers before anything is retrieved for them. All functions are pure.
 
-A rewrite in hindsight must be one that can be written without seeing the passage: no sentence and no number of the
-passage. A copy would find the passage too, and would teach the student to make up passages.
+It must be possible to write a rewrite in hindsight without seeing the passage, so it may not copy a sentence or a
+number from it. A copy would find the passage too, but would teach the student to make up passages.
 """
 
 from typing import NamedTuple
@@ -28,14 +28,14 @@ class PseudoQuestion(NamedTuple):
 
 
 def check_hindsight(case: HindsightCase, query: str) -> None:
-    """Raise a RowError if the rewrite fails a guard, copies the passage, or is the one that was written before."""
+    """Raise a RowError if the rewrite fails a guard, copies the passage, or repeats the teacher's first rewrite."""
     _check_query(case.row, case.passage, query)
     if normalise(query) == normalise(case.prompt.teacher_rewrite):
         raise RowError("same_as_before", "the teacher wrote the same rewrite again")
 
 
 def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
-    """The question in an answer; a RowError if it has none."""
+    """Return the question in the teacher's answer; a RowError if it has none."""
     answer = orjson.loads(text)
     if wrong := [name for name in PSEUDO_FIELDS if not isinstance(answer.get(name), str)]:
         raise RowError("malformed", f"The answer has no text {', '.join(wrong)}.", text)
@@ -54,7 +54,7 @@ def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
 
 
 def check_pseudo(case: PseudoCase, pseudo: PseudoQuestion, held_out: NearDuplicateIndex) -> None:
-    """Raise a RowError if question or query copies the passage, or if the question is nearly one of dev or test."""
+    """Raise a RowError if question or query copies the passage, or if dev or test has nearly the same question."""
     question = pseudo.question
     _check_query(question, case.passage, pseudo.query)
     if is_copied(f"{question.question} {question.history_summary}", case.passage.title, [case.passage.content]):

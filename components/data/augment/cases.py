@@ -1,7 +1,7 @@
-"""Choose the rows and passages that the teacher is asked about, by the files and the seed only.
+"""Choose the rows and passages for the teacher's further answers. The same files and seed give the same choice.
 
-Hindsight takes rows of train only. Questions are written from passages that are not, even nearly, relevant to a row
-of dev or test, in the style of rows of train.
+Rewrites in hindsight are for rows of train only. Questions are written in the style of train rows, from passages that
+are not relevant to a row of dev or test, nor nearly the same as such a passage.
 """
 
 import heapq
@@ -32,7 +32,7 @@ from qinglan.text.same_tasks import TaskIndex
 
 STEP = "augment"
 OVERSAMPLED = 4
-"""Passages drawn for each one that is used, since some are too near to one of dev or test."""
+"""Passages drawn per passage that is needed, since some are too similar to a passage of dev or test."""
 
 PassageKey = tuple[str, str]
 """Tenant and passage id."""
@@ -54,7 +54,7 @@ class HindsightCase(NamedTuple):
     prompt: TrainingPrompt
     passage: Passage
     rank: int | None
-    """Rank at which the teacher's rewrite finds a relevant passage."""
+    """Rank at which the teacher's rewrite finds a relevant passage; None if it finds none."""
 
     def messages(self, config: AugmentConfig) -> list[Message]:
         return hindsight_messages(self.row, self.passage.title, self.passage.content[: config.passage_characters])
@@ -76,7 +76,7 @@ class PseudoCase(NamedTuple):
 
 
 class Cases(NamedTuple):
-    """Everything that the teacher is asked about, and what its answers are checked against."""
+    """Rows and passages that the teacher is asked about, and the data to check its answers."""
 
     hindsight: list[HindsightCase]
     pseudo: list[PseudoCase]
@@ -91,12 +91,12 @@ class Cases(NamedTuple):
 
     @property
     def calls(self) -> int:
-        """Answers to pay for, at most."""
+        """Largest number of answers to pay for."""
         return len(self.hindsight) + len(self.pseudo)
 
 
 class _Rows(NamedTuple):
-    """Training rows, and by tenant what is known from them."""
+    """Training rows: those whose passage was missed, and by tenant all rows, knowledge bases and system prompts."""
 
     misses: list[tuple[Question, TrainingPrompt, int | None]]
     by_tenant: dict[str, list[Question]]
@@ -105,7 +105,7 @@ class _Rows(NamedTuple):
 
 
 def paid_requests(inputs: Inputs, config: AugmentConfig) -> Iterator[PaidRequest]:
-    """All requests of the stage, as it sends them."""
+    """Yield all paid requests of the stage, as it sends them."""
     cases = read_cases(inputs, config)
     for case in cases.hindsight:
         yield PaidRequest(Entry(STEP, case.row.id, "teacher"), list(case.messages(config)))
@@ -157,7 +157,7 @@ def _read_train(inputs: Inputs, config: AugmentConfig) -> _Rows:
 
 
 def teacher_rank(prompt: TrainingPrompt) -> int | None:
-    """Rank at which the teacher's rewrite finds a relevant passage, among those that production shows."""
+    """Return the best rank of a relevant passage for the teacher's rewrite; None if production would show none."""
     threshold = prompt.retrieved_with.score_threshold
     hits = prompt.teacher_retrieval.hits
     shown = [hit.id for hit in hits if hit.query_score is None or hit.query_score >= threshold]
@@ -165,7 +165,7 @@ def teacher_rank(prompt: TrainingPrompt) -> int | None:
 
 
 def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]:
-    """Rows of dev and test with their relevant passages."""
+    """Yield the rows of dev and test with their relevant passages."""
     for _, row in read_jsonl(inputs.locked_test, ValidatedRewrite):
         yield row, relevant_ids(row.gold, row.labels)
     for entry in read_prompts(inputs.prompts / "dev.parquet"):
@@ -174,7 +174,7 @@ def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]
 
 
 def _drawn_misses(rows: _Rows, config: AugmentConfig) -> list[tuple[Question, TrainingPrompt, int | None]]:
-    """Rows for the allowed calls, drawn by the seed, in the order of the file."""
+    """Draw as many missed rows as calls are allowed, by the seed, in the order of the file."""
     if len(rows.misses) <= config.hindsight_calls:
         return rows.misses
 
@@ -190,9 +190,9 @@ def _read_passages(
     knowledge_base: Path, needed: set[PassageKey], held: set[PassageKey], tenants: Mapping[str, Any],
     config: AugmentConfig,
 ) -> tuple[dict[PassageKey, Passage], list[tuple[str, Passage]], list[str]]:  # fmt: skip
-    """Read the passages once: those that are needed, those drawn to write questions from, and texts held out.
+    """Read the knowledge base once. Return the needed passages, passages drawn for new questions, and held-out texts.
 
-    A knowledge base may be large: only these are held in memory.
+    A knowledge base may be large, so only these are kept in memory.
     """
     known: dict[PassageKey, Passage] = {}
     held_texts: list[str] = []
@@ -211,7 +211,7 @@ def _read_passages(
                     yield tenant, passage
 
     most = OVERSAMPLED * -(-config.pseudo_calls // config.questions_per_passage)  # rounded up
-    # nsmallest(0) would read nothing, and the passages that are needed are found on the way.
+    # nsmallest(0) would read nothing, but reading also collects the needed passages.
     drawn = heapq.nsmallest(max(1, most), free(), key=lambda entry: draw_key(config.seed, entry[0], entry[1].id))
     return known, drawn[:most], held_texts
 
@@ -219,7 +219,7 @@ def _read_passages(
 def _without_held_out(
     drawn: Sequence[tuple[str, Passage]], held_texts: Sequence[str], left_out: Counter[str], config: AugmentConfig
 ) -> list[tuple[str, Passage]]:
-    """As many passages as are needed, without those that are nearly like one held out."""
+    """Return as many drawn passages as needed, without those that are nearly the same as a held-out passage."""
     index = NearDuplicateIndex(held_texts, config.near_duplicate)
     passages: list[tuple[str, Passage]] = []
     for tenant, passage in drawn:

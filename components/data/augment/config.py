@@ -16,23 +16,25 @@ class AugmentConfig(Config):
     """Retrieval settings for the teacher's rewrites; a run sets its own."""
 
     hindsight_calls: int = Field(default=5_000, ge=0)
-    """Most paid calls for rewrites in hindsight, one for each training row whose rewrite by the teacher does not find
-    a relevant passage first. 0 asks for none."""
+    """Highest number of paid calls for rewrites in hindsight; 0 makes none. A call is for one training row whose
+    rewrite by the teacher does not find a relevant passage first."""
 
     pseudo_calls: int = Field(default=600, ge=0)
-    """Most paid calls for questions written from passages, one for each question. 0 asks for none."""
+    """Highest number of paid calls for questions written from passages, one call per question; 0 makes none."""
 
     questions_per_passage: Positive = 3
-    """Questions written from one passage, each in the style of another training row's user."""
+    """Number of questions written from one passage, each in the style of another training row's user."""
 
     anchor_share: float = Field(default=0.1, ge=0, le=0.5)
-    """Largest share of such questions among PPO's training prompts. They keep PPO from unlearning them."""
+    """Highest share of questions from passages in PPO's training prompts. They keep PPO from unlearning such
+    questions."""
 
     least_kept: Fraction = 0.1
-    """Share of the first 30 answers of a kind that must be usable; below it no more of that kind are paid for."""
+    """Lowest usable share of the first 30 answers of a kind; below it, no more answers of that kind are paid for."""
 
     near_duplicate: float = Field(default=0.8, gt=0, le=1)
-    """Similarity to a question or passage of dev or test from which one is left out; see convert's setting."""
+    """Similarity to a question or passage of dev or test from which a new one is left out; see
+    `convert.near_duplicate`."""
 
     passage_characters: Positive = 1_500
     """Characters of a passage that the teacher reads, from its beginning."""

@@ -34,7 +34,7 @@ class Audit(NamedTuple):
     target: str
     kind: Kind
     name: str
-    """tenant/model, of a release."""
+    """Name of a release, as tenant/model."""
 
     tenant: str
     digest: str
@@ -42,23 +42,23 @@ class Audit(NamedTuple):
 
     verdict: AuditVerdict
     findings: tuple[Finding, ...]
-    """Everything that is neither verified nor attested."""
+    """Findings whose state is neither verified nor attested."""
 
     graph: Graph
     overrides: tuple[Override, ...] = ()
-    """Signed overrides beside the release."""
+    """Signed overrides that are stored beside the release."""
 
     rollouts: tuple[CheckedRollout, ...] = ()
-    """Signed histories of its rollouts beside the release."""
+    """Signed histories of the release's rollouts, which are stored beside it."""
 
     changed_notes: tuple[str, ...] = ()
-    """Names of notes beside the release whose bytes were changed."""
+    """Names of the notes stored beside the release whose bytes were changed."""
 
     remarks: tuple[str, ...] = ()
-    """Changes in a run's files/ that are no fault."""
+    """Changes in a run's `files/` that are not faults, such as a sheet that a person filled in."""
 
     judged_models: int | None = None
-    """Number of models that the release's locked test has judged, by its evaluation; None if it was not counted."""
+    """Number of models that the release's locked test has judged, as its evaluation records; None if not counted."""
 
 
 def audit(
@@ -71,7 +71,8 @@ def audit(
     only_bytes: bool = False,
     now: datetime | None = None,
 ) -> Audit:
-    """Audit a target; with `only_bytes` a signed digest without its bytes counts as missing."""
+    """Audit a target. With `only_bytes`, an artifact counts as missing if its digest is signed but its bytes are
+    absent."""
     with open_target(target, store, files) as opened:
         return audit_target(opened, policy, name, only_bytes, now)
 
@@ -122,7 +123,7 @@ def overrides_of(target: AuditTarget, policy: TrustPolicy, now: datetime) -> lis
 
 
 def without_attestations(graph: Graph) -> Graph:
-    """The graph for an auditor who accepts only bytes: attested becomes missing."""
+    """Return the graph with every attested artifact as missing, for an auditor who accepts only bytes."""
     why = "its digest is signed, but its bytes are not here to compare"
     things = {
         digest: thing._replace(state="missing", why=why) if thing.state == "attested" else thing
@@ -132,7 +133,7 @@ def without_attestations(graph: Graph) -> Graph:
 
 
 def audit_error(result: Audit) -> QinglanError | None:
-    """The error with which an audit that is not intact ends."""
+    """Return the error for an incomplete or altered audit; None if it is intact."""
     if result.verdict == "intact":
         return None
     faults = sorted(result.findings, key=lambda fault: WORST_FIRST.index(fault.state))
@@ -143,7 +144,7 @@ def audit_error(result: Audit) -> QinglanError | None:
 
 
 def next_step(result: Audit) -> str:
-    """Advice for the reader of the audit."""
+    """Return advice on the next step for the reader of the audit."""
     states = {finding.state for finding in result.findings}
     grave = {finding.what for finding in result.findings if finding.state in GRAVE}
     counts_from = result.graph.counts_from
@@ -166,13 +167,13 @@ def next_step(result: Audit) -> str:
 
 
 def judged_models_line(result: Audit) -> str:
-    """The count of models that the release's locked test has judged; empty if it was not counted."""
+    """Return a line with the number of models that the release's locked test has judged; empty if not counted."""
     count = result.judged_models
     return f"Models that its locked test has judged: {count}" if count else ""
 
 
 def as_json(result: Audit) -> dict[str, Any]:
-    """The whole audit in plain values."""
+    """Return the whole audit as values for JSON."""
     graph = result.graph
     steps = []
     for step in graph.steps.values():

@@ -1,6 +1,6 @@
 """An audit as one HTML page: the graph as a drawing, then each step and artifact with its record.
 
-Everything in it comes from statements that anybody may have written, so all text is escaped.
+The page shows text from statements, which anybody may have written, so all text is escaped.
 """
 
 from html import escape
@@ -75,7 +75,7 @@ def page(audit: Audit) -> str:
 
 
 def step_record(step: Step, graph: Graph) -> dict[str, Any]:
-    """The values of a step for the template."""
+    """Return the values of one step for the template."""
     statement = step.statement
     return {
         "step": step,
@@ -86,7 +86,7 @@ def step_record(step: Step, graph: Graph) -> dict[str, Any]:
 
 
 def drawing(graph: Graph, anchors: dict[str, str]) -> str:
-    """Cards from left to right, an arrow from each output to each step that used it."""
+    """Draw the graph as SVG: cards from left to right, and an arrow from each output to each step that used it."""
     layout = layout_graph(graph)
     parts = [*map(_arrow, layout.arrows), *(_card(card, anchors) for card in layout.cards)]
     svg = svg_figure("Steps and what they used and made, from left to right", layout.height, parts, layout.width)

@@ -42,22 +42,23 @@ LOCKED_TEST = "locked test"
 """Name of a finding about a store's list of judged models."""
 
 SHOWN_FILES = "files"
-"""A run's folder of links to its newest artifacts, under the names that people know."""
+"""Folder in a run with links to its newest artifacts, under names for people."""
 
 SHOWN_NAMES = {
     "sft": "chats", "ppo": "prompts", "augmented_sft": "augmented_chats", "augmented_ppo": "augmented_prompts",
     "distil": "distil_table",
 }  # fmt: skip
-"""Artifacts whose name in files/ differs from their own, by the name in files/."""
+"""Name of an artifact by its name in `files/`, if the two differ."""
 
 SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
-"""The same for sheets."""
+"""Name of a sheet's artifact by the sheet's name in `files/`, if the two differ."""
 
 SHEET_SUFFIXES = frozenset({".xlsx"})
-"""Endings of sheets: copies that a person may change, while the signed artifact stays as it was."""
+"""File suffixes of sheets. A sheet in `files/` is a copy that people may edit; the signed artifact is another
+file."""
 
 OPTIONAL = frozenset({"release", "small_release"})
-"""Artifacts that a later run stops showing, although the record of their step stays."""
+"""Artifacts that a later run may remove from `files/`, although a step's record still names them."""
 
 
 class AuditTarget(NamedTuple):
@@ -68,30 +69,30 @@ class AuditTarget(NamedTuple):
     tenant: str = ""
     name: str = ""
     digest: str = ""
-    """The digest of the release's folder."""
+    """Digest of the release's folder."""
 
     release: Path | None = None
     until: datetime | None = None
     findings: tuple[Finding, ...] = ()
     notes: tuple[bytes, ...] = ()
-    """Signed notes beside a release in its store."""
+    """Signed notes that are stored beside the release."""
 
     absent: frozenset[str] = frozenset()
-    """Files of the model that stayed in the store: their digests are signed for, their bytes not at hand."""
+    """Model files that stayed in the store. Their digests are signed, but their bytes are not here to compare."""
 
     claim: NameClaim | None = None
     """Evidence that the name points to this release, if the target is a name."""
 
     changed_notes: tuple[str, ...] = ()
-    """Names of notes beside the release whose bytes were changed."""
+    """Names of the notes stored beside the release whose bytes were changed."""
 
     remarks: tuple[str, ...] = ()
-    """Changes of files/ that are no fault, since the signed artifacts are elsewhere."""
+    """Changes in `files/` that are not faults, since the signed artifacts are in `artifacts/`."""
 
 
 @contextmanager
 def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
-    """Find the target; a release from a store is downloaded, and deleted again when the block ends."""
+    """Find the target. A release from a store is downloaded, and deleted when the block ends."""
     from qinglan.store import open_store
 
     more = [FileEvidence(path) for path in files]
@@ -126,7 +127,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
 
 
 def resolve_digest(store: "Store", target: str) -> str:
-    """The digest in the store that begins with these characters."""
+    """Return the digest in the store that begins with `target`; a DataError unless there is exactly one."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
     if len(matches) > 1:  # an attacker may have planted a list of files under a wrong digest, to hide a release
         pushed, matches = matches, []
@@ -142,7 +143,7 @@ def resolve_digest(store: "Store", target: str) -> str:
 
 
 def name_claim(store: "Store", name: str) -> NameClaim:
-    """The history of a name, with the rest of the evidence in its store, unverified."""
+    """Read a name's history and the other evidence about it in the store, unverified."""
     try:
         history = store.name(name)
     except DataError as error:
@@ -164,10 +165,10 @@ def release_target(
     absent: frozenset[str] = frozenset(),
     store: "Store | None" = None,
 ) -> AuditTarget:
-    """Describe a release. The walk begins at its statement's outputs, a folder instead of each file in it.
+    """Describe a release. The walk starts at the outputs in its statement: whole folders, not the files in them.
 
-    If some files are absent, the folder cannot be hashed: `digest` is then the one in its statement. Its store, if it
-    lies in one, has the notes beside it and the list of models that its locked test has judged.
+    If some files are `absent`, the folder cannot be hashed, and `digest` is taken for its digest. A `store` adds the
+    notes stored beside the release, and the list of models that its locked test has judged.
     """
     evidence = CombinedEvidence([ReleaseFolder(folder, absent), *more])
     actual, findings = digest if absent else digest_of(folder), []
@@ -193,7 +194,7 @@ def release_target(
 
 
 def find_run(path: Path) -> Path | None:
-    """The run that a path is in."""
+    """Return the folder of the run that contains a path; None if there is none."""
     return next((folder for folder in (path, *path.parents) if (folder / "records").is_dir()), None)
 
 
@@ -214,12 +215,12 @@ def _local_target(path: Path, more: list[FileEvidence]) -> AuditTarget:
 
 
 def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
-    """A run: all outputs of its steps, the last first, and its release if it has one."""
+    """Describe a run: the outputs of all its steps, the last step first, and its release if it has one."""
     run = RunFolder(root)
     statements, findings = _run_statements(run)
     if not statements:
         findings.append(Finding("records", "missing", f"{root / 'records'}: it holds no signed statement of a step"))
-    # Signed outputs whose path no record gives: the record is gone, or was changed.
+    # If no record gives the path of a signed output, the record was removed or changed.
     findings += [
         Finding(f"{statement.stage}'s {part.name}", "missing", "no record of the run says where its bytes are")
         for statement in statements
@@ -254,9 +255,9 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
 
 
 def shown_file_findings(run: RunFolder) -> list[Finding]:
-    """Entries of files/ that are not the artifacts by whose names people and later stages open them.
+    """Find the entries of `files/` that do not lead to the artifact of their name.
 
-    A sheet is a copy, which people fill in: a change of it is a remark.
+    Sheets are skipped: they are copies that people fill in, so a change is only a remark.
     """
     findings = []
     for path in _shown_files(run):
@@ -278,7 +279,7 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
 
 
 def shown_file_remarks(run: RunFolder) -> Iterator[str]:
-    """Tell of sheets of files/ that are not as a step wrote them, and of artifacts that are no longer shown there."""
+    """List sheets in `files/` that differ from what a step wrote, and artifacts that `files/` no longer shows."""
     files = _shown_files(run)
     for path in files:
         digests = run.recorded_digests(name := shown_name(path))
@@ -302,13 +303,13 @@ def _shown_files(run: RunFolder) -> list[Path]:
 
 
 def shown_name(path: Path) -> str:
-    """The name of the artifact that an entry of files/ shows."""
+    """Return the name of the artifact that an entry of `files/` shows."""
     stem = path.name.partition(".")[0]
     return (SHEET_NAMES if path.suffix in SHEET_SUFFIXES else SHOWN_NAMES).get(stem, stem)
 
 
 def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
-    """The statements of a run's steps, in the order of time."""
+    """Read the statements of a run's steps, oldest first, and findings about malformed or missing statements."""
     statements, findings, records = [], [], run.root / "records"
     for path in sorted(path for path in records.glob(f"*{ENVELOPE_SUFFIX}") if path.is_file()):
         try:
@@ -325,7 +326,7 @@ def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
 
 
 def _tenant(root: Path) -> str:
-    """The tenant of a run, by its configuration."""
+    """Read the tenant of a run from its configuration; empty if it names none."""
     path = root / "config.yaml"
     try:
         values = yaml_mapping(read_plain(path).decode(), str(path))

@@ -1,4 +1,4 @@
-"""The deploy gate: may this release be deployed, and if not, every reason why.
+"""Deploy gate: decide if a release may be deployed, and list every reason against it.
 
 decision = may_deploy(release, policy, "fivedoctors/rewriter")
 if not decision.allowed:
@@ -33,22 +33,22 @@ REQUIRED_FILE = Path(__file__).with_name("required_inputs.yaml")
 
 @cache
 def required_inputs() -> dict[str, dict[str, list[str]]]:
-    """The stages that a model must have come through and the inputs that each must name, by line and stage."""
+    """Return, for each model line, its required stages and the inputs that each stage's statement must name."""
     return load_yaml(REQUIRED_FILE)
 
 
 RELEASE_FILES = (*FOLDERS, SIGNATURE, PROVENANCE, BOM, EVALUATION, REPORT)
-"""A release's files and folders."""
+"""Files and folders of a release."""
 
 
 class Decision(NamedTuple):
     allowed: bool
     reasons: list[str]
-    """All reasons against the deployment, also if an override covers them."""
+    """All reasons against the deployment, including those that an override covers."""
 
     override: Override | None = None
     grave: bool = False
-    """Something is altered or untrusted, which no override covers."""
+    """True if an override cannot cover all reasons (`is_grave`)."""
 
 
 def may_deploy(
@@ -59,12 +59,13 @@ def may_deploy(
     override: Override | None = None,
     now: datetime | None = None,
 ) -> Decision:
-    """Decide if this folder may serve under this name. An override covers what is missing, never what is altered."""
+    """Decide if a release's folder may serve under a name. An override covers missing evidence, never changed
+    bytes."""
     return decide_deployment(release_target(release, evidence, name), policy, name, override, now)
 
 
 def may_serve(target: AuditTarget, policy: TrustPolicy, name: str) -> Decision:
-    """`decide_deployment` with the override that lies beside the release in its store, if there is one."""
+    """Call `decide_deployment` with the override that is stored beside the release, if there is one."""
     override = next(iter(overrides_of(target, policy, datetime.now(UTC))), None)
     return decide_deployment(target, policy, name, override)
 
@@ -96,7 +97,7 @@ def decide_deployment(
 
 
 def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy: TrustPolicy) -> list[str]:
-    """List the requirements that the chain does not meet: a pure function of it and of the release's evaluation."""
+    """List the deployment requirements that the chain of statements does not meet."""
     line, lines = name.rpartition("/")[2], required_inputs()
     steps = stage_steps(graph)
     if line not in lines:
@@ -115,7 +116,7 @@ def chain_faults(graph: Graph, evaluation: Mapping[str, Any], name: str, policy:
 
 
 def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Inputs that a stage's statement must name and does not; stages without a statement are skipped."""
+    """List the required inputs that a stage's statement does not name. Stages without a statement are skipped."""
     for stage, names in required.items():
         if stage not in steps:
             continue
@@ -128,11 +129,11 @@ def required_faults(steps: Mapping[str, Step], required: Mapping[str, Sequence[s
 def gate_faults(
     steps: Mapping[str, Step], evaluation: Mapping[str, Any], required: Sequence[str], limits: Limits
 ) -> Iterator[str]:
-    """Check that the gate promoted, would promote within the limits, judged this release's evaluation, and that this
-    was of this model.
+    """Check that the gate promoted within the policy's limits, and that gate, evaluation and release fit together.
 
-    `required` names the line's stages. The release's digests come from its statement; the audit has compared them
-    with the bytes.
+    The gate must have judged the release's evaluation, and the evaluation the release's model. `required` lists the
+    stages of the model line. The release's digests come from its statement; the audit has compared them with the
+    bytes.
     """
     # A smaller model's line has gate_small and evaluate_small beside its teacher's stages.
     gate, evaluate = (
@@ -157,7 +158,7 @@ def gate_faults(
 
 
 def limit_reasons(evaluation: Mapping[str, Any], limits: Limits) -> Iterator[str]:
-    """Reasons for which a gate within the policy's limits would hold this evaluation."""
+    """List the reasons why a gate within the trust policy's limits would hold this evaluation."""
     try:
         verdict = kind_of(evaluation, EVALUATION).strict_verdict(evaluation, EVALUATION, limits)
     except (QinglanError, ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -196,7 +197,7 @@ def break_glass(
 
 
 def is_grave(finding: Finding) -> bool:
-    """True if no override covers it: something altered or untrusted, or a missing file of the release itself."""
+    """True if no override covers the finding: something is altered or untrusted, or a release file is missing."""
     return finding.state in GRAVE or finding.what.partition("/")[0] in RELEASE_FILES
 
 

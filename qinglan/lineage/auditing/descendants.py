@@ -1,8 +1,8 @@
-"""Descendants of a digest, read from the statements below folders.
+"""Find what was made from a digest, according to the statements below some folders.
 
     descendants = which_models(digest, [Path("runs")], policy, store="runs/store")
 
-Statements are read from the files each time, a few thousand a second. They may be forged, so each descendant says if
+Each call reads all statement files, a few thousand per second. Statements may be forged, so each descendant says if
 its statement's signature is trusted.
 """
 
@@ -33,20 +33,22 @@ class Descendant(NamedTuple):
     stage: str
     ended: str
     names: tuple[str, ...]
-    """Names of a release: those that point to it in the store, marked (now); else the name in its statement."""
+    """Names that point to a release in the store, each marked `(now)`; if there are none, the name in its
+    statement."""
 
     where: str
     fault: str
-    """Why its statement's signature is not trusted; empty if it is."""
+    """Reason why its statement's signature is not trusted; empty if it is trusted."""
 
     total: int
-    """Number of all descendants, shown or not."""
+    """Number of all descendants, including those that are not shown."""
 
 
 def which_models(
     digest: str, roots: Iterable[Path], policy: TrustPolicy, store: str = "", most: int = MAX_SHOWN
 ) -> list[Descendant]:
-    """The descendants of a digest: releases first, then models, then the rest, the newest first."""
+    """Return at most `most` descendants of a digest: released models, then other models, then the rest; newest
+    first."""
     steps = read_steps([*roots, Path(store)] if store and "://" not in store else roots)
     outputs = [(step, part) for step in _descend(_whole_digest(digest, steps), steps) for part in _outputs(step)]
     outputs.sort(key=lambda output: (output[1].name, output[1].digest))
@@ -60,7 +62,7 @@ def which_models(
         if _is_release(step):
             what = f"release, {part.name}"
             name = str(statement.config.get("name", ""))
-            # A release's folder in the store is called by its digest.
+            # A release's folder in the store is named by its digest.
             names = tuple(pointers.get(Path(step.where).parent.name, [name] if name else []))
         fault = _signature_fault(step, policy)
         descendants.append(
@@ -70,7 +72,7 @@ def which_models(
 
 
 def read_steps(roots: Iterable[Path]) -> list[SignedStatement]:
-    """Every statement below the folders, without following links; copies of a statement count once."""
+    """Read every statement below the folders. Links are not followed, and copies of a statement count once."""
     folders = ((Path(folder), names) for root in roots for folder, _, names in os.walk(root.resolve()))
     paths = {folder / name for folder, names in folders for name in names if name.endswith(ENVELOPE_SUFFIX)}
     steps: dict[str, SignedStatement] = {}
@@ -78,7 +80,7 @@ def read_steps(roots: Iterable[Path]) -> list[SignedStatement]:
         try:
             step = read_signed_statement(path)
         except (DataError, OSError):
-            continue  # no statement, or deleted meanwhile; an audit of its folder reports it
+            continue  # not a statement, or deleted meanwhile; an audit of its folder reports it
         steps.setdefault(step.digest, step)
     return list(steps.values())
 
@@ -88,14 +90,14 @@ def _is_release(step: SignedStatement) -> bool:
 
 
 def _outputs(step: SignedStatement) -> list[ArtifactRef]:
-    """The step's outputs, without files inside of folders and without inputs that it only passed on."""
+    """Return a step's outputs, without files inside folders. Inputs that it passed on count only for a release."""
     used = {part.digest for part in step.statement.used}
     outputs = (part for part in step.statement.made if "/" not in part.name)
     return [part for part in outputs if _is_release(step) or part.digest not in used]
 
 
 def _descend(digest: str, steps: Sequence[SignedStatement]) -> list[SignedStatement]:
-    """The steps that used the digest, or what was made from it."""
+    """Return the steps that used the digest, or used an artifact that was made from it."""
     users: dict[str, list[int]] = defaultdict(list)
     for number, step in enumerate(steps):
         for used in {part.digest for part in step.statement.used}:
@@ -111,7 +113,7 @@ def _descend(digest: str, steps: Sequence[SignedStatement]) -> list[SignedStatem
 
 
 def _whole_digest(digest: str, steps: Iterable[SignedStatement]) -> str:
-    """The digest that begins with the given characters."""
+    """Return the digest that begins with these characters, or the characters themselves if no statement has one."""
     if not DIGEST.fullmatch(digest):
         raise DataError(f"{digest}: no file here, and no digest: those have 8 to 64 characters of 0-9 and a-f.")
     parts = (part for step in steps for part in (*step.statement.used, *_outputs(step)))
@@ -129,9 +131,9 @@ def _rank(step: SignedStatement, name: str) -> int:
 
 
 def _signature_fault(step: SignedStatement, policy: TrustPolicy) -> str:
-    """Why the signature is not trusted; empty if it is.
+    """Return why the signature is not trusted; empty if it is trusted.
 
-    The tenant is the one that the statement names; if it names none, one for which the key may sign.
+    The tenant is the one that the statement names. If it names none, a tenant for which the key may sign is taken.
     """
     keys = (policy.keys[signature.key] for signature in step.envelope.signatures if signature.key in policy.keys)
     allowed = next((tenant for key in keys for tenant in key.tenants), "")
@@ -141,7 +143,7 @@ def _signature_fault(step: SignedStatement, policy: TrustPolicy) -> str:
 
 
 def _pointers(store: str, policy: TrustPolicy) -> dict[str, list[str]]:
-    """The store's names by the digest that a trusted entry points them to; empty without a store."""
+    """Return the store's names by the digest to which they point. Names without a trusted entry are left out."""
     from qinglan.store import open_store
 
     if not store or ("://" not in store and not Path(store).is_dir()):

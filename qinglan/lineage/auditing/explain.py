@@ -41,9 +41,9 @@ class Change(NamedTuple):
 
 
 def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
-    """Lines that say what led to the verdict: data, paid answers, judges, gate, signatures."""
+    """Return lines that say what led to the verdict: data, paid answers, judges, gate, signatures."""
     graph = _walk(target, policy)
-    # The chain of a smaller model may also hold the gate of its teacher: the newest one decided.
+    # The chain of a smaller model may also hold its teacher's gate. The newest gate decided about this model.
     gates = [step for stage, step in stage_steps(graph).items() if stage.partition("_")[0] == "gate"]
     agreement = mapping_or_empty(read_figures(target.release).get("agreement"))
     sections = {
@@ -64,7 +64,7 @@ def _walk(target: AuditTarget, policy: TrustPolicy) -> Graph:
 
 
 def _data_lines(graph: Graph) -> list[str]:
-    """The external inputs, and the datasets made of them with their rows."""
+    """List the external inputs, and the datasets that were made from them, with their numbers of rows."""
     lines = []
     for thing in graph.things.values():
         rows = thing.about.get("rows")
@@ -77,10 +77,11 @@ def _data_lines(graph: Graph) -> list[str]:
 
 
 def _paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
-    """Number and cost of the paid answers, for each step and in all; `lists` are by digest.
+    """List the number and cost of the paid answers, per step and in total. `lists` holds the lists of answers by
+    digest.
 
-    The steps of a run share one journal, and a fold's list repeats the lists before it, so a call counts only in the
-    step that named it first. If a list is missing, the numbers that its step signed are taken.
+    The steps of a run share one journal, and a fold's list repeats earlier lists, so a call counts only for the first
+    step that names it. If a list is missing, the numbers in its step's statement are used.
     """
     lines, answers, cost, counted = [], 0, 0.0, set[str]()
     used = ((step, part) for step in steps_by_time(graph) for part in step.statement.used if part.name == JOURNAL)
@@ -99,7 +100,7 @@ def _paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
 
 
 def _gate_lines(gate: Step) -> list[str]:
-    """The gate's verdict, its reasons, and its rule with the settings."""
+    """Return lines with the gate's verdict, its reasons and its settings."""
     rule = ", ".join(f"{name} {value}" for name, value in flatten_config(gate.statement.config).items())
     facts = gate.statement.facts
     reasons = facts["reasons"] if isinstance(facts.get("reasons"), list) else []
@@ -117,7 +118,7 @@ def _signed_line(step: Step) -> str:
 
 
 def diff_releases(before: AuditTarget, after: AuditTarget, policy: TrustPolicy) -> list[Change]:
-    """Differences in data, code, parameters, environment, metrics and keys."""
+    """List the differences between two releases in data, code, parameters, environment, metrics and keys."""
     old, new = (
         {(kind, name): value for kind, name, value in _compared_values(target, policy)} for target in (before, after)
     )
@@ -128,7 +129,7 @@ def diff_releases(before: AuditTarget, after: AuditTarget, policy: TrustPolicy) 
 
 
 def _compared_values(target: AuditTarget, policy: TrustPolicy) -> Iterator[tuple[str, str, str]]:
-    """Kind, name and value of everything that a release is compared by."""
+    """Yield kind, name and value of everything that `diff_releases` compares."""
     for stage, step in stage_steps(_walk(target, policy)).items():
         statement = step.statement
         for how, parts in (("used", statement.used), ("made", statement.made)):
@@ -149,7 +150,7 @@ def _compared_values(target: AuditTarget, policy: TrustPolicy) -> Iterator[tuple
 
 
 def _metric_values(evaluation: Mapping[str, Any]) -> dict[str, str]:
-    """The candidate's figures, and its differences to other systems, with their intervals."""
+    """Return the candidate's figures, and its differences to other systems, with confidence intervals."""
     systems, paired = mapping_or_empty(evaluation.get("systems")), mapping_or_empty(evaluation.get("paired"))
     candidate = str(evaluation.get("candidate", ""))
     metrics = mapping_or_empty(systems.get(candidate) or next(iter(systems.values()), None))
@@ -159,7 +160,7 @@ def _metric_values(evaluation: Mapping[str, Any]) -> dict[str, str]:
 
 
 def format_changes(changes: Sequence[Change]) -> list[str]:
-    """A line for each change, under its kind."""
+    """Format the changes as lines, grouped by kind."""
     lines = []
     for kind in dict.fromkeys(change.kind for change in changes):
         lines.append(f"{TITLES[kind]}:")
@@ -168,7 +169,7 @@ def format_changes(changes: Sequence[Change]) -> list[str]:
 
 
 def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
-    """Settings by their paths: train.epochs."""
+    """Flatten nested settings into a dict by path, such as `train.epochs`."""
     if not isinstance(config, Mapping):
         return {path: config}
     inside = [flatten_config(value, f"{path}.{name}" if path else str(name)) for name, value in config.items()]

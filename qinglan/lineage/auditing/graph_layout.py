@@ -1,4 +1,4 @@
-"""The layout of an audit's drawing: a card for each step, in columns from left to right; the same at each run."""
+"""Layout of an audit's drawing: one card per step, in columns from left to right. Equal graphs get equal layouts."""
 
 from collections import defaultdict
 from statistics import fmean
@@ -8,14 +8,14 @@ from qinglan.lineage.signing.statement_index import Step
 from qinglan.lineage.trace.walk import ArtifactNode, Graph
 
 CARD_WIDTH, COLUMN_GAP, CARD_GAP, ROW_HEIGHT, HEADER_HEIGHT, BOTTOM_PADDING, MARGIN = 168, 36, 22, 18, 40, 12, 4
-"""Pixels."""
+"""Sizes in pixels."""
 
 
 class Card(NamedTuple):
-    """A step with the inputs that no step made, and its outputs."""
+    """Card of a step: its outputs, and those of its inputs that no step made."""
 
     step: Step | None
-    """None on the card of things that no step used or made."""
+    """None on the card of the walk's starts that no step made."""
 
     inputs: tuple[ArtifactNode, ...]
     outputs: tuple[ArtifactNode, ...] = ()
@@ -27,7 +27,7 @@ class Card(NamedTuple):
         return HEADER_HEIGHT + ROW_HEIGHT * (len(self.inputs) + len(self.outputs)) + BOTTOM_PADDING
 
     def row(self, number: int) -> int:
-        """The middle of a row."""
+        """Return the y coordinate of the middle of a row."""
         return self.y + HEADER_HEIGHT + ROW_HEIGHT * number + ROW_HEIGHT // 2
 
 
@@ -72,7 +72,7 @@ def layout_graph(graph: Graph) -> Layout:
 
 
 def _make_cards(graph: Graph) -> dict[str, Card]:
-    """A card for each step by its id; under "" one for what no step used or made."""
+    """Make a card for each step, by the step's id. The id "" is the card of the walk's starts that no step made."""
     outputs: dict[str, list[ArtifactNode]] = defaultdict(list)
     for thing in graph.things.values():
         outputs[thing.step].append(thing)
@@ -89,11 +89,12 @@ def _make_cards(graph: Graph) -> dict[str, Card]:
 def _ordered_columns(
     graph: Graph, cards: dict[str, Card], uses: dict[tuple[str, str], ArtifactNode]
 ) -> list[list[str]]:
-    """Ids of the cards by column, from top to bottom so that few arrows cross.
+    """Return the card ids of each column, from top to bottom in an order in which few arrows cross.
 
-    A step stands one column to the right of the last step that made an input of it. The walk lists inputs before what
-    uses them, so one pass is enough; in a circle, unknown inputs are skipped. Within a column the barycentre
-    heuristic of layered graph drawing sorts the cards by the mean position of their sources in the columns before.
+    A step stands one column to the right of the rightmost step that made one of its inputs. The walk lists inputs
+    before the artifacts made from them, so one pass is enough; in a cycle, inputs without a column yet are skipped.
+    Within a column the barycentre heuristic of layered graph drawing sorts the cards by the mean position of their
+    sources in the columns before.
     """
     sources: dict[str, list[str]] = defaultdict(list)
     for (_, user), thing in uses.items():

@@ -1,4 +1,4 @@
-"""An audit on a terminal: the chain as a tree, in which each artifact is expanded once, and descendants as lines."""
+"""Print an audit on a terminal, as a tree in which each artifact is expanded once; print descendants as lines."""
 
 from collections.abc import Iterator, Sequence
 from typing import IO, NamedTuple
@@ -20,7 +20,7 @@ MARKS: dict[State, tuple[str, str]] = {
 }
 VERDICT_COLOURS = {"intact": "green", "incomplete": "yellow", "altered": "red"}
 MAX_DEPTH = 60
-"""Levels that a terminal shows; a chain may be thousands long."""
+"""Levels of the tree that are printed, since a chain may have thousands."""
 
 
 class TreeLine(NamedTuple):
@@ -29,11 +29,11 @@ class TreeLine(NamedTuple):
     depth: int
     thing: ArtifactNode
     again: bool
-    """It was printed further up."""
+    """True if the artifact was printed further up."""
 
 
 def tree_lines(graph: Graph) -> Iterator[TreeLine]:
-    """Depth first from the starts, without recursion."""
+    """Yield the tree's lines, depth first from the starts. A stack replaces recursion, since chains can be long."""
     shown: set[str] = set()
     opened: set[str] = set()
     stack = [(0, digest) for digest in reversed(graph.starts)]
@@ -50,7 +50,7 @@ def tree_lines(graph: Graph) -> Iterator[TreeLine]:
 
 
 def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
-    """Print tree, counts, findings and the next step."""
+    """Print the tree, the counts, the findings and the next step."""
     console = Console(file=to, highlight=False, soft_wrap=True)
     verdict = in_language(audit.verdict)
     verdict = verdict if audit.verdict == "intact" else verdict.upper()

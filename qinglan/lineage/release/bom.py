@@ -1,4 +1,4 @@
-"""Check a model's bill of materials: strict CycloneDX 1.6, with the digests of the release's statement.
+"""Check a model's bill of materials: it must be strict CycloneDX 1.6, with the digests of the release's statement.
 
 https://cyclonedx.org/docs/1.6/json/
 """
@@ -15,16 +15,16 @@ from qinglan.files.plain_files import read_plain
 from qinglan.lineage.signing.statement import ArtifactRef
 
 CYCLONEDX_HASHES = {FILE_ALGORITHM: "SHA-256", FOLDER_ALGORITHM: "SHA3-256"}
-"""CycloneDX's names of the algorithms, by in-toto's."""
+"""CycloneDX's name of each digest algorithm, by its name in in-toto."""
 
 MODEL = "machine-learning-model"
 MODEL_FILE_PREFIX = "model/"
-"""Files of the model are components by their path in the release."""
+"""Prefix of the model's files in the bill, which names each file by its path in the release."""
 
 
 @cache
 def _validator() -> Any:
-    """A validator reads 400 kB of schemas, once for all bills."""
+    """Create one validator for all bills, since it reads 400 kB of schemas."""
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
@@ -32,14 +32,14 @@ def _validator() -> Any:
 
 
 def schema_fault(text: str) -> str:
-    """Why the text is no strict CycloneDX 1.6; "" if it is."""
+    """Return why the text is not strict CycloneDX 1.6; an empty text if it is."""
     error = _validator().validate_str(text)
     return "" if error is None else str(error.data if hasattr(error, "data") else error).splitlines()[0][:200]
 
 
 def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str]) -> str:
-    """Why this is not the bill of this model, by its name, digest and files; "" if it is."""
-    # If an older statement calls a folder's digest sha256, so does the bill.
+    """Return why the file is not the bill of this model; an empty text if its name, digest and files match."""
+    # An older statement calls a folder's digest sha256. The bill of such a release does the same.
     kind = CYCLONEDX_HASHES.get(model.algorithm, CYCLONEDX_HASHES[FILE_ALGORITHM])
     try:
         text = read_plain(path).decode()

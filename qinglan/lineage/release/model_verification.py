@@ -1,17 +1,18 @@
 """Check a model before a server loads it: the folder must agree with the statement of the release around it.
 
     with verified_copy(Path("/mnt/models/model"), trust=policy) as (copy, proof):
-        proof.version     "09181d0f4159": of the model that the release names
+        proof.version     "09181d0f4159", the start of the model's digest
         proof.summary     "release fivedoctors/rewriter 770a02888766, its digests"
         ... the model is loaded from the copy ...
 
-The model is a folder inside of its release (release_folder.py), as the storage initialiser lays it out; a change on
-the node since then is found. A model without a release has only a digest, and is refused if a trust policy is named.
+The model is a folder inside its release (release_folder.py), which the storage initialiser has written. A later
+change on the node is detected. A model without a release has only a digest; it is refused if a trust policy is named.
 
-A file that others can write may change between the two reads, one to compare it and one to load it. Neither its times
-nor its inode show that: through a shared mapping (mmap) a page that is dirty already is written without a new time.
+If others can write to a file, it may change between the read that compares it and the read that loads it. Neither its
+timestamps nor its inode show this: a write through a shared mapping (mmap) to a page that is already dirty updates no
+timestamp.
 https://man7.org/linux/man-pages/man2/mmap.2.html#NOTES
-So each file is read once, into a folder that no other user reaches, and the copy is both compared and loaded.
+So each file is copied once, to a folder that no other user can access. The copy is compared, and the copy is loaded.
 """
 
 import os
@@ -41,28 +42,29 @@ from qinglan.models.references import refuse_foreign_files
 from qinglan.rewriter.card import CARD
 
 VERSION_LENGTH = 12
-"""Characters of a model's digest that name it in predictions, metrics and reports."""
+"""Number of leading characters of a model's digest that name it in predictions, metrics and reports."""
 
 REFETCH_HINT = "Do not load it; fetch the release again, and run `qinglan audit` to see what changed."
 WEIGHTS = (".safetensors", ".safetensors.index.json")
 COPY_BYTES = 1 << 24
-"""Bytes that are read and written at a time."""
+"""Bytes that are copied at a time."""
 
 
 class ModelVerification(NamedTuple):
-    """The proof of a model's folder."""
+    """Result of verifying a model's folder."""
 
     state: Literal["signed", "compared", "unproven"]
-    """signed: by a trusted key. compared: with digests whose signature was not checked. unproven: with nothing."""
+    """signed: equal to a release that a trusted key signed. compared: equal to a release whose signature was not
+    checked. unproven: there is no release to compare with."""
 
     model_digest: str
     summary: str
-    """Summary of the comparison, a line for the log."""
+    """Summary of the comparison, as one line for the log."""
 
     release_digest: str = ""
     name: str = ""
     prompts_digest: str = ""
-    """The digest of the card with the prompts; empty if it is no rewriter."""
+    """Digest of the model card that holds the prompts; empty without a release or a card."""
 
     @property
     def version(self) -> str:
@@ -73,10 +75,10 @@ class ModelVerification(NamedTuple):
 def verified_copy(
     folder: Path, weights: bool = True, trust: Path | None = None
 ) -> Iterator[tuple[Path, ModelVerification]]:
-    """Copy a model to a folder of mode 0700, verify the copy as verify_model does, and remove it when the block ends.
+    """Copy a model to a folder of mode 0700, verify the copy with `verify_model`, and delete it when the block ends.
 
-    Without `weights` the merged weights stay where they are, and are verified there. Errors of the block that name
-    the copy name the model's own folder instead.
+    Without `weights`, the merged weights are not copied and are verified where they are. If an error in the block
+    names the copy, its message is changed to name the model's own folder.
     """
     folder = folder.absolute()
     with TemporaryDirectory(prefix="qinglan-model-") as place:
@@ -95,8 +97,8 @@ def verify_model(
 ) -> ModelVerification:
     """Compare a model's folder with its release; an AlteredError or a DataError if they differ.
 
-    Without `weights` the merged weights may be missing. With `trust` the release must have a trusted signature. With
-    `copy` the files are copied there first, and the copies are compared.
+    Without `weights`, the merged weights may be missing. With `trust`, the release must have a trusted signature.
+    With `copy`, the files are first copied there, and the copies are compared.
     """
     folder = folder.absolute()  # `.` has a parent folder only as an absolute path
     if trust is not None:
@@ -132,7 +134,8 @@ def verify_model(
 
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
-    """Digests of all files of the release by its statement, also of those that stayed in the store."""
+    """Return the digests of all files that the release's statement lists, including files that stayed in the
+    store."""
     subjects = release.statement.made
     for part in subjects:
         if why := algorithm_fault(part, folder=part.name in FOLDERS):
@@ -153,9 +156,9 @@ def is_merged_weights(name: str) -> bool:
 
 
 def _refuse_unproven(folder: Path) -> None:
-    """Raise an AlteredError if this is not the model's folder of a release, or is a link.
+    """Raise an AlteredError if the folder is a link, or is not the model's folder of a release.
 
-    Whether the release's statement is a plain file, and names these bytes, is checked when it is read.
+    The release's statement itself is checked later, when it is read.
     """
     if folder.is_symlink():
         why = "it is a symbolic link, whose target can change"
@@ -173,7 +176,7 @@ def _refuse_unproven(folder: Path) -> None:
 
 
 def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) -> dict[str, Path]:
-    """Copy each file once; without `weights`, merged weights are not copied and keep their paths."""
+    """Copy each file once and return the paths of the copies. Merged weights are copied only with `weights`."""
     copies = dict(files)
     for name, path in files.items():
         if weights or not is_merged_weights(f"{MODEL}/{name}"):
@@ -186,7 +189,7 @@ def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) 
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """The file's bytes; its reader distinguishes an error of reading from one of writing the copy."""
+    """Yield the file's bytes in pieces. An error of reading names this file, and an error of writing the copy."""
     with open_plain(path) as file, reading(path):
         while piece := file.read(COPY_BYTES):
             yield piece

@@ -1,4 +1,4 @@
-"""The address of a release in a store, by digest: the storageUri of an InferenceService.
+"""Address of a release in a store, by digest. It is the storageUri of an InferenceService.
 
 ReleaseAddress("s3://qinglan/fivedoctors", digest).uri     s3://qinglan/fivedoctors/releases/<digest>
 parse_release_uri(uri).digest
@@ -18,7 +18,7 @@ class ReleaseAddress(NamedTuple):
     store: str
     digest: str
     adapter: bool = False
-    """For a server that has the base model: the merged weights stay in the store."""
+    """True if the server has the base model, so that the merged weights stay in the store."""
 
     @property
     def uri(self) -> str:

@@ -59,7 +59,7 @@ REQUIRED_FILES = (SIGNATURE, BOM, EVALUATION, REPORT)
 
 
 class ReleaseContents(NamedTuple):
-    """The content of a release's folder; its statement exists, but may be untrusted."""
+    """Content of a release's folder. Its statement exists, but may be untrusted."""
 
     folder: Path
     listing: Listing
@@ -69,13 +69,13 @@ class ReleaseContents(NamedTuple):
     release: ReleaseStatement
     policy: TrustPolicy
     releaser: str
-    """The trusted key that signed the statement; "" if no trusted key did."""
+    """Id of the trusted key that signed the statement; empty if no trusted key did."""
 
     signed: Mapping[str, ArtifactRef]
-    """Files and folders as the statement names them."""
+    """Files and folders by name, as the statement lists them."""
 
     lineage: Mapping[str, SignedStatement | str]
-    """The statements of the lineage, by their files; or why one is none."""
+    """Statements of the lineage by file; a text instead of a statement says why the file cannot be parsed."""
 
     absent: frozenset[str] = frozenset()
     """Files that were left in the store on purpose."""
@@ -87,7 +87,8 @@ class ReleaseContents(NamedTuple):
         return [item for item in self.lineage.values() if isinstance(item, SignedStatement)]
 
     def gate(self) -> tuple[list[SignedStatement], bool]:
-        """The gate's statements of this verdict on this evaluation, and False if the verdict says hold."""
+        """Return the gate's statements about this verdict and this evaluation, and False if the verdict is not to
+        promote."""
         verdict = next((part.digest for part in self.release.statement.used if part.name == VERDICT), "")
         gates = gate_statements(self.lineage_statements(), self.signed_digest(EVALUATION), verdict)
         paper = self.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
@@ -97,10 +98,10 @@ class ReleaseContents(NamedTuple):
 def check_release(
     folder: Path, policy: TrustPolicy, name: str = "", absent: frozenset[str] = frozenset()
 ) -> list[Finding]:
-    """Each file with its state; `name` is the release that was asked for, tenant and model.
+    """Return a finding for each file. `name` is the requested release, as tenant/model.
 
-    If files of the model are `absent`, its own signature, which covers all of them, cannot be verified. The signed
-    digests in the release's statement are then checked instead.
+    If some model files are `absent`, the model's own signature cannot be verified, since it covers all of them. Then
+    only the signed digests in the release's statement are checked.
     """
     listing = plain_files(folder)
     digests: dict[str, str] = {}
@@ -134,7 +135,8 @@ def check_release(
 
 
 def _without_statement(folder: Path, listing: Listing, why: str) -> list[Finding]:
-    """The findings if the release's own statement is missing or malformed: nothing says what the files should be."""
+    """Return the findings for a release whose own statement is missing or malformed, so that no file can be
+    trusted."""
     state: State = "altered" if os.path.lexists(folder / PROVENANCE) else "missing"
     findings = [Finding(PROVENANCE, state, why.removeprefix(f"{folder / PROVENANCE}: "))]
     findings += [Finding(name, "altered", fault) for name, fault in listing.faults.items()]
@@ -148,7 +150,7 @@ def _without_statement(folder: Path, listing: Listing, why: str) -> list[Finding
 def _read_lineage(
     listing: Listing, digests: Mapping[str, str], signed: Mapping[str, ArtifactRef]
 ) -> dict[str, SignedStatement | str]:
-    """The statements whose bytes are as the release's statement has them; the others have a finding of their own."""
+    """Read the lineage's statements whose bytes match the release's statement. Other checks report the rest."""
     statements: dict[str, SignedStatement | str] = {}
     for name, path in listing.files.items():
         same = name in signed and digests.get(name) == signed[name].digest
@@ -170,7 +172,7 @@ def _check_unlisted_files(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_named_files(contents: ReleaseContents) -> Iterator[Finding]:
-    """Compare files and folders with the statement's digests, and check that it names all required ones."""
+    """Compare files and folders with the statement's digests, and check that it names all required files."""
     for name in sorted({*contents.signed, *FOLDERS, *REQUIRED_FILES}):
         part = contents.signed.get(name)
         if part is None:
@@ -188,7 +190,7 @@ def _check_named_files(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_model_signature(contents: ReleaseContents) -> Iterator[Finding]:
-    """Verify the model's own signature with the public library, as other people would."""
+    """Verify the model's own signature with the public model-signing library, as other people would."""
     digest = contents.digests.get(SIGNATURE)
     if contents.absent or digest is None or digest != contents.signed_digest(SIGNATURE):
         return
@@ -218,12 +220,12 @@ def _check_weights(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _in_model(names: Iterable[str]) -> list[str]:
-    """Paths in the model's folder."""
+    """Return the names of the files in the model's folder, relative to it."""
     return [name.removeprefix(f"{MODEL}/") for name in names if name.startswith(f"{MODEL}/")]
 
 
 def _check_bom(contents: ReleaseContents) -> Iterator[Finding]:
-    """The bill lists the files that the statement names; other checks compare those with the bytes."""
+    """Check that the bill of materials lists the model's files with the statement's digests."""
     if BOM in contents.digests and MODEL in contents.signed:
         files = {name: part.digest for name, part in contents.signed.items() if name.startswith(f"{MODEL}/")}
         if why := bom_fault(contents.folder / BOM, contents.release.name, contents.signed[MODEL], files):
@@ -231,7 +233,7 @@ def _check_bom(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_origin(contents: ReleaseContents) -> Iterator[Finding]:
-    """Check that the statement names the origin of its copies of model and evaluation, where the walk continues."""
+    """Check that the statement names model and evaluation as inputs too, so that the walk can continue from them."""
     used = {part.digest for part in contents.release.statement.used}
     for name in (MODEL, EVALUATION):
         if (digest := contents.signed_digest(name)) and digest not in used:
@@ -239,20 +241,21 @@ def _check_origin(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
-    """Check that the statements can be read, and that each file beside them is named by one of them."""
+    """Check that the lineage's statements can be parsed, and that a statement names each supporting file."""
     for name, statement in contents.lineage.items():
         if isinstance(statement, str):
             yield Finding(name, "altered", statement)
     papers = {name: sha for name, sha in contents.digests.items() if name.startswith(f"{LINEAGE}/")}
     statements = [item.statement for item in contents.lineage_statements()]
-    # Of the release's own statement only inputs count: its outputs are all files here, also planted ones.
+    # Of the release's own statement only the inputs count: its outputs are all files here, even planted ones.
     for name, why in paper_faults([*statements, contents.release.statement._replace(made=())], papers).items():
         if contents.signed_digest(name) == papers[name]:
             yield Finding(name, "altered", why)
 
 
 def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
-    """Compare the prompts of the model's card with those of its training rows, as trusted statements name them."""
+    """Compare the prompts in the model's card with the prompts of its training rows, which trusted statements
+    name."""
     name = f"{MODEL}/{CARD}"
     if name not in contents.listing.files:
         return
@@ -267,12 +270,13 @@ def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def trusted_statements(lineage: Iterable[SignedStatement], policy: TrustPolicy, tenant: str) -> list[SignedStatement]:
-    """Keep the statements that the policy trusts."""
+    """Return the statements that the policy trusts."""
     return [item for item in lineage if verify_statement(item, policy, tenant)[0] == "attested"]
 
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
-    """Check that a gate made this verdict from this evaluation, that it says promote, and that it is older."""
+    """Check that a gate made the verdict from this evaluation, that it is to promote, and that the release is
+    newer."""
     release = contents.release.statement
     gates, promoted = contents.gate()
     if not gates:
@@ -287,9 +291,10 @@ def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
-    """Decide again from the figures, by the evaluation's settings and by the gate's own, and compare the verdicts.
+    """Repeat the decision from the figures, with the settings of the evaluation and of the gate, and compare the
+    results.
 
-    A signed verdict may still not follow from its figures. A verdict of hold is not checked: it lets nothing through.
+    A signed verdict may contradict its figures. A verdict of hold is not checked, since it lets nothing through.
     """
     gates, promoted = contents.gate()
     if not gates or not promoted or contents.digests.get(EVALUATION) != contents.signed_digest(EVALUATION):
@@ -309,7 +314,8 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
-    """The verdicts on an evaluation: by the settings in it, and by those in each gate's statement."""
+    """Return the verdicts on an evaluation: one by the settings in it, and one by the settings in each gate's
+    statement."""
     evaluation = read_evaluation(path)
     kind = kind_of(evaluation, path.name)
     gates = [rule for rule in rules if isinstance(rule, Mapping) and rule.keys() >= kind.gate.model_fields.keys()]

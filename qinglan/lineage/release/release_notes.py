@@ -1,10 +1,10 @@
 """Signed notes beside a release in its store: overrides of the deploy gate, and histories of rollouts.
 
 An override ("breaking the glass") lets a release be deployed although something is missing. A releaser's key signs
-it; it says who and why, and every later audit shows it in red. It never covers bytes or signatures that are wrong.
+it; it says who and why, and every later audit shows it in red. It never covers changed bytes or wrong signatures.
 
 A rollout's statement holds the policy, all decisions with their figures, the outcome and the reasons, signed by a key
-of the role `rollout`. It allows nothing; it is the record that an audit can compare with what is served.
+of the role `rollout`. It permits nothing; an audit can compare it with what is served.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from qinglan.lineage.signing.trust import TrustPolicy
 
 ROLLOUT_TYPE = "urn:qinglan:rollout:v1"
 ROLLOUT_NOTE = "rollout"
-"""The kind of a rollout's note in a store."""
+"""Kind of note under which a store keeps a rollout's statement."""
 
 MIN_REASON_LENGTH = 10
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
@@ -41,10 +41,10 @@ class Override(NamedTuple):
     reason: str
     at: str
     missing: tuple[str, ...]
-    """The reasons against the release at that time."""
+    """Reasons against the deployment when the override was signed."""
 
     key: str = ""
-    """The key that signed it."""
+    """Id of the key that signed the override."""
 
 
 class RolloutStatement(NamedTuple):
@@ -54,10 +54,10 @@ class RolloutStatement(NamedTuple):
     """The digest of the release's folder."""
 
     name: str
-    """Tenant and model."""
+    """Name of the release, as tenant/model."""
 
     rollout: str
-    """namespace/name."""
+    """ModelRollout as namespace/name."""
 
     service: str
     outcome: str
@@ -71,7 +71,7 @@ class RolloutStatement(NamedTuple):
     """The release that was served before; empty if it is unknown."""
 
     history: tuple[Mapping[str, Any], ...]
-    """Each decision with its figures."""
+    """Decisions, each with its figures."""
 
 
 class CheckedRollout(NamedTuple):
@@ -90,7 +90,8 @@ class CheckedRollout(NamedTuple):
 def make_override(
     signer: Signer, digest: str, name: str, by: str, reason: str, missing: Sequence[str], at: datetime | None = None
 ) -> bytes:
-    """Sign an override; a ConfigError if the person or a reason of some length is missing."""
+    """Sign an override; a ConfigError if no person is named, the reason is too short or the key is not a
+    releaser's."""
     if not (by + reason).isprintable():
         raise ConfigError("--by and --break-glass: a line of plain text each, as every later audit shows them.")
     if not by.strip() or len(reason.strip()) < MIN_REASON_LENGTH:
@@ -127,7 +128,7 @@ def read_override(
 def read_overrides(
     notes: Iterable[bytes], policy: TrustPolicy, digest: str, tenant: str, now: datetime
 ) -> list[Override]:
-    """Trusted overrides of this release; other notes are skipped."""
+    """Return the trusted overrides of this release; other notes are skipped."""
     overrides = []
     for note in notes:
         try:
@@ -138,7 +139,7 @@ def read_overrides(
 
 
 def rollout_payload(rollout: RolloutStatement) -> bytes:
-    """The bytes to sign: the same for the same history."""
+    """Return the bytes to sign. Equal histories give equal bytes."""
     predicate = rollout._asdict()
     return _payload(ROLLOUT_TYPE, predicate.pop("name"), predicate.pop("digest"), predicate)
 
@@ -148,7 +149,8 @@ def sign_rollout(rollout: RolloutStatement, signer: Signer) -> bytes:
 
 
 def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
-    """True if a note holds this statement, signed by any key: ECDSA signatures of the same bytes differ."""
+    """True if a note holds this statement. Signatures are not compared, as two of them over the same bytes may
+    differ."""
     try:
         return rollout_payload(_parse_rollout(open_envelope(note))) == rollout_payload(rollout)
     except DataError:
@@ -158,7 +160,7 @@ def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
 def read_rollout_notes(
     notes: Iterable[bytes], policy: TrustPolicy, digest: str, tenant: str, now: datetime | None = None
 ) -> list[CheckedRollout]:
-    """The rollouts among a release's notes, oldest first, without duplicates."""
+    """Return the checked rollout statements among a release's notes, oldest first, without duplicates."""
     checked = (read_rollout_note(note, policy, digest, tenant, now or datetime.now(UTC)) for note in notes)
     unique = {(rollout_payload(item.statement), item.state, item.why): item for item in checked if item is not None}
     return sorted(unique.values(), key=lambda item: (item.statement.ended, item.statement.rollout))
@@ -167,7 +169,7 @@ def read_rollout_notes(
 def read_rollout_note(
     note: bytes, policy: TrustPolicy, digest: str, tenant: str, now: datetime
 ) -> CheckedRollout | None:
-    """Check a rollout's note: `altered` or `untrusted` if it is not to be trusted; None for another kind of note."""
+    """Check a rollout's note, and give it the state attested, altered or untrusted. None for another kind of note."""
     try:
         envelope = open_envelope(note)
         if ROLLOUT_TYPE.encode() not in envelope.payload[:300]:
@@ -190,7 +192,7 @@ def read_rollout_note(
 
 
 def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) -> list[Finding]:
-    """Findings about changed notes and untrusted rollout statements; the outcome of a rollout is no finding."""
+    """Return findings about changed notes and untrusted rollout statements. A rollout's outcome is not a finding."""
     why = "it is not what was laid beside the release, so it is not trusted"
     findings = [Finding(f"note {name}", "altered", why) for name in changed]
     return findings + [
@@ -199,7 +201,7 @@ def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) ->
 
 
 def format_rollout(item: CheckedRollout) -> str:
-    """A line for an audit's tree."""
+    """Format a rollout as one line of an audit."""
     rollout = item.statement
     reasons = f": {'; '.join(rollout.reasons)}" if rollout.reasons else ""
     signed = f"signed by key {item.key[:8]}" if item.is_trusted else f"{item.state}: {item.why}"
@@ -227,7 +229,8 @@ def _payload(kind: str, name: str, digest: str, predicate: Mapping[str, Any]) ->
 
 
 def _parse(envelope: Envelope, kind: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Digest and name of the release, and the predicate; one of PARSE_ERRORS if it is another kind of note."""
+    """Return the release's digest and name, and the predicate; raises one of PARSE_ERRORS for another kind of
+    note."""
     body = parse_json_mapping(envelope.payload, "note")
     if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, kind):
         raise ValueError(f"a {body['predicateType']}")

@@ -15,14 +15,14 @@ from qinglan.errors import DataError
 from qinglan.lineage.signing.keys import PublicKey, Signer
 
 ENVELOPE_SUFFIX = ".dsse.json"
-"""The ending of an envelope's file name."""
+"""Suffix of an envelope's file name."""
 
 IN_TOTO = "application/vnd.in-toto+json"
 
 
 class Signature(NamedTuple):
     key: str
-    """The id of the key as the envelope claims it; not verified."""
+    """Id of the key as the envelope claims it; it is not verified."""
 
     value: bytes
 
@@ -34,7 +34,7 @@ class Envelope(NamedTuple):
 
 
 def sign_envelope(payload: bytes, payload_type: str, signers: Iterable[Signer]) -> bytes:
-    """The payload with these signatures, as JSON on one line."""
+    """Sign the payload with each signer, and return the envelope as JSON on one line."""
     signed = pre_authentication_encoding(payload, payload_type)
     signatures = [{"keyid": signer.id, "sig": base64.b64encode(signer.sign(signed)).decode()} for signer in signers]
     body = {"payload": base64.b64encode(payload).decode(), "payloadType": payload_type, "signatures": signatures}
@@ -42,7 +42,7 @@ def sign_envelope(payload: bytes, payload_type: str, signers: Iterable[Signer]) 
 
 
 def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
-    """The bytes that are signed: DSSE's pre-authentication encoding."""
+    """Return the bytes that are signed: DSSE's pre-authentication encoding of the payload."""
     # https://github.com/secure-systems-lab/dsse/blob/master/protocol.md#signature-definition
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
@@ -75,5 +75,5 @@ def _decoded(text: str) -> bytes:
 
 
 def verify_signature(envelope: Envelope, signature: Signature, key: PublicKey) -> bool:
-    """Verify that this key made this signature over this very payload and type."""
+    """True if the key made the signature over exactly this payload and payload type."""
     return key.verifies(signature.value, pre_authentication_encoding(envelope.payload, envelope.payload_type))

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 State = Literal["verified", "attested", "missing", "altered", "untrusted"]
-"""attested: its digest has a trusted signature, its bytes are not here. untrusted: not signed by a trusted key."""
+"""attested: a trusted key signed its digest, but its bytes are not here. untrusted: no trusted key signed it."""
 
 WORST_FIRST: tuple[State, ...] = ("altered", "untrusted", "missing", "attested", "verified")
 FAULTS = WORST_FIRST[:3]
@@ -26,7 +26,7 @@ class Finding(NamedTuple):
 
 
 def worst_state(states: Iterable[State]) -> State:
-    """The worst of the states; verified without any."""
+    """Return the worst of the states, or verified if there are none."""
     return min(states, key=WORST_FIRST.index, default="verified")
 
 

@@ -1,7 +1,9 @@
-"""EC keys (P-256) of three roles: a builder signs what stages make, a releaser what may serve, a rollout its outcome.
+"""EC keys (P-256) of three roles.
+
+A builder's key signs what stages make, a releaser's key what may serve, and a rollout's key how a rollout ended.
 
     keys/builder.pem  releaser.pem  rollout.pem    private, from a file or a mounted Kubernetes Secret
-    keys/trust.yaml                        public: who may sign what; see trust.py
+    keys/trust.yaml                        public: which key may sign what; see trust.py
 
 signer = load_signer("builder")
 """
@@ -17,18 +19,18 @@ from qinglan.files.plain_files import read_plain
 Role = Literal["builder", "releaser", "rollout"]
 ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
 KEYS_VARIABLE = "QINGLAN_KEYS"
-"""Environment variable that names another folder of keys."""
+"""Environment variable with the folder of keys, if it is not the default one."""
 
 CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """The order n of P-256 (SEC 2, secp256r1)."""
 
 MOUNTED_KEYS = Path("/etc/qinglan/keys")
-"""Folder of a step's Secret, which holds only the keys of that step's roles."""
+"""Folder at which a pod mounts its Secret with the keys that its step needs."""
 
 
 class PublicKey(NamedTuple):
     id: str
-    """SHA-256 of the key as DER, SubjectPublicKeyInfo."""
+    """SHA-256 of the key in DER (SubjectPublicKeyInfo)."""
 
     key: Any
 
@@ -58,9 +60,9 @@ class Signer(NamedTuple):
 
 
 def with_low_s(signature: bytes) -> bytes:
-    """The spelling of an ECDSA signature with the smaller s.
+    """Return the ECDSA signature with the smaller of its two valid s values.
 
-    If (r, s) verifies, so does (r, n - s), which anybody can compute without the key: the same release would have
+    If (r, s) is valid, so is (r, n - s), which anybody can compute without the key. The same release would then have
     a second digest. https://github.com/bitcoin/bips/blob/master/bip-0062.mediawiki
     """
     from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
@@ -70,7 +72,8 @@ def with_low_s(signature: bytes) -> bytes:
 
 
 def has_low_s(signature: bytes) -> bool:
-    """True for the spelling of `with_low_s`, and for bytes that are no signature, which verify as nothing."""
+    """True if the signature has the smaller s. Also true for bytes that are not a signature, since they never
+    verify."""
     try:
         return with_low_s(signature) == signature
     except ValueError:
@@ -78,13 +81,13 @@ def has_low_s(signature: bytes) -> bool:
 
 
 def keys_folder() -> Path:
-    """The folder that QINGLAN_KEYS names; else the mounted one, if it exists; else ~/.config/qinglan/keys."""
+    """Return the folder in QINGLAN_KEYS; else the mounted one, if it exists; else ~/.config/qinglan/keys."""
     named = os.environ.get(KEYS_VARIABLE) or (MOUNTED_KEYS if MOUNTED_KEYS.is_dir() else "~/.config/qinglan/keys")
     return Path(named).expanduser()
 
 
 def load_signer(role: Role, folder: Path | None = None) -> Signer:
-    """Load the role's private key; a ConfigError says how to get one if it is missing."""
+    """Load the role's private key. If it is missing, a ConfigError says how to get one."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -109,7 +112,7 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
 
 
 def make_key(path: Path) -> str:
-    """Write a new private key, readable by its owner only; returns the public key in PEM."""
+    """Write a new private key that only its owner can read, and return the public key in PEM."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 

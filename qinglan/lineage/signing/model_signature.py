@@ -1,10 +1,10 @@
-"""The model's signature in the OpenSSF's format (OMS), made by the model-signing library, so anyone can verify it.
+"""Model signature in the OpenSSF's format (OMS). The public model-signing library makes it, so anyone can verify it.
 
     sign_model(folder, signature, signer)
     python -m model_signing verify key --no-ignore-git-paths --signature model.sig --public_key releaser.pub model/
 
-It signs with a key, not a certificate, as the library accepts expired certificates; and with one digest for each
-file, as it cannot verify shards. No file is ignored, not even git's. The name is in the release's statement.
+A key signs, and no certificate, because the library accepts expired certificates. Each file has one digest, because
+the library cannot verify shards. No file is ignored, not even git's. The model's name is in the release's statement.
 """
 
 import base64
@@ -22,11 +22,11 @@ from qinglan.lineage.signing.keys import PublicKey, Signer, public_pem
 SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
 Fault = tuple[State, str]
 OTHER_FILES = "Signature mismatch"
-"""Begins the library's message if the signature is valid, but for other files than these."""
+"""Beginning of the library's message for a valid signature over other files than these."""
 
 
 def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
-    """Sign every file of the folder; the signature must lie outside of it."""
+    """Sign every file of the folder. The signature file must lie outside the folder."""
     from model_signing.signing import Config
 
     # https://github.com/sigstore/model-transparency#signing-with-keys
@@ -35,7 +35,7 @@ def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
 
 
 def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
-    """Why this is not the key's signature over exactly the files of the folder; None if it is.
+    """Return why the file is not the key's signature over exactly the files of the folder; None if it is.
 
     The folder must hold plain files only. The library checks for missing and extra files only if the signature says
     that no file was ignored, so its serialization must be SERIALIZATION.
@@ -57,7 +57,7 @@ def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | No
 
 
 def key_hint(key: PublicKey) -> str:
-    """The name of a key in a signature."""
+    """Return the hint that names a key in a model signature."""
     return hashlib.sha256(public_pem(key.key).encode()).hexdigest()
 
 

@@ -33,7 +33,7 @@ class SignedStatement(NamedTuple):
 
 
 def parse_signed_statement(sealed: bytes, where: str) -> SignedStatement:
-    """Parse an envelope and its statement; a DataError if either is malformed, or the statement has no end time."""
+    """Parse an envelope and its statement; a DataError if either is malformed or the end time is not a time."""
     envelope = open_envelope(sealed, where)
     statement = from_payload(envelope.payload, where)
     parse_time(statement.ended)
@@ -45,7 +45,7 @@ def read_signed_statement(path: Path) -> SignedStatement:
 
 
 def read_lineage(lineage: Path) -> list[SignedStatement]:
-    """All statements of the folder, oldest first; a DataError if a file is not a statement."""
+    """Read all statements of the folder, oldest first; a DataError if a file is not a statement."""
     statements = [read_signed_statement(path) for path in lineage.glob(f"*{ENVELOPE_SUFFIX}")]
     return sorted(statements, key=lambda item: (item.statement.at, item.where))
 
@@ -55,14 +55,15 @@ def signing_role(statement: Statement) -> Role:
 
 
 def verify_statement(item: SignedStatement, policy: TrustPolicy, tenant: str) -> tuple[State, str, str]:
-    """`verify_signatures` for the role that signs statements of this stage, at the time that the statement names."""
+    """Call `verify_signatures` with the role that signs this stage's statements, and the time in the statement."""
     return verify_signatures(item.envelope, policy, signing_role(item.statement), tenant, item.statement.at)
 
 
 def verify_signatures(
     envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime
 ) -> tuple[State, str, str]:
-    """The state that the signatures give a statement, why, and the key that signed it or claims to have."""
+    """Return the state that the signatures give a statement, the reason, and the id of the key that signed or claims
+    to."""
     claimed = next((signature.key for signature in envelope.signatures), "")
     if envelope.payload_type != IN_TOTO:
         return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed

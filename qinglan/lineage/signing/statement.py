@@ -1,6 +1,6 @@
 """The statement of a step: an in-toto Statement v1 with SLSA provenance v1.
 
-Artifacts are named by digest. It holds no local path, which could name a person, and no personal data.
+Artifacts are named by digest. A statement holds no personal data, and no local path, since a path may name a person.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,23 +18,23 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 # https://slsa.dev/spec/v1.0/provenance
 PREDICATE_TYPE = "https://slsa.dev/provenance/v1"
 STAGE_BUILD_TYPE = "urn:qinglan:stage:v2"
-"""SLSA's buildType: how to read externalParameters and dependencies. docs/audit.md has the table."""
+"""SLSA's buildType, which says how to read externalParameters and dependencies. docs/audit.md has the table."""
 
 STAGE_BUILD_TYPE_V1 = "urn:qinglan:stage:v1"
-"""The former build type, still read: there a folder's SHA3-256 is called `sha256`."""
+"""Older build type, which is still read. In it, a folder's SHA3-256 is called `sha256`."""
 
 UNKNOWN_ALGORITHM = "sha256 of a file, sha3_256 of a folder"
-"""The algorithm of a digest whose statement does not say whether it is a file's or a folder's."""
+"""Algorithm of a digest whose statement does not say if it belongs to a file or a folder."""
 
 COMMIT = "gitCommit"
-"""The algorithm of code; everything else is bytes that can be compared."""
+"""Algorithm of the input `code`, a git commit. All other artifacts are bytes that can be compared."""
 
 BUILDER = "urn:qinglan:builder:v1"
 RELEASE_STAGE = "release"
-"""The one stage whose statement a releaser signs."""
+"""Name of the only stage whose statement a releaser's key signs."""
 
 EXTERNAL_INPUT = "given"
-"""Annotation of an external input, which no step made, so that the chain may end there."""
+"""Annotation of an external input. No step made it, so the chain may end there."""
 
 
 class ArtifactRef(NamedTuple):
@@ -42,11 +42,11 @@ class ArtifactRef(NamedTuple):
 
     name: str
     digest: str
-    """SHA-256 of a file's bytes, digests.py's digest of a folder, or the git commit of code."""
+    """SHA-256 of a file's bytes, digest of a folder (digests.py), or git commit of code."""
 
     uri: str = ""
     about: Mapping[str, Any] = {}
-    """Row counts and the like."""
+    """Annotations, such as the number of rows."""
 
     algorithm: str = FILE_ALGORITHM
 
@@ -74,18 +74,18 @@ class Statement(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """The tenant in its settings; "" if they name none."""
+        """Return the tenant in the step's settings; empty if they name none."""
         named = self.config.get("tenant_id")
         return named if isinstance(named, str) else ""
 
     @property
     def at(self) -> datetime:
-        """The time at which the step ended, as the statement claims."""
+        """Return the time at which the step ended, as the statement claims."""
         return parse_time(self.ended)
 
 
 def parse_time(text: str) -> datetime:
-    """An ISO time with its zone; a DataError otherwise."""
+    """Parse an ISO time with a time zone and convert it to UTC; a DataError if it is not one."""
     try:
         moment = datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
@@ -100,7 +100,7 @@ def parse_time(text: str) -> datetime:
 
 
 def to_payload(statement: Statement) -> bytes:
-    """The bytes that are signed."""
+    """Return the bytes to sign."""
     body = {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(part) for part in statement.made],
@@ -167,7 +167,7 @@ def _resource(part: ArtifactRef) -> dict[str, Any]:
 
 
 def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
-    """Why the digest has the wrong algorithm, a file's for a folder or the reverse; "" if it is right."""
+    """Return a fault if a folder's digest has a file's algorithm, or the reverse; empty if the algorithm is right."""
     right = FOLDER_ALGORITHM if folder else FILE_ALGORITHM
     if part.algorithm in (right, UNKNOWN_ALGORITHM):
         return ""
@@ -175,7 +175,7 @@ def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
 
 
 def subject_digest(resource: Mapping[str, Any]) -> str:
-    """The digest of the release that a statement is about; older statements call it `sha256`."""
+    """Return the digest of the release that a statement is about; older statements call it `sha256`."""
     digests = resource["digest"]
     return str(digests[FOLDER_ALGORITHM] if FOLDER_ALGORITHM in digests else digests[FILE_ALGORITHM])
 
@@ -195,7 +195,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def _seeds(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every setting named `seed`, by its path."""
+    """Yield the path and value of every setting named `seed`."""
     if not isinstance(config, Mapping):
         return
     for name, value in config.items():

@@ -1,4 +1,4 @@
-"""The statements of the evidence, each parsed and verified once."""
+"""Index of the evidence's statements, each parsed and verified once."""
 
 import hashlib
 import re
@@ -16,17 +16,17 @@ from qinglan.lineage.signing.statement import RELEASE_STAGE, Statement, from_pay
 from qinglan.lineage.signing.trust import TrustPolicy
 
 MAX_CLOCK_AHEAD = timedelta(minutes=1)
-"""How far a signer's clock may be ahead of the auditor's."""
+"""Largest time by which a signer's clock may be ahead of the auditor's."""
 
 BREAK_GLASS = "urn:qinglan:break-glass:v1"
 DATES = "dates"
-"""The name of the finding that signed statements are dated in the future."""
+"""Name of the finding about signed statements that are dated in the future."""
 
 MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
-"""How far the clocks of two machines that sign may differ."""
+"""Largest difference between the clocks of two machines that sign."""
 
 FOLD_INPUT = re.compile(r"^fold \d+ ")
-"""The start of the names that a cross-fitted evaluation gives its folds' artifacts."""
+"""Prefix of the names that a cross-fitted evaluation gives the artifacts of its folds."""
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -43,16 +43,16 @@ class Step(NamedTuple):
 
     why: str
     signer: str
-    """The trusted key that signed it; else the key that it claims."""
+    """Id of the trusted key that signed it; if there is none, of the key that it claims."""
 
     where: str
 
     began: datetime = NEVER
     done: datetime = NEVER
-    """When it started and ended, by its own statement."""
+    """Time at which the step ended, as its statement claims; `began` is the time at which it started."""
 
     is_ahead: bool = False
-    """Its signature is trusted but dated in the future: the step is trusted once that time has come."""
+    """True if the signature is trusted but dated in the future. The step is trusted from that date on."""
 
     @property
     def is_trusted(self) -> bool:
@@ -61,29 +61,29 @@ class Step(NamedTuple):
 
 class StatementIndex(NamedTuple):
     steps: dict[str, Step]
-    """By id."""
+    """Steps by id."""
 
     makers: dict[str, list[str]]
-    """Ids of the steps that claim to have made a digest, without steps that only passed it on."""
+    """Ids of the steps that claim to have made a digest, by digest. Steps that only passed it on are left out."""
 
     external: frozenset[str]
     """Digests that a trusted statement names as external inputs."""
 
     named: frozenset[str]
-    """Digests that a trusted statement uses."""
+    """Digests of the inputs in trusted statements."""
 
     doubtful: frozenset[str]
     """Digests that an untrusted statement names as external inputs."""
 
     findings: tuple[Finding, ...]
     newest: frozenset[str] = frozenset()
-    """Ids of the steps that an audited run shows as its own."""
+    """Ids of the newest step of each stage in the audited run."""
 
     inputs: Mapping[str, Sequence[tuple[str, Step]]] = MappingProxyType({})
-    """Names of the inputs of trusted steps with the step that used them, by digest."""
+    """Inputs of trusted steps by digest: the name of each input and the step that used it."""
 
     outputs: Mapping[str, Sequence[tuple[str, Step]]] = MappingProxyType({})
-    """Digests of the outputs of trusted steps with the step that made them, by name."""
+    """Outputs of trusted steps by name: the digest of each output and the step that made it."""
 
 
 def index_statements(
@@ -93,9 +93,9 @@ def index_statements(
     now: datetime,
     newest: frozenset[str] = frozenset(),
 ) -> StatementIndex:
-    """Read each statement once; a file that is not one, or was changed, is a finding.
+    """Read and verify each statement once. A file that is not a statement, or was changed, becomes a finding.
 
-    `newest`: ids of the steps that an audited run shows as its own.
+    `newest` holds the ids of the newest step of each stage in the audited run.
     """
     steps: dict[str, Step] = {}
     findings: list[Finding] = []
@@ -124,7 +124,7 @@ def _read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy
     except DataError as error:
         return Step(step_id, statement, "altered", str(error), "", where)
     state, why, signer = verify_signatures(envelope, policy, signing_role(statement), tenant, ended)
-    # Impossible times that are no matter of a fast clock (an end before the start) stay faults for good.
+    # A fast clock can explain a date in the future, but not an end before the start, which stays a fault.
     is_ahead = state == "attested" and started <= ended > now + MAX_CLOCK_AHEAD
     if state == "attested" and (why := _time_fault(started, ended, now)):
         state = "altered"
@@ -134,14 +134,14 @@ def _read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy
 
 
 def tenant_fault(statement: Statement, tenant: str) -> str:
-    """Why the statement is not this tenant's; "" if it is, or no tenant is known."""
+    """Return why the statement belongs to another tenant; empty if it does not, or if no tenant is known."""
     if tenant and statement.tenant and statement.tenant != tenant:
         return f"it is of tenant {statement.tenant!r}, and {tenant!r} is asked about"
     return ""
 
 
 def _time_fault(started: datetime, ended: datetime, now: datetime) -> str:
-    """Why these times are impossible; "" if they are possible."""
+    """Return why these times are impossible; empty if they are possible."""
     if started > ended:
         return f"it says that it ended {ended:%F %T}Z, before it started {started:%F %T}Z"
     if ended > now + MAX_CLOCK_AHEAD:
@@ -152,7 +152,7 @@ def _time_fault(started: datetime, ended: datetime, now: datetime) -> str:
 
 
 def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
-    """One finding for all statements dated in the future: by how much, and what to do; None without any."""
+    """Return one finding for all statements that are dated in the future, with advice; None if there are none."""
     if not ahead:
         return None
     newest = max(step.done for step in ahead)
@@ -179,8 +179,8 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
     for step_id, step in steps.items():
         used = {part.digest for part in step.statement.used}
         for part in step.statement.made:
-            # What a step both uses and makes, such as a release's copy of the model, it has only passed on. A
-            # release's lineage is a copy of what steps before it have written and used.
+            # If a step both uses and makes an artifact, such as a release's copy of the model, it only passed it on.
+            # A release's lineage holds copies of the files of earlier steps.
             copied = step.statement.stage == RELEASE_STAGE and part.name.startswith("lineage/")
             if part.digest not in used and not copied:
                 makers.setdefault(part.digest, []).append(step_id)
@@ -206,14 +206,15 @@ def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozen
 
 
 def exchanged_reason(digest: str, index: StatementIndex) -> str:
-    """Why bytes that no step made differ from the artifact for which a step took them; "" if they do not.
+    """Return why bytes that no step made are an exchanged artifact; empty if they are not.
 
-    A trusted step took them under the name of an output that a trusted step before it had signed with other bytes.
+    They are exchanged if a trusted step used them under the name of an output, and an earlier trusted step had signed
+    that output with other bytes.
     """
     uses = index.inputs.get(digest, ())
     for name, user in sorted(uses, key=lambda use: (use[1].began, use[0], use[1].id)):
         latest = user.began + MAX_CLOCK_DIFFERENCE
-        # Of a stage that ran again, the last run before the use is the one that the step should have taken.
+        # If a stage ran several times, the step should have used the output of its last run before the use.
         earlier = [
             output for output in index.outputs.get(name, ()) if output[1].done <= latest and output[1].id != user.id
         ]
@@ -227,11 +228,11 @@ def exchanged_reason(digest: str, index: StatementIndex) -> str:
 
 
 def maker_of(digest: str, index: StatementIndex) -> str:
-    """The id of the step that made a digest; "" if none did.
+    """Return the id of the step that made a digest; empty if no step made it.
 
-    Several steps may have, such as a stage that ran twice, or any that wrote an empty file. A trusted step is chosen
-    before others, then one of the audited run's newest, then the earliest. For an external input only a trusted step
-    counts as its maker.
+    Several steps may have made the same bytes, such as a stage that ran twice, or steps that wrote an empty file.
+    Trusted steps come first, then the newest steps of the audited run, then the earliest step. Only a trusted step
+    counts as the maker of an external input.
     """
     makers = [index.steps[step_id] for step_id in index.makers.get(digest, ())]
     if not makers:
@@ -241,6 +242,7 @@ def maker_of(digest: str, index: StatementIndex) -> str:
 
 
 def first_made(digest: str, maker: Step, index: StatementIndex) -> datetime:
-    """The earliest time at which the bytes are known to exist: `maker` may not be the first that made them."""
+    """Return the earliest time at which the bytes are known to exist. A step before `maker` may have made them
+    first."""
     makers = (index.steps[step_id] for step_id in index.makers[digest])
     return min([maker.done, *(step.done for step in makers if step.is_trusted)])

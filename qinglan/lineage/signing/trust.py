@@ -2,7 +2,7 @@
 
 keys:
   9f2c...:                       id: SHA-256 of the public key
-    role: builder                builder: what stages make; releaser: what may serve; rollout: how that ended
+    role: builder                a builder signs what stages make, a releaser what may serve, a rollout its outcome
     tenants: [fivedoctors]       or ["*"]
     since: 2026-11-22T08:00:00Z
     until: 2027-01-10T09:30:00Z  rotated: what it signed before stays trusted
@@ -12,7 +12,7 @@ keys:
 clean_code: true               optional: nothing is deployed that was made by code with uncommitted changes
 evaluate:                      optional: limits on evaluations and gates, each stricter than the project's own
   rewriter: {draws: 10000, gate: {rows: 400, p: 0.01, by: gold}}
-  counted: true                judged models are counted, or nothing is promoted or deployed
+  counted: true                models that a test judges must be counted, else nothing is promoted or deployed
 
 new_key(folder, "builder")     a private key in the folder, named in the policy beside it
 rotate_key(folder, "releaser")
@@ -47,7 +47,8 @@ from qinglan.lineage.signing.keys import (
 
 TRUST_FILE = "trust.yaml"
 TRUST_VARIABLE = "QINGLAN_TRUST"
-"""The policy itself, in YAML, for pods: a storage container of KServe has an environment, and no volumes."""
+"""Environment variable with the policy as YAML. KServe's storage container has environment variables but no
+volumes."""
 
 EVERYONE = "*"
 
@@ -58,14 +59,15 @@ class KeyRotation(NamedTuple):
     old: str
     new: str
     until: datetime
-    """The last date that a signature of the old key may have."""
+    """Latest time at which the old key's signatures are trusted."""
 
     clock_behind: timedelta
-    """How far the policy's newest date is ahead of this machine's clock; zero if it is not."""
+    """Time by which the policy's newest date is ahead of this machine's clock; zero if it is not ahead."""
 
 
 LOW_S_SINCE = datetime(2026, 12, 1, tzinfo=UTC)
-"""Date from which a signature counts in one spelling only (keys.has_low_s). Half of the older ones have the other."""
+"""Date from which only signatures with the smaller s count (`keys.has_low_s`). Half of the older ones have the
+larger."""
 
 
 def _utc(moment: datetime) -> datetime:
@@ -113,16 +115,16 @@ class TrustedKey(Config):
 
 
 class TrustPolicy(Config):
-    """Policy of an auditor and the deploy gate. Keep its file where the signers cannot write."""
+    """Trust policy of an auditor and the deploy gate. Keep its file where the signers cannot write."""
 
     keys: dict[str, TrustedKey] = {}
     """Keys by id."""
 
     clean_code: bool = False
-    """Refusal to deploy what was made by code with uncommitted changes."""
+    """Refusal to deploy a model if code with uncommitted changes made any of its artifacts."""
 
     evaluate: Limits = Limits()
-    """Limits on the settings of evaluations and gates (qinglan/evaluation/gates/gate_limits.py), by line."""
+    """Limits on the settings of evaluations and gates, by model line (qinglan/evaluation/gates/gate_limits.py)."""
 
     @model_validator(mode="after")
     def _named_by_content(self) -> "TrustPolicy":
@@ -136,7 +138,7 @@ class TrustPolicy(Config):
         return self
 
     def fault(self, key: str, role: Role, tenant: str, at: datetime) -> str:
-        """Why a signature of this key does not count; "" if it does."""
+        """Return why a signature of this key does not count; empty if it does."""
         trusted = self.keys.get(key)
         if trusted is None:
             return f"key {key[:12]} is not in the trust policy"
@@ -153,9 +155,9 @@ class TrustPolicy(Config):
         return ""
 
     def check_signatures(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
-        """The state that the signatures give, why, and the trusted key that signed.
+        """Return the state that the signatures give, the reason, and the id of the trusted key that signed.
 
-        A trusted key's signature that does not fit the bytes means that the bytes were changed.
+        If a trusted key's signature does not match the bytes, the bytes were changed.
         """
         state: State = "untrusted"
         faults = []
@@ -184,7 +186,7 @@ def load_trust(path: Path) -> TrustPolicy:
 
 
 def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
-    """The policy in this process's environment, else the one beside its keys."""
+    """Return the policy in this process's environment, or else the one beside its keys."""
     text = environment.get(TRUST_VARIABLE, "")
     if not text.strip():
         return load_trust(keys_folder() / TRUST_FILE)
@@ -192,7 +194,7 @@ def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
 
 
 def policy_at_hand() -> TrustPolicy | None:
-    """`default_trust`, or None without a policy: a step's pod may have only its keys."""
+    """Return `default_trust`, or None if there is no policy. A step's pod may have only its keys."""
     if not os.environ.get(TRUST_VARIABLE, "").strip() and not (keys_folder() / TRUST_FILE).is_file():
         return None
     return default_trust()
@@ -210,9 +212,9 @@ def save_trust(path: Path, policy: TrustPolicy) -> None:
 
 
 def ensure_keys(folder: Path) -> bool:
-    """Make a key for each role if the folder has none at all; True if it did.
+    """Make a key for each role if the folder has no key and no policy; True if keys were made.
 
-    A new user has no keys. If some exist, the others are missing for a reason.
+    A new user has no keys. If some exist, the others are missing on purpose.
     """
     if has_keys(folder):
         return False
@@ -226,7 +228,7 @@ def has_keys(folder: Path) -> bool:
 
 
 def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) -> str:
-    """Make a key for the role and name it in the trust policy; returns its id."""
+    """Make a key for the role and add it to the trust policy; returns the key's id."""
     path = folder / f"{role}.pem"
     if os.path.lexists(path):
         raise ConfigError(f"{path}: a key exists already. `qinglan keys rotate {role}` replaces it.")
@@ -237,11 +239,11 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
 
 
 def rotate_key(folder: Path, role: Role) -> KeyRotation:
-    """Replace a role's key; the old private key is deleted, so that it signs nothing more.
+    """Replace a role's key. The old private key is deleted, so that it can sign nothing more.
 
-    The old key never ends before its own `since`, even if the clock was set back: else nothing that it signed would
-    be trusted. The new key begins now, even if a clock was ahead when the old one was made: else it could sign only
-    with dates in the future.
+    The old key's `until` is never before its `since`, even if the clock was set back: otherwise nothing that it
+    signed would be trusted. The new key's `since` is now, even if a clock was ahead when the old key was made:
+    otherwise the new key could sign only with dates in the future.
     """
     load_signer(role, folder)  # an error if there is no key to replace
     # Two commands at once would delete each other's new key.
@@ -265,7 +267,7 @@ def _rotate(folder: Path, role: Role) -> KeyRotation:
     until = max(now, policy.keys[old.id].since)
     ended = policy.keys[old.id].model_copy(update={"until": until})
     fresh = folder / f".{role}.new.pem"
-    fresh.unlink(missing_ok=True)  # of a command that was killed
+    fresh.unlink(missing_ok=True)  # left by a command that was killed
     trusted = TrustedKey(role=role, tenants=ended.tenants, since=now, public=make_key(fresh))
     save_trust(folder / TRUST_FILE, _with_key(_with_key(policy, old.id, ended), trusted.key.id, trusted))
     fresh.replace(old.path)
@@ -293,7 +295,7 @@ def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, 
 
 
 def key_rows(policy: TrustPolicy, folder: Path) -> Iterator[tuple[str, ...]]:
-    """The row of each key in `qinglan keys list`."""
+    """Yield one row per key for `qinglan keys list`."""
     private = {load_signer(role, folder).id for role in ROLES if (folder / f"{role}.pem").is_file()}
     for key_id, key in policy.keys.items():
         notes = [f"revoked {key.revoked.at:%F %T}Z: {key.revoked.reason}"] if key.revoked else []
@@ -311,6 +313,7 @@ def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy
 
 
 def _now() -> datetime:
-    """The time cut to the millisecond, as in statements: a signature made at once must not be older than its key."""
+    """Return the time cut to milliseconds, as in statements: otherwise a first signature could be older than
+    its key."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)

@@ -1,9 +1,9 @@
-"""The signed statements of the steps before a step, and the comparison of its inputs with them.
+"""Read the signed statements of earlier steps, and compare a step's inputs with them.
 
     steps = read_earlier_steps(Path(before.path), signer)
     fault = input_fault("evaluation", digest, steps)
 
-A step refuses an input that differs from the output that an earlier step has signed, before it reads the input. Else
+Before a step reads an input, it refuses an input that differs from the output that an earlier step signed. Otherwise
 it would sign a result of changed bytes.
 """
 
@@ -22,7 +22,8 @@ from qinglan.lineage.signing.trust import TrustPolicy, policy_at_hand
 from qinglan.lineage.trace.release_folder import paper_faults
 
 Proof = Literal["proven", "unproven", "altered"]
-"""State of a signature: made by a known key, by no known key, or a known key's that does not fit the bytes."""
+"""proven: a known key signed it. unproven: no known key signed it. altered: a known key's signature does not
+match."""
 
 
 class EarlierStep(NamedTuple):
@@ -32,9 +33,9 @@ class EarlierStep(NamedTuple):
 
 
 def read_earlier_steps(lineage: Path | None, signer: Signer) -> list[EarlierStep]:
-    """The statements in the folder, oldest first; malformed ones are skipped.
+    """Read the statements in the folder, oldest first; malformed ones are skipped.
 
-    Signatures are checked by the trust policy, or with the keys of this machine if it has no policy.
+    The trust policy checks the signatures. Without a policy, the keys of this machine do.
     """
     policy = policy_at_hand()
     keys = {} if policy else _keys_at_hand(signer)
@@ -48,7 +49,7 @@ def read_earlier_steps(lineage: Path | None, signer: Signer) -> list[EarlierStep
 
 
 def _proof_by_policy(item: SignedStatement, policy: TrustPolicy) -> Proof:
-    """Check for a trusted signature for any tenant, as the tenant is not known here."""
+    """Check the signatures with the policy, for any tenant, since the tenant is not known here."""
     keys = (policy.keys[signature.key] for signature in item.envelope.signatures if signature.key in policy.keys)
     tenants = {tenant for key in keys for tenant in key.tenants}
     states = {verify_statement(item, policy, tenant)[0] for tenant in tenants}
@@ -63,7 +64,8 @@ def _proof_by_keys(envelope: Envelope, keys: Mapping[str, PublicKey]) -> Proof:
 
 
 def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
-    """Public keys of the private keys here by id: a pod has those of its step only; rotated keys were deleted."""
+    """Return the public keys of this machine's private keys, by id. A pod has only its step's keys; rotated keys are
+    gone."""
     signers = [signer]
     for role in ROLES:
         with suppress(ConfigError):
@@ -72,7 +74,7 @@ def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
 
 
 def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
-    """Why an input is not the artifact of this name that an earlier step signed; "" if it is, or none signed one."""
+    """Return why an input differs from the output of this name that an earlier step signed; empty if it does not."""
     makers = signed_outputs(name, steps)
     if not makers or digest in {output.digest for _, output in makers}:
         return ""
@@ -84,11 +86,11 @@ def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
 
 
 def signed_outputs(name: str, steps: Sequence[EarlierStep]) -> list[tuple[str, ArtifactRef]]:
-    """The stage and output of each statement whose output of this name may be an input now; `steps` oldest first.
+    """Return the outputs of this name that an input may be, each with its stage; `steps` are oldest first.
 
-    Unproven statements count only if no proven one names such an output. Of a stage that ran again in the same run,
-    the last time counts. The run of the newest statement comes first: beside it lie statements of runs that KFP's
-    cache answered with, and of a cross-fitted run's folds.
+    Unproven statements count only if no proven one names such an output. If a run made the output several times, the
+    last one counts. If the newest statement's run made one, only that is returned: statements of other runs may lie
+    beside it, from KFP's cache or from the folds of a cross-fitted run.
     """
 
     def makers(of: Sequence[EarlierStep]) -> list[tuple[Statement, ArtifactRef]]:
@@ -102,7 +104,7 @@ def signed_outputs(name: str, steps: Sequence[EarlierStep]) -> list[tuple[str, A
 
 
 def refuse_changed_lineage(lineage: Path, steps: Sequence[EarlierStep]) -> None:
-    """Refuse statements that were changed, by a known key's signature, and supporting files that none names."""
+    """Raise an AlteredError for malformed or changed statements, and for supporting files that no statement names."""
     read = {step.file for step in steps}
     if broken := [path for path in sorted(lineage.glob(f"*{ENVELOPE_SUFFIX}")) if path.name not in read]:
         raise AlteredError(
@@ -120,7 +122,7 @@ def refuse_changed_lineage(lineage: Path, steps: Sequence[EarlierStep]) -> None:
 
 
 def refuse_changed_papers(lineage: Path, statements: Sequence[Statement]) -> None:
-    """Refuse supporting files of a lineage that no statement names under their name."""
+    """Raise an AlteredError for a supporting file that no statement names under the file's name."""
     for name, why in paper_faults(statements, file_digests(lineage)).items():
         raise AlteredError(
             f"{lineage / name}: {why}, so somebody put them there or changed them. Restore the file, or run the "

@@ -1,14 +1,14 @@
-"""The record of a step, as a JSON file for people and as a signed statement for auditors.
+"""Write the record of a step, as a JSON file for people and as a signed statement for auditors.
 
     with recorded("generate", {"questions": questions}, {"rewrites": rewrites}, config, lineage) as step:
         step.facts.update(rows=500)
         step.used.append(ArtifactRef("prices", digest))
 
-`lineage` is one more output: a folder with the statement of this step and of all steps before it, so the last step's
-folder holds them all. Under `qinglan run` the record and the statement are also written to the folder that
-RECORDS_VARIABLE names. An output's metadata in KFP holds only its digest and rows, since KFP repeats the metadata of
-every input in the workflow's status, whose size has a limit (pipelines/graph/workflow_size.py). Parents, code and
-facts are in the statement.
+`lineage` is one more output: a folder with the statements of this step and of all earlier steps. The last step's
+folder therefore holds all statements. Under `qinglan run` the record and the statement are also written to the folder
+that RECORDS_VARIABLE names. An output's metadata in KFP holds only its digest and rows, since KFP repeats the
+metadata of every input in the workflow's status, whose size has a limit (pipelines/graph/workflow_size.py). Parents,
+code and facts are in the statement.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ IMAGE_VARIABLE = "QINGLAN_IMAGE"
 """Environment variable with the step's image, by digest if it is a release."""
 
 BASE = "base_model"
-"""The one artifact that may be a reference (models/base_reference.py)."""
+"""Name of the only artifact that may be a reference to a model (models/base_reference.py)."""
 
 NO_SIBLINGS: Mapping[str, Path] = MappingProxyType({})
 
@@ -69,14 +69,14 @@ class Artifact(Protocol):
 
 
 class StepReport(NamedTuple):
-    """Additions of a step to its record while it runs."""
+    """Facts, inputs and outputs that a step adds to its record while it runs."""
 
     facts: dict[str, Any]
     used: list[ArtifactRef]
-    """Inputs beside its input artifacts: prompts, prices, paid answers."""
+    """Inputs that are not KFP artifacts, such as prompts, prices and paid answers."""
 
     outputs: list[ArtifactRef]
-    """Outputs beside its output artifacts."""
+    """Outputs that are not KFP artifacts."""
 
     papers: dict[str, bytes]
     """Small supporting files for the lineage folder, by name; each holds the bytes of one input or output."""
@@ -92,11 +92,11 @@ def recorded(
     before: Artifact | None = None,
     siblings: Mapping[str, Path] = NO_SIBLINGS,
 ) -> Iterator[StepReport]:
-    """Run a stage, and write its record before and after it; the record of a failed stage has its error.
+    """Write the record of a stage before and after it runs. If the stage fails, the record holds the error.
 
     The key is loaded first, so that a missing key ends the stage before a long training, not after it. Inputs are
-    compared with what the steps that made them have signed. `siblings`: lineages of inputs that other runs made, by
-    the start of these inputs' names, such as "fold 1 ".
+    compared with what earlier steps signed. `siblings` holds the lineages of inputs that other runs made, by the
+    prefix of the inputs' names, such as "fold 1 ".
     """
     # KFP gives a step its inputs' paths; their digests are taken before the stage reads them.
     # https://www.kubeflow.org/docs/components/pipelines/user-guides/data-handling/artifacts/
@@ -122,7 +122,7 @@ def recorded(
         _write_lineage(Path(lineage.path), Path(before.path) if before else None, papers)
     except BaseException as error:  # also Ctrl-C and SIGTERM: the record must not stay "running"
         failed = {"status": "failed", "ended": clock.now(), "failure": _failure(error), "facts": step.facts}
-        if isinstance(error, GateHeldError):  # the verdict is about whole results, which people want to read
+        if isinstance(error, GateHeldError):  # the results are complete, and people want to read them
             failed["outputs"] = _results({name: item for name, item in outputs.items() if Path(item.path).exists()})
         _write(stage, record | failed)
         raise
@@ -137,7 +137,8 @@ def recorded(
 def _refuse_altered(
     inputs: Mapping[str, Artifact], digests: Mapping[str, str], lineages: Mapping[str, Path], signer: Signer
 ) -> None:
-    """Refuse inputs and lineages that differ from the signed statements; `lineages` by the start of inputs' names."""
+    """Refuse inputs and lineages that differ from the signed statements. The keys of `lineages` are prefixes of input
+    names."""
     for start, folder in lineages.items():
         steps = read_earlier_steps(folder, signer)
         refuse_changed_lineage(folder, steps)
@@ -148,7 +149,8 @@ def _refuse_altered(
 
 
 def _verified_digest(name: str, item: Artifact) -> str:
-    """The digest of an artifact's bytes; if it is a base model by reference, the digest of the weights it names."""
+    """Return the digest of an artifact. For a reference to a base model, verify and return the digest of its
+    weights."""
     path = Path(item.path)
     if name != BASE or not is_reference(path):
         return digest(path)
@@ -157,12 +159,12 @@ def _verified_digest(name: str, item: Artifact) -> str:
 
 
 def _results(outputs: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
-    """URI, digest and rows of each output."""
+    """Return URI, digest and number of rows of each output."""
     return {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
 
 
 def describe_artifact(item: Artifact) -> dict[str, Any]:
-    """An artifact's digest, and a dataset's number of rows if it can be counted quickly."""
+    """Return an artifact's digest and, for a dataset that is not a spreadsheet, its number of rows."""
     path = Path(item.path)
     if item.schema_title != DATASET or is_spreadsheet(path):
         return {"sha256": digest(path)}
@@ -181,7 +183,8 @@ def _rows(path: Path) -> int:
 def _sign_statement(
     record: Mapping[str, Any], step: StepReport, signer: Signer, algorithms: Mapping[str, str]
 ) -> bytes:
-    """Sign the step's statement; `algorithms` are those of the artifacts' digests, by URI."""
+    """Sign the step's statement. `algorithms` holds the algorithm of each artifact's digest, by the artifact's
+    URI."""
 
     def reference(name: str, item: Mapping[str, Any], about: Mapping[str, Any]) -> ArtifactRef:
         return ArtifactRef(name, item["sha256"], item["uri"], about, algorithms[item["uri"]])
@@ -209,7 +212,7 @@ def _sign_statement(
 
 
 def environment_inputs(code: Mapping[str, Any]) -> list[ArtifactRef]:
-    """The inputs of every step: code, environment and image."""
+    """Return the inputs that every step has: code, environment and image."""
     inputs = []
     if (revision := code.get("revision", "")) not in ("", "unknown"):
         about = {EXTERNAL_INPUT: True, "dirty": code.get("dirty", False)}
@@ -225,14 +228,14 @@ def environment_inputs(code: Mapping[str, Any]) -> list[ArtifactRef]:
 
 @cache
 def code_version() -> dict[str, Any]:
-    """Package version and git revision; in an image, the revision it was built from."""
+    """Return the package version and the git revision; in an image, the revision from which it was built."""
     revision = os.environ.get("QINGLAN_REVISION", "")
     return {"version": qinglan.__version__, **({"revision": revision} if revision else _git_revision())}
 
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Versions of the packages that a step's result depends on."""
+    """Return the versions of the packages that a step's result depends on."""
     packages = {"python": platform.python_version(), "qinglan": qinglan.__version__}
     for name in ("kfp", "torch", "transformers", "ms-swift", "verl", "trl"):
         try:
@@ -255,7 +258,8 @@ def _git_revision() -> dict[str, Any]:
 
 
 def _write_lineage(target: Path, before: Path | None, files: Mapping[str, bytes]) -> None:
-    """The folder of statements and papers: those of the steps before it, and this step's."""
+    """Write the lineage folder: a copy of the earlier steps' files, and this step's statement and supporting
+    files."""
     with atomic_folder(target) as folder:
         if before is not None:
             shutil.copytree(before, folder, dirs_exist_ok=True)

@@ -1,11 +1,11 @@
-"""The times in a step's statement: they stay in the order of the work, even if the machine's clock is set back.
+"""Clock for the times in a step's statement. They stay in order even if the machine's clock is set back.
 
     clock = step_clock(signer, lineage)
     clock.started       when the step began
-    clock.now()         this moment, by the same clock
+    clock.now()         the present time by the same clock
 
-An audit calls a step altered that ended before it began, or began before its inputs were made. A clock that is set
-back while a run works would leave such statements, for good.
+An audit marks a step as altered if it ended before it started, or started before its inputs were made. If the
+machine's clock were set back during a run, the run would leave such statements.
 """
 
 import time
@@ -20,9 +20,10 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class StepClock:
-    """A clock that starts at the machine's time, or at the end of the steps before it, and never goes back.
+    """Clock that never goes back. It starts at the machine's time, or at the end of the earlier steps if that is
+    later.
 
-    After its start it counts by `time.monotonic`, which setting the machine's clock does not change.
+    After its start it counts by `time.monotonic`, which does not change when the machine's clock is set.
     """
 
     def __init__(self, earlier: datetime = LONG_AGO) -> None:
@@ -40,9 +41,9 @@ class StepClock:
 
 
 def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
-    """The clock of a step that this key signs, after the steps whose statements are in the folder.
+    """Return the clock of a step. It starts after the steps whose statements are in the `lineage` folder.
 
-    It does not start before the key was made, if a trust policy on this machine says when that was.
+    It does not start before the signing key was made, if a trust policy on this machine holds that time.
     """
     policy = policy_at_hand()
     key = policy.keys.get(signer.id) if policy else None

@@ -1,10 +1,10 @@
-"""Add inputs that are no artifacts to a step's record: paid answers, prices, knowledge bases, prompts, verdict.
+"""Add what is not a KFP artifact to a step's record: paid answers, prices, knowledge bases, prompts, the verdict.
 
     add_gateway_usage(step, "generate", gateway_url)
     add_prompts(step, "teacher.*")
 
-No question or answer is recorded: a line of the list of paid answers names a call by the digest of its request, and
-the answer by its own digest.
+No question or answer is recorded. Each line of the list of paid answers holds the digest of a request and the digest
+of its answer.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,10 @@ def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
 
 
 def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> None:
-    """Add the profile's prompt, and for tenants without one in the profile the prompt files of the pattern."""
+    """Add the profile's prompt, or the prompt files that match the pattern if the profile sets none.
+
+    If the profile sets prompts by tenant, the files are added for the other tenants.
+    """
     name = pattern.rstrip(".*")
     texts = prompt if isinstance(prompt, dict) else {}
     contents = {f"{name}.{tenant}": text.encode() for tenant, text in texts.items()}
@@ -70,7 +73,7 @@ def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> No
 
 
 def add_student_prompts(step: StepReport, prompts: Mapping[str, str]) -> None:
-    """Add the student's prompts by tenant; a release's card must name the same ones (student_prompts.py)."""
+    """Add the student's prompts by tenant. A release's card must hold the same prompts (student_prompts.py)."""
     for tenant, text in sorted(prompts.items()):
         add_supporting_file(step, f"{STUDENT_PROMPT}{tenant}", f"prompt-student.{tenant}.txt", text.encode())
 
@@ -87,13 +90,13 @@ def add_reward(step: StepReport, config: RewardConfig) -> None:
 
 
 def add_critic(step: StepReport, model: Path) -> None:
-    """Add the critic's base model, which the trained model names if it is not the actor's."""
+    """Add the critic's base model if the trained model's card names one, since it is not the actor's base model."""
     if critic := read_card(model).parents.get("critic_model"):
         step.used.append(ArtifactRef("critic_model", critic, "", {EXTERNAL_INPUT: True}, digests.FOLDER_ALGORITHM))
 
 
 def add_file(step: StepReport, name: str, path: Path | None) -> None:
-    """Add a file that the profile names, only by its digest: its text may be personal."""
+    """Add the digest of a file that the profile names. Its text is left out, since it may be personal."""
     if path is not None:
         step.used.append(ArtifactRef(name, sha256_file(path), "", {EXTERNAL_INPUT: True}))
 
@@ -107,19 +110,20 @@ def add_supporting_file(
 
 
 def add_verdict(step: StepReport, verdict: Verdict) -> None:
-    """Add the verdict as an output of the step, with its text."""
+    """Add the verdict as an output of the step, and its text as a supporting file."""
     content = verdict_bytes(verdict)
     step.outputs.append(ArtifactRef(VERDICT, sha256_bytes(content)))
     step.papers[verdict_file_name(sha256_bytes(content))] = content
 
 
 def gateway_http(gateway_url: str) -> Client:
-    """A client of the run's own gateway, without a size limit: its list of paid answers has a line for each call."""
+    """Return a client of the run's own gateway. Responses have no size limit: the list of paid answers may be
+    long."""
     return sync_client(gateway_url, timeout=TIMEOUT_SECONDS, largest=None)
 
 
 def served_knowledge_bases(http: Client) -> list[dict[str, Any]]:
-    """The knowledge bases that the RAG service lists; a company's own service may list none."""
+    """Return the knowledge bases that the RAG service lists with a digest; a company's own service may list none."""
     try:
         response = _get(http, KNOWLEDGE_BASES_PATH)
     except httpx2.HTTPError as error:
@@ -133,7 +137,7 @@ def served_knowledge_bases(http: Client) -> list[dict[str, Any]]:
 
 
 def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
-    """The body of the gateway's response; an OutageError if it gives none."""
+    """Return the body of the gateway's response; an OutageError if the request fails."""
     try:
         response = _get(http, path, parameters).raise_for_status()
     except httpx2.HTTPError as error:
@@ -142,7 +146,8 @@ def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = No
 
 
 def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> httpx2.Response:
-    """The gateway's response; waits through an outage as configured, since the stage's work is done by now."""
+    """Request a path from the gateway. It waits through an outage as configured, since the stage's work is already
+    done."""
 
     def is_away(error: Exception) -> bool:
         return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)
@@ -165,10 +170,10 @@ def _gateway_outage(http: Client, path: str, why: object) -> OutageError:
 
 
 def read_gateway_state(gateway_url: str) -> str:
-    """Digest of models, prices, knowledge bases and the number of attempts without a usable answer.
+    """Return a digest of models, prices, knowledge bases and the number of attempts without a usable answer.
 
     Paid calls are answered from the journal, so while this digest stays the same, a run of the same questions makes
-    the same rewrites, and KFP's cache may answer for generate and validate. If the RAG service names no knowledge
+    the same rewrites, and KFP's cache may replace `generate` and `validate`. If the RAG service names no knowledge
     base by digest, its answers may change at any time: the result is then a new random string, which no cache has.
     """
     with gateway_http(gateway_url) as http:

@@ -1,4 +1,4 @@
-"""Compare the bytes that are found with the digests that they should have; each path is hashed once."""
+"""Compare bytes with the digests that they should have; each path is hashed once."""
 
 import sys
 from collections.abc import Iterable, Mapping, Set
@@ -13,14 +13,14 @@ from qinglan.terminal.progress import step_progress
 
 MEGABYTE = 1 << 20
 PRECEDENCE: tuple[State, ...] = ("altered", "verified", "missing")
-"""The state of a digest with several copies: altered if any is; else verified if any is."""
+"""Order in which copies decide the state of a digest: altered if a copy is altered, else verified if a copy is."""
 
 
 class DigestCheck(NamedTuple):
     """The state of one digest's bytes."""
 
     state: State
-    """verified, altered or missing."""
+    """State of the bytes: verified, altered or missing."""
 
     where: str
     size: int | None = None
@@ -33,10 +33,10 @@ class HashedPath(NamedTuple):
 
 
 def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: Set[str]) -> dict[str, DigestCheck]:
-    """The state of the bytes of these digests; a digest without a known location is left out.
+    """Check the bytes of each digest. A digest without a known location is left out.
 
-    Records are not signed, so anybody could have made one point anywhere. A path outside of the run is read only for
-    a digest that a trusted statement names, and only if both are files or both are folders.
+    Records are not signed, so a forged record could point anywhere. A path outside the run is read only for a digest
+    that a trusted statement names, and only if path and digest are both of a file or both of a folder.
     """
     locations = {
         digest: [
@@ -60,7 +60,7 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
 
 
 def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
-    """Why this location is wrong with any bytes; "" if its bytes must be hashed."""
+    """Return a fault of the location itself, such as a link; empty if only its bytes can decide."""
     if location.hashed:
         return ""
     if location.root is None:
@@ -96,7 +96,7 @@ def check_location(
 
 
 def hash_paths(paths: Iterable[Path]) -> dict[Path, HashedPath]:
-    """Digest and size of each file or folder, with a line of progress on a terminal."""
+    """Return digest and size of each file or folder, and show the progress on a terminal."""
     sizes = {}
     for path in paths:
         files = path.rglob("*") if path.is_dir() else [path]

@@ -1,4 +1,4 @@
-"""Evidence of an audit, unverified: statements and bytes in a release, a run or any folder.
+"""Unverified evidence for an audit: the statements and bytes in a release, a run or any folder.
 
 evidence = CombinedEvidence([RunFolder(Path("runs/demo/fivedoctors")), FileEvidence(Path("data"))])
 """
@@ -27,38 +27,40 @@ class EvidenceLocation(NamedTuple):
 
     path: Path
     hashed: bool = False
-    """True if it was found by hashing it, so that its bytes match."""
+    """True if the path was found by its hash, so that its bytes match."""
 
     root: Path | None = None
     """The run's or release's folder that holds it; None for a path elsewhere that an unsigned record names."""
 
 
 class Evidence:
-    """The base of all evidence: no statements, no bytes."""
+    """Base class of all evidence, without statements or bytes."""
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
-        """Each envelope with its path; the same envelope may come more than once."""
+        """Yield each envelope's path and bytes; the same envelope may come more than once."""
         return iter(())
 
     def newest_steps(self) -> frozenset[str]:
-        """Ids of the steps that an audited run shows as its own: of each stage its newest."""
+        """Return the ids of the newest step of each stage in a run; empty for other evidence."""
         return frozenset()
 
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
-        """Places that may hold these bytes."""
+        """Return the locations that may hold the bytes of a digest."""
         return ()
 
     def papers(self) -> Iterator[tuple[Path, str]]:
-        """Supporting files beside the statements (prompts, prices, lists of paid answers), with their digests."""
+        """Yield the supporting files beside the statements (prompts, prices, lists of paid answers), with their
+        digests."""
         return ((path, digest) for digest, paths in self._papers.items() for path in paths)
 
     def journals(self) -> Sequence[Path]:
-        """Journals of paid answers."""
+        """Return the journals of paid answers."""
         return ()
 
     @cached_property
     def _papers(self) -> Mapping[str, Sequence[Path]]:
-        """Places by digest: a lineage holds the papers of all steps before it, too."""
+        """Paths of the supporting files by digest. A file may have several, since a lineage repeats earlier steps'
+        files."""
         return {}
 
     def _paper_locations(self, digest: str) -> tuple[EvidenceLocation, ...]:
@@ -87,7 +89,8 @@ class CombinedEvidence(Evidence):
 
 
 class FileEvidence(Evidence):
-    """Any folder or file: its contents by digest, hashed once, and the commits of a git repository."""
+    """Any file or folder. Its contents are hashed once and found by digest; a git repository also proves its
+    commits."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -104,7 +107,7 @@ class FileEvidence(Evidence):
         return (EvidenceLocation(path, hashed=True),) if path else ()
 
     def _with_commit(self, commit: str) -> Path | None:
-        """The path, if it is a git repository with this commit."""
+        """Return the path if it is a git repository with this commit, else None."""
         command = ["git", "-C", str(self.path), "cat-file", "-e", f"{commit}^{{commit}}"]
         try:
             return self.path if subprocess.run(command, capture_output=True).returncode == 0 else None
@@ -126,10 +129,11 @@ class FileEvidence(Evidence):
 
 
 class ReleaseFolder(Evidence):
-    """A release: its own statement says what its files are; the lineage folder's papers are found by digest."""
+    """A release's folder. Its statement gives the digests of its files; supporting files in lineage/ are hashed."""
 
     def __init__(self, path: Path, absent: frozenset[str] = frozenset()) -> None:
-        """`absent` files stayed in the store; without them the model's folder is not that of its digest either."""
+        """`absent` files stayed in the store. If there are any, the model's folder as a whole counts as absent
+        too."""
         self.path, self.absent = path, absent | ({MODEL} if absent else set())
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
@@ -147,7 +151,8 @@ class ReleaseFolder(Evidence):
 
     @cached_property
     def _signed_paths(self) -> dict[str, list[Path]]:
-        """Files and folders by the digest that the release's statement gives them, in this very folder."""
+        """Paths in this folder by the digest that the release's statement gives them; paths that lead outside are
+        ignored."""
         try:
             outputs = read_signed_statement(self.path / PROVENANCE).statement.made
         except (OSError, DataError):
@@ -161,7 +166,7 @@ class ReleaseFolder(Evidence):
 
 
 class RunFolder(Evidence):
-    """A run, which may have been moved: paths below artifacts/ in its records are resolved in this folder.
+    """A run's folder, which may have been moved: paths below artifacts/ in its records are looked up in this folder.
 
     Only outputs of this run's steps must exist. An external input, such as the spreadsheet, may be gone.
     """
@@ -190,7 +195,7 @@ class RunFolder(Evidence):
 
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
-        """Each step's record by stage. Records are not signed, and only give paths."""
+        """Each step's record by stage. Records are not signed."""
         records = {}
         for path in sorted((self.root / "records").glob("*.json")):
             if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX):
@@ -203,22 +208,24 @@ class RunFolder(Evidence):
         return [ReleaseFolder(path.parent) for path in sorted((self.root / "artifacts").rglob(PROVENANCE))]
 
     def digest_of(self, path: Path) -> str:
-        """The digest that the records give this path; "" if they do not name it."""
+        """Return the digest that the records give this path; empty if they do not name it."""
         resolved = path.resolve()
         return next((digest for _, digest, at in self._artifacts if at and at.resolve() == resolved), "")
 
     def recorded_digests(self, name: str) -> frozenset[str]:
-        """The digests that the records give an artifact of this name."""
+        """Return the digests that the records give an artifact of this name."""
         return frozenset(digest for artifact, digest, _ in self._artifacts if artifact == name and digest)
 
     def recorded_digest(self, path: Path, name: str) -> str:
-        """The digest that the records give the artifact of this name at this path; "" if it is not there."""
+        """Return the digest that the records give the artifact of this name at this path; empty if it is not
+        there."""
         artifacts, resolved = (item for item in self._artifacts if item[0] == name), path.resolve()
         return next((digest for _, digest, at in artifacts if at and at.resolve() == resolved), "")
 
     @cached_property
     def _artifacts(self) -> list[tuple[str, str, Path | None]]:
-        """Name, digest and path of each artifact in the records; None if nothing can be at its path."""
+        """Name, digest and path of each artifact in the records. The path is None if the artifact cannot be
+        located."""
         artifacts = []
         for record in self.records.values():
             for kind in ("inputs", "outputs"):
@@ -230,7 +237,7 @@ class RunFolder(Evidence):
 
     @cached_property
     def _recorded_paths(self) -> dict[str, dict[Path, None]]:
-        """The paths at which the records say that bytes are, by their digests."""
+        """Paths of the artifacts in the records, by digest."""
         paths: dict[str, dict[Path, None]] = {}
         for _, digest, path in self._artifacts:
             if path:
@@ -241,7 +248,7 @@ class RunFolder(Evidence):
         path = local_path(uri)
         if path is None:
             return None
-        # In a run that was moved, the part of a path below artifacts/ still holds; the last such folder is likeliest.
+        # In a run that was moved, the part of a path below artifacts/ still holds. The last artifacts/ is tried first.
         parts = path.parts
         ends = [parts[number + 1 :] for number, part in enumerate(parts) if part == "artifacts"]
         moved = [self.root.joinpath("artifacts", *end) for end in reversed(ends) if end and ".." not in end]
@@ -253,7 +260,7 @@ class RunFolder(Evidence):
         return candidate if _exists(candidate) else None
 
     def _is_inside(self, path: Path) -> bool:
-        """True if the path is in this run's folder by its text; links are not followed."""
+        """True if the path's text lies in this run's folder; links are not followed."""
         return ".." not in path.parts and path.absolute().is_relative_to(self.root.absolute())
 
     @cached_property
@@ -262,7 +269,7 @@ class RunFolder(Evidence):
 
 
 def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Every envelope below a folder, in the order of names; or the one that a path names."""
+    """Yield path and bytes of every envelope below a folder, sorted by path; `folder` may also be one envelope."""
     if folder.is_file() and folder.name.endswith(ENVELOPE_SUFFIX):
         yield str(folder), read_plain(folder)
     for path in sorted(folder.rglob(f"*{ENVELOPE_SUFFIX}")):
@@ -271,12 +278,12 @@ def read_statements(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def mapping_or_empty(value: Any) -> dict[str, Any]:
-    """The value if it is a mapping, else an empty one: the files may hold anything."""
+    """Return the value if it is a mapping, else an empty dict, since unverified files may hold anything."""
     return value if isinstance(value, dict) else {}
 
 
 def supporting_files(folders: Iterable[Path]) -> dict[str, list[Path]]:
-    """The files beside the statements, by digest."""
+    """Return the files beside the statements, by digest."""
     files: dict[str, list[Path]] = {}
     for path in (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())):
         if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX):
@@ -285,14 +292,14 @@ def supporting_files(folders: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def local_path(uri: str) -> Path | None:
-    """The path on this machine; None for another URI."""
+    """Return the path on this machine; None for a URI of another kind."""
     if uri.startswith("file://"):
         return Path(unquote(urlsplit(uri).path))
     return Path(uri) if uri and "://" not in uri else None
 
 
 def _exists(path: Path) -> bool:
-    """True if the path exists; False also if the system refuses it, such as a path of 5,000 characters."""
+    """True if the path exists. False also if the system refuses the path, such as one of 5,000 characters."""
     try:
         return path.exists()
     except (OSError, ValueError):

@@ -1,10 +1,10 @@
-"""The signatures on a name's history: they prove who pointed a name at a release, and which entries came before.
+"""Signatures on a name's history. They prove who pointed a name at a release, and which entries came before.
 
 store.point(name, digest, expected, signer.id, sign_with(signer))
 name_findings(claim, policy, now)       # [] if a trusted releaser's key signed the newest entry
 
-Each entry holds the sha256 of the entry before it, so a signature on the newest covers all of them. That no newer
-entry was removed cannot be proven from the history alone. Two other places show it: a release in the store that was
+Each entry holds the sha256 of the entry before it, so a signature on the newest entry covers all of them. The history
+cannot prove that no newer entry was removed. Two other sources can show a removal: a release in the store that was
 signed for the name later (`name_findings`), and a ModelRollout of a release that the history lacks
 (`forgotten_releases`).
 """
@@ -31,15 +31,15 @@ if TYPE_CHECKING:
     from qinglan.store import Store
 
 ENTRY_TYPE = "application/vnd.qinglan.name+json"
-"""DSSE's payload type of an entry: a signature over anything else cannot pass for one."""
+"""DSSE's payload type of an entry. With it, a signature over anything else is not valid for an entry."""
 
 
 class NameClaim(NamedTuple):
-    """Evidence in a store about where a name points."""
+    """Evidence in a store about the release to which a name points."""
 
     history: NameHistory
     unnamed: Mapping[str, bytes]
-    """The statement of each release in the store that no entry of the history names, by the release's digest."""
+    """Statements of the store's releases that no entry of the history names, by the release's digest."""
 
 
 def read_claim(store: "Store", history: NameHistory) -> NameClaim:
@@ -53,7 +53,7 @@ def read_claim(store: "Store", history: NameHistory) -> NameClaim:
 
 
 def sign_with(signer: Signer) -> SignEntry:
-    """Sign an entry as DSSE signs."""
+    """Return a function that signs an entry in DSSE's encoding."""
 
     def sign(payload: bytes) -> EntrySignature:
         signed = signer.sign(pre_authentication_encoding(payload, ENTRY_TYPE))
@@ -63,7 +63,7 @@ def sign_with(signer: Signer) -> SignEntry:
 
 
 def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[Finding]:
-    """Reasons not to trust the newest entry of a name."""
+    """Return the findings against the newest entry: it is not trusted, or a newer entry seems to be missing."""
     name, newest = claim.history.name, claim.history.current
     if fault := entry_fault(claim.history, policy, now):
         return [fault]
@@ -80,7 +80,7 @@ def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[
 
 
 def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Finding | None:
-    """Why the newest entry is not trusted; None if it is."""
+    """Return a finding if the newest entry is not trusted; None if it is."""
     newest, at = history.current, datetime.fromisoformat(history.current.time)
     state: State
     if not newest.signature:
@@ -102,7 +102,8 @@ def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Fin
 
 
 def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str:
-    """Why register cannot have written the newest entry; "" if it may have, even by a key rotated since."""
+    """Return why the register stage cannot have written the newest entry; empty if it may have, even with a rotated
+    key."""
     newest, number = history.current, len(history.history)
     if not newest.signature:
         signed_before = any(entry.signature for entry in history.history)
@@ -119,7 +120,7 @@ def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str
 
 
 def forgotten_releases(history: NameHistory, rollouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Rollouts of a release of this name that no entry of the history names, each with the release."""
+    """List the rollouts of this name's releases that no entry of the history names, each with its release."""
     pointed_at = {entry.digest for entry in history.history}
     releases = ((rollout["metadata"]["name"], rollout["spec"]["release"]) for rollout in rollouts)
     return [
@@ -138,7 +139,7 @@ def _envelope(entry: HistoryEntry) -> Envelope:
 
 
 def _signed_later(sealed: bytes, name: str, newest: HistoryEntry, policy: TrustPolicy) -> bool:
-    """True if this is the statement of a release of this name that a trusted key signed after the newest entry."""
+    """True if a trusted key signed this statement of a promoted release of the name after the newest entry."""
     try:
         item = parse_signed_statement(sealed, PROVENANCE)
     except DataError:

@@ -1,4 +1,4 @@
-"""Compare the signed lists of a run's paid answers with its journal, both ways.
+"""Compare the signed lists of a run's paid answers with its journal, in both directions.
 
     findings = check_journals(evidence, statements)
 
@@ -22,17 +22,17 @@ from qinglan.llm.paid.journal_reader import JournalAnswer, paid_answers_jsonl, r
 
 PAID_ANSWERS_PATTERN = "paid-*.jsonl"
 JOURNAL = "journal"
-"""The input by which a statement names its list of paid answers."""
+"""Name that a statement gives the list of paid answers among its inputs."""
 
 MAX_NAMED_ANSWERS = 20
 """Faulty answers that are named one by one; the rest are counted."""
 
 COST_TOLERANCE = 1e-9
-"""Difference of two costs that is only rounding, in the currency of the prices."""
+"""Largest difference of two costs that counts as rounding, in the currency of the prices."""
 
 
 def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Iterator[Finding]:
-    """Compare every list of paid answers at hand with every journal at hand."""
+    """Compare every list of paid answers in the evidence with every journal in it."""
     papers = paid_lists(evidence)
     signed = {part.digest: item for item in statements for part in item.used if part.name == JOURNAL}
     for journal in evidence.journals():
@@ -55,12 +55,12 @@ def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Itera
 
 
 def paid_lists(evidence: Evidence) -> dict[str, Path]:
-    """The lists of paid answers at hand, by digest."""
+    """Return the lists of paid answers in the evidence, by digest."""
     return {digest: path for path, digest in evidence.papers() if path.match(PAID_ANSWERS_PATTERN)}
 
 
 def read_costs(paid_list: Path) -> dict[str, float] | None:
-    """The cost of each call that a list names; None if the file is no such list."""
+    """Return the cost of each call that a list names; None if the file is not such a list."""
     with open_plain(paid_list) as lines:
         try:
             rows = [parse_json_mapping(line, paid_list.name) for line in lines]
@@ -79,7 +79,8 @@ def _journal_faults(answers: Iterable[JournalAnswer]) -> Iterator[Finding]:
 
 
 def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
-    """Each call of the paper whose answer differs in the journal, or is not in it; `answers` are by call."""
+    """Find calls in the list whose answer is missing in the journal or differs there; `answers` is the journal by
+    call."""
     for number, line in enumerate(lines, 1):
         try:
             row = parse_json_mapping(line, paper)
@@ -102,7 +103,7 @@ def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, Jo
 
 
 def capped(findings: Iterable[Finding], source: str) -> Iterator[Finding]:
-    """The worst findings one by one, then the number of the rest."""
+    """Yield the worst findings one by one, then one finding that counts the rest."""
     faults = sorted(findings, key=lambda fault: WORST_FIRST.index(fault.state))
     yield from faults[:MAX_NAMED_ANSWERS]
     if rest := faults[MAX_NAMED_ANSWERS:]:

@@ -43,7 +43,7 @@ class Release(NamedTuple):
     tenant: str
     statement: Statement
     digest: str
-    """The digest of the whole folder: a store keeps it under this, and a name points to it."""
+    """Digest of the whole folder. A store keeps the release under it, and a name points to it."""
 
 
 class ReleaseStatement(NamedTuple):
@@ -54,7 +54,7 @@ class ReleaseStatement(NamedTuple):
     statement: Statement
     envelope: Envelope
     digest: str
-    """The digest of its file."""
+    """Digest of the statement's file."""
 
 
 def read_release(folder: Path) -> Release:
@@ -85,7 +85,7 @@ def read_figures(folder: Path | None) -> dict[str, Any]:
 
 
 def sorted_files(files: Mapping[str, Path]) -> list[tuple[str, Path]]:
-    """Files sorted as a folder's digest takes them: by the bytes of their names."""
+    """Sort files by the bytes of their names, the order that a folder's digest requires."""
     return sorted(files.items(), key=lambda item: item[0].encode())
 
 
@@ -99,7 +99,7 @@ def release_artifacts(files: Mapping[str, str]) -> list[ArtifactRef]:
 
 
 def files_inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
-    """The files of one folder, by their paths in it, as its own digest takes them."""
+    """Return the files of one folder by their paths in it, in the order that the folder's digest requires."""
     return {
         name.removeprefix(f"{folder}/"): files[name]
         for name in sorted(files, key=str.encode)
@@ -119,7 +119,7 @@ def says_promote(verdict: bytes) -> bool:
 
 
 def gate_statements(lineage: list[SignedStatement], evaluation: str, verdict: str) -> list[SignedStatement]:
-    """The statements that claim to have made this verdict from this evaluation."""
+    """Return the statements that claim to have made this verdict from this evaluation."""
     return [
         item
         for item in lineage
@@ -129,10 +129,10 @@ def gate_statements(lineage: list[SignedStatement], evaluation: str, verdict: st
 
 
 def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> dict[str, str]:
-    """Say what is wrong with the supporting files of a lineage; `files` are its files, name to digest.
+    """Return the faults of a lineage's supporting files, by file. `files` maps their names to digests.
 
-    Either no statement names the bytes, or they have the name of something else, so that a reader would take one
-    prompt for another.
+    A file is at fault if no statement names its bytes, or if it has the name of another artifact. With a wrong name,
+    a reader would take one prompt for another.
     """
     named: dict[str, dict[str, None]] = {}
     for part in (part for statement in statements for part in (*statement.made, *statement.used)):
@@ -150,7 +150,7 @@ def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> d
 
 
 def paper_pattern(artifact: str, digest: str) -> str:
-    """The name pattern of the supporting file for an artifact of this name, as step_inputs.py writes it."""
+    """Return the pattern of the file name under which step_inputs.py writes the supporting file of an artifact."""
     if artifact.startswith("prompt "):
         return f"{artifact.replace(' ', '-', 1)}.txt"
     patterns = {"reward": "reward.json", "journal": "paid-*.jsonl", "prices": "prices-*.json"}

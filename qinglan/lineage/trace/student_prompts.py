@@ -1,6 +1,6 @@
-"""Compare the prompts of a model's card with those that the lineage names as shown in training.
+"""Compare the prompts in a model's card with the prompts of its training, which the lineage names.
 
-A card holds the digest of its own prompts, so a server would not notice that both were exchanged.
+A card holds its prompts and their digest, so a server would not notice if both were exchanged.
 
     prompt_faults(read_card(model).system_prompts, digest(model), statements)
 """
@@ -16,14 +16,15 @@ CONVERT = "convert"
 """The stage whose statement names the student's prompts."""
 
 STUDENT_PROMPT = "prompt student."
-"""The artifact's name before the tenant's, in the statement of convert."""
+"""Prefix of a student prompt's name in the statement of convert; the tenant follows."""
 
 
 def prompt_faults(prompts: Mapping[str, str], model: str, statements: Iterable[Statement]) -> Iterator[str]:
-    """Say which tenants' prompts differ from those in the training rows of the model with this digest.
+    """Yield a fault for each tenant whose prompt differs from the prompts in the model's training rows.
 
-    Only a convert step in the model's own chain is read: one of another run, laid beside it, may name other prompts.
-    Statements of older runs name no student's prompt; then nothing is compared.
+    `model` is the model's digest. Only convert steps in its own chain count, since a convert step of another run may
+    lie beside them and name other prompts. If no statement names a student's prompt, as in older runs, nothing is
+    compared.
     """
     trained = defaultdict[str, set[str]](set)
     makers = defaultdict[str, list[Statement]](list)

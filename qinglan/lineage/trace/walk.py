@@ -36,13 +36,13 @@ class ArtifactNode(NamedTuple):
     state: State
     why: str
     step: str = ""
-    """The id of the step that made it; empty at the end of the chain."""
+    """Id of the step that made it; empty at the end of the chain."""
 
     external: bool = False
-    """An external input: no step made it."""
+    """True for an external input, which no step made."""
 
     where: str = ""
-    """The path at which its bytes were checked; else the address in its statement."""
+    """Path at which its bytes were checked; without a check, the address in its statement."""
 
     size: int | None = None
     algorithm: str = FILE_ALGORITHM
@@ -52,28 +52,29 @@ class ArtifactNode(NamedTuple):
 class Graph(NamedTuple):
     starts: tuple[str, ...]
     things: Mapping[str, ArtifactNode]
-    """Artifacts by digest: the starts and everything they come from; inputs stand before what uses them."""
+    """Artifacts by digest: the starts and everything that they were made from, each input before what was made from
+    it."""
 
     steps: Mapping[str, Step]
     findings: tuple[Finding, ...] = ()
     """Findings about other files: changed statements, and supporting files that no statement names."""
 
     counts_from: datetime | None = None
-    """The date of the newest statement that is dated in the future; None if none is."""
+    """Date of the newest statement that is dated in the future; None if no statement is."""
 
     def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
-        """The inputs of the step that made it."""
+        """Return the inputs of the step that made the artifact."""
         return self.steps[thing.step].statement.used if thing.step else ()
 
     def inputs(self, digest: str) -> Iterator[str]:
-        """Digests of the inputs of the step that made this; none if the step is unknown."""
+        """Return the digests of the inputs of the step that made the artifact; empty if no step is known."""
         thing = self.things.get(digest)
         return (part.digest for part in (self.used(thing) if thing else ()))
 
 
 class ProvenanceChain(NamedTuple):
     parts: dict[str, ArtifactRef]
-    """Everything in the chain by digest, as it was first named; inputs stand before what uses them."""
+    """Artifacts of the chain by digest, under the name first met, each input before what was made from it."""
 
     makers: dict[str, str]
     """Id of the step that made each digest; empty if no step did."""
@@ -91,10 +92,10 @@ def walk(
     now: datetime | None = None,
     until: datetime | None = None,
 ) -> Graph:
-    """The starts and everything they come from, each with its state; `until` is the release's time.
+    """Return the starts and everything that they were made from, each with its state; `until` is the release's time.
 
-    Signed statements that are dated in the future are one finding, which says what to do. The rest of the graph is
-    computed as of the newest of their dates, so that one wrong clock does not mark the whole chain.
+    All signed statements that are dated in the future give one finding, which says what to do. The rest of the graph
+    is computed as of the newest of these dates, so that one wrong clock does not mark the whole chain.
     """
     now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
@@ -137,10 +138,10 @@ def _garbage_collection_paused() -> Iterator[None]:
 
 
 def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceChain:
-    """Collect the chain depth first, with a stack in place of recursion: it may be thousands of steps long."""
+    """Collect the chain depth first. A stack replaces recursion, since the chain may be thousands of steps long."""
     parts: dict[str, ArtifactRef] = {}
     makers: dict[str, str] = {}
-    # In the order in which their inputs were complete: that of the graph.
+    # A part is added when all its inputs are in it, so inputs come first, as in the graph.
     done: dict[str, ArtifactRef] = {}
     loops: set[str] = set()
 
@@ -167,7 +168,7 @@ def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceCha
 
 
 def steps_of(chain: ProvenanceChain, index: StatementIndex) -> dict[str, Step]:
-    """The steps that made what is in the chain, by id."""
+    """Return the steps that made the artifacts of the chain, by id."""
     return {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
 
 
@@ -178,7 +179,7 @@ def artifact_node(
     index: StatementIndex,
     check: DigestCheck | None,
 ) -> ArtifactNode:
-    """Build the node; its state is the worse of its maker's statement and its bytes."""
+    """Build the node of an artifact. Its state is the worse of its maker's statement and its bytes."""
     part, maker = chain.parts[digest], steps.get(chain.makers[digest])
     output = next((part for part in maker.statement.made if part.digest == digest), part) if maker else part
     state, why = _statement_state(digest, maker, index)
@@ -208,7 +209,7 @@ def artifact_node(
 
 
 def findings_of(graph: Graph) -> Iterator[Finding]:
-    """Everything in the chain that is neither verified nor attested, and the graph's other findings."""
+    """Yield a finding for each artifact that is neither verified nor attested, then the graph's other findings."""
     for thing in graph.things.values():
         if thing.state in FAULTS:
             yield Finding(f"{thing.name} {thing.digest[:12]}", thing.state, thing.why)
@@ -220,7 +221,8 @@ def steps_by_time(graph: Graph) -> list[Step]:
 
 
 def stage_steps(graph: Graph) -> dict[str, Step]:
-    """The step of each stage in the released model's own chain, not its cross-fitting siblings'; else the last."""
+    """Return one step per stage: the one in the released model's own chain, not in a fold's; if there is none, the
+    last."""
     steps = {step.statement.stage: step for step in steps_by_time(graph)}
     release = steps.get(RELEASE_STAGE)
     models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
@@ -229,7 +231,8 @@ def stage_steps(graph: Graph) -> dict[str, Step]:
 
 
 def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """These artifacts and all that they come from, each once; `inputs` gives the inputs of an artifact's makers."""
+    """Yield these digests and all that they were made from, each once. `inputs` returns the input digests of an
+    artifact."""
     waiting, known = list(digests), set[str]()
     while waiting:
         if (digest := waiting.pop()) not in known:
@@ -239,7 +242,7 @@ def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) ->
 
 
 def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> tuple[State, str]:
-    """The state by the statements, before the bytes are compared."""
+    """Return the state and the reason by the statements, before the bytes are compared."""
     if maker is not None:
         return maker.state, maker.why and f"statement of {maker.statement.stage}: {maker.why}"
     if digest in index.external:
@@ -252,7 +255,7 @@ def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> 
 
 
 def _output_name(digest: str, index: StatementIndex) -> str:
-    """The name that its maker gives it; if no step made it, the name under which a step used it."""
+    """Return the name that the artifact's maker gives it; if no step made it, the name under which a step used it."""
     maker = maker_of(digest, index)
     outputs = index.steps[maker].statement.made if maker else ()
     names = [part.name for part in outputs if part.digest == digest]
@@ -263,7 +266,7 @@ def _output_name(digest: str, index: StatementIndex) -> str:
 def _check_times(
     step: Step, chain: ProvenanceChain, steps: Mapping[str, Step], index: StatementIndex, until: datetime | None
 ) -> Step:
-    """The step, marked altered if its times or its position in the chain are impossible."""
+    """Return the step, marked altered if its times or its position in the chain are impossible."""
     if step.state in GRAVE:
         return step
     if step.id in chain.loops:
