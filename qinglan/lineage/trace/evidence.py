@@ -248,7 +248,7 @@ class RunFolder(Evidence):
         path = local_path(uri)
         if path is None:
             return None
-        # In a run that was moved, the part of a path below artifacts/ still holds. The last artifacts/ is tried first.
+        # In a run that was moved, the part of a path below artifacts/ holds. The last artifacts/ is tried first.
         parts = path.parts
         ends = [parts[number + 1 :] for number, part in enumerate(parts) if part == "artifacts"]
         moved = [self.root.joinpath("artifacts", *end) for end in reversed(ends) if end and ".." not in end]
