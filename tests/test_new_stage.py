@@ -137,13 +137,18 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = root / "pipelines" / "lines" / "rewriter.py"
     text = line.read_text(encoding="utf-8")
     text = insert_after(text, "from components.data.convert.config import ConvertConfig\n", IMPORT)
-    line.write_text(insert_after(text, '    """The fourth stage."""\n', ENTRY), encoding="utf-8")
+    line.write_text(insert_before(text, "    augment: Annotated[", ENTRY.lstrip("\n") + "\n"), encoding="utf-8")
     return root
 
 
 def insert_after(text: str, anchor: str, added: str) -> str:
     assert text.count(anchor) == 1
     return text.replace(anchor, anchor + added)
+
+
+def insert_before(text: str, anchor: str, added: str) -> str:
+    assert text.count(anchor) == 1
+    return text.replace(anchor, added + anchor)
 
 
 @pytest.fixture(scope="module")

@@ -24,5 +24,5 @@ def test_the_thread_without_an_orchestrator_comes_to_a_verdict(
 
     evaluation = read_evaluation(tmp_path / "evaluation.json")
     assert {"plain", "history", "teacher", "sft", "rl"} <= set(evaluation["systems"])
-    assert (tmp_path / "report.html").is_file() and (tmp_path / "rl_model" / "model").is_dir()
+    assert (tmp_path / "report.html").is_file() and (tmp_path / "rl_model" / "config.json").is_file()
     assert "The gate says: hold." in capsys.readouterr().out, "a training of one step improves nothing"

@@ -35,7 +35,7 @@ STARTS = {
 PARENT = """
 import contextlib, os, signal, subprocess, time
 from pathlib import Path
-from qinglan import process_guard, services
+from qinglan.processes import process_guard, services
 from qinglan.jobs import local
 from qinglan.rewriter import engine_process
 

@@ -16,7 +16,8 @@ def test_a_model_that_was_trained_with_other_prompts_is_refused(
 ) -> None:
     """Not its own text alone: the code's request and fields are in the digest too."""
     write_card(tmp_path, RewriterCard(stage="sft", system_prompts={"fivedoctors": "你是专家"}))
-    monkeypatch.setattr(prompts, "CHINESE", prompts.CHINESE._replace(student="请改写一下。"))
+    changed = prompts.CHINESE._replace(student="请改写一下。")
+    monkeypatch.setattr(prompts, "words_of", lambda system: changed)
 
     for load in (lambda: refuse_other_prompts(tmp_path, read_card(tmp_path)), lambda: Student.load(tmp_path)):
         with pytest.raises(DataError, match=r"was trained with prompts .* Serve it with the code"):

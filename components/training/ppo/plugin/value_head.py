@@ -1,6 +1,6 @@
 """Load the critic with the attention of its settings.
 
-verl's loader always requests flash_attention_2, which needs the flash-attn package (utils/model.py,
+verl's loader always requests FlashAttention 2, which needs the flash-attn package (utils/model.py,
 load_valuehead_model).
 """
 
