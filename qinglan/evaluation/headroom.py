@@ -1,4 +1,5 @@
-"""Headroom of rewards: the share of questions that a model's samples answer, beyond its best guess.
+"""Headroom of a training by rewards: the share of questions that one of a model's samples answers, but its best guess
+does not.
 
     by_kind = measure_headroom(outcomes, draws=2_000, seed=0)
     decide(by_kind["all"], worth=0.03).sentence
@@ -20,18 +21,18 @@ Word = Literal["worth trying", "not worth it", "not shown"]
 
 
 class RowOutcome(NamedTuple):
-    """First passages of one question: 1 where a rewrite finds a gold passage first, else 0."""
+    """Results of one question: 1 for a rewrite that finds a gold passage first, else 0."""
 
     conversation: Hashable
     kinds: Sequence[str]
-    """Kinds of question that it belongs to."""
+    """Kinds of question to which this question belongs."""
 
     teacher: float
     greedy: float
-    """The model's likeliest rewrite."""
+    """Result of the model's greedy rewrite."""
 
     samples: Sequence[float]
-    """The model's k samples."""
+    """Results of the model's k sampled rewrites."""
 
     @property
     def best(self) -> float:
@@ -45,7 +46,7 @@ class Headroom(NamedTuple):
     teacher: Estimate
     greedy: Estimate
     sampled: Estimate
-    """One sample, on average."""
+    """Mean over the samples of a question."""
 
     best: Estimate
     """The best of the samples."""
@@ -57,7 +58,8 @@ class Headroom(NamedTuple):
     """Best of the samples minus greedy."""
 
     unreached: Estimate
-    """Questions that neither teacher nor greedy nor any sample answers: no reward can pick what nobody writes."""
+    """Share of questions that the teacher, the greedy rewrite and all samples fail: rewards cannot strengthen what is
+    never written."""
 
     @property
     def rows(self) -> int:
@@ -126,5 +128,5 @@ def as_json(by_kind: Mapping[str, Headroom]) -> dict[str, dict[str, Numbers]]:
 
 
 def estimate_as_json(estimate: Estimate) -> Numbers:
-    """An estimate as plain data: null where there is no number."""
+    """An estimate as plain data; NaN becomes null."""
     return {name: None if math.isnan(value) else value for name, value in estimate._asdict().items()}

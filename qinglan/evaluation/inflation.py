@@ -1,9 +1,10 @@
-"""The inflation factor: a gain by the training's own signal, over the same gain by an outsider's measure.
+"""The inflation factor: a gain by the measure that training optimises, over the same gain by an outsider's measure.
 
 inflation(signal, outsider, conversations, draws, seed)     # two columns of paired differences
 
-A policy is trained for its signal, so the signal flatters it. With factor 1 the outsider measures as much. Both
-measures must have one scale. The factor is undefined if the outsider measured no gain.
+A policy is trained to raise its signal, so the signal overstates the gain. A factor of 1 means that the outsider
+measures the same gain. Both measures must have the same scale. The factor is undefined if the outsider measured no
+gain.
 """
 
 import math
@@ -16,7 +17,7 @@ from qinglan.evaluation.metrics import is_number
 from qinglan.evaluation.statistics import INTERVAL_PERCENTILES, Columns, Groups, bootstrap_sample, group_sums
 
 STEEPEST = math.pi / 2 - 1e-6
-"""Angle from which the outsider's gain is zero but for rounding."""
+"""Angle in radians from which the outsider's gain counts as zero, because of rounding."""
 
 
 class Inflation(NamedTuple):
@@ -36,7 +37,7 @@ class Inflation(NamedTuple):
 
 
 def inflation(signal: Columns, outsider: Columns, conversations: Groups, draws: int, seed: int) -> Inflation:
-    """The factor between two columns of differences; a row without either of its two numbers is left out."""
+    """The factor between two columns of differences; rows that lack one of the two numbers are left out."""
     both = ~np.isnan(signal) & ~np.isnan(outsider)
     columns = np.where(both[:, None], np.column_stack([signal, outsider]), math.nan)
     sums, counts = group_sums(columns, conversations)
@@ -51,7 +52,8 @@ def inflation(signal: Columns, outsider: Columns, conversations: Groups, draws: 
 
 
 def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[float, float]:
-    """Percentiles of the angle of (outsider, signal) in drawn conversations, as factors."""
+    """The 95 % interval of the factor, from percentiles of the angle of (outsider, signal) in bootstrap draws of
+    conversations."""
     # A factor jumps from plus to minus infinity when the outsider's gain passes zero; the angle is continuous, and
     # outside of the right half-plane no factor bounds it. A draw of conversations in which neither measure moved has
     # no angle: half of such draws are put at each end.
@@ -69,7 +71,8 @@ def _factor(angle: float) -> float:
 
 
 def describe(part: Mapping[str, Any], signal: str, outsider: str) -> str:
-    """The factor in one sentence; `part` is an Inflation as evaluation.json holds it, with both measures' names."""
+    """The factor in one sentence. `part` is an Inflation as evaluation.json holds it; `signal` and `outsider` are the
+    measures' names."""
     if not part["n"]:
         return f"not defined: no question was measured by both “{signal}” and “{outsider}”."
     gains = (

@@ -1,4 +1,5 @@
-"""One number per row, system and metric; from it the levels of each system and the paired differences of two.
+"""A table with one number per row, system and metric, and from it each system's levels and the paired differences of
+two systems.
 
 table = MetricTable.of(rows, values, METRICS, draws, seed)
 table.levels()                                   # {system: {metric: {value, low, high, n, how}}}
@@ -41,7 +42,7 @@ class MetricTable(NamedTuple):
         draws: int,
         seed: int,
     ) -> "MetricTable":
-        """The table of each row's numbers, by system and metric; a number that a row lacks is unknown."""
+        """Build the table from each row's numbers by system and metric; a missing number is unknown (NaN)."""
         systems = tuple(values[0])
         columns = {
             (system, metric): np.array([row[system].get(metric, math.nan) for row in values])
@@ -60,7 +61,7 @@ class MetricTable(NamedTuple):
         return int(self.conversations.max()) + 1
 
     def known(self, system: str, metric: str) -> int:
-        """Rows that have this number."""
+        """Number of rows that have a value of this metric."""
         return int((~np.isnan(self.values[system, metric])).sum())
 
     def levels(self) -> Json:
@@ -72,7 +73,7 @@ class MetricTable(NamedTuple):
         return levels
 
     def level_in(self, metric: str, chosen: Chosen) -> Json:
-        """Each system's estimate of one metric in some rows."""
+        """Each system's estimate of one metric over the chosen rows."""
         columns = [_only(self.values[system, metric], chosen) for system in self.systems]
         return dict(zip(self.systems, self._means(columns), strict=True))
 
@@ -94,10 +95,11 @@ class MetricTable(NamedTuple):
         return {key: gap._asdict() for key, gap in zip(keys, gaps, strict=True)}
 
     def spread(self, pair: Pair, metric: str) -> statistics.Spread:
-        """The spread of a pair's differences, from which the number of queries is computed that would show one."""
+        """The spread of a pair's differences, from which the number of queries needed to show a difference is
+        computed."""
         return statistics.spread(self.difference(pair, metric), self.conversations)
 
 
 def _only(column: Columns, chosen: Chosen) -> Columns:
-    """The column with every other row unknown."""
+    """The column with NaN in every row that is not chosen."""
     return column if chosen is None else np.where(np.array(chosen), column, math.nan)

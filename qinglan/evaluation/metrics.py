@@ -16,7 +16,7 @@ class Metric(NamedTuple):
     unit: Unit = "share"
     how: str = "measured"
     most: float = 1.0
-    """The end of its scale in a figure."""
+    """Upper end of the metric's scale in a figure."""
 
     def number(self, value: Any) -> str:
         """A value in the metric's unit."""

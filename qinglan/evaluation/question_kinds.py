@@ -1,4 +1,4 @@
-"""Kinds of questions that every company has, found without labels: by question, need, scores and training rows.
+"""Kinds of questions, determined without labels: from the question, its need, retrieval scores and training rows.
 
 known = training_terms(questions)
 question_kinds(row, known)      # ("in pieces", "house words")
@@ -16,10 +16,10 @@ KINDS = {
     HOUSE_WORDS: "house words: no passage found scores half against its need, the house says it otherwise",
     RARE_WORDS: "rare words: more than a third of its terms stand in no training question",
 }
-"""Each kind with its meaning; a question is of one of the first two, and perhaps of the others."""
+"""Each kind with its meaning. A question is of exactly one of the first two kinds, and may also be of the others."""
 
 MISSING_TERMS = 0.1
-"""Share of its need's terms that a complete question may lack: a particle more or less."""
+"""Largest share of the need's terms that a complete question may lack, such as a particle."""
 
 UNMATCHED_SCORE = 0.5
 RARE_TERMS = 1 / 3
@@ -43,6 +43,6 @@ def question_kinds(row: ValidatedRewrite, known_terms: Collection[str]) -> tuple
 
 
 def is_complete(question: str, need: str) -> bool:
-    """True if a question holds nearly all that its need says, and so means the same after any history."""
+    """True if a question holds nearly all terms of its need, so that it means the same after any history."""
     needed = set(search_terms(need))
     return len(needed - set(search_terms(question))) <= MISSING_TERMS * len(needed)

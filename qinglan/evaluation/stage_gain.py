@@ -21,13 +21,13 @@ Measure = Literal["right passage first", "mean reward"]
 
 
 class StageGain(Config):
-    """A stage's best result beside that before the stage."""
+    """The best result of a stage on dev, and the result before the stage."""
 
     rows: int
     """Dev rows that were compared."""
 
     measure: Measure
-    """The figure whose mean `before` and `after` are."""
+    """Figure whose means are in `before` and `after`."""
 
     before: float
     after: float
@@ -63,5 +63,5 @@ def read_gain(log: Path) -> StageGain | None:
 
 
 def read_gains(logs: Mapping[str, Path]) -> dict[str, StageGain]:
-    """The gains of the trainings that compared something, by log."""
+    """The gain of each training that compared something, by the name of its log."""
     return {name: gain for name, folder in logs.items() if (gain := read_gain(folder))}

@@ -21,7 +21,7 @@ Columns = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
 CHUNK = 500
-"""Draws computed at once, which limits memory."""
+"""Number of draws computed at once, which limits memory."""
 
 INTERVAL_PERCENTILES = (2.5, 97.5)
 
@@ -60,7 +60,7 @@ class Agreement(NamedTuple):
 
 
 def group_numbers(names: Sequence[Any]) -> Groups:
-    """Each question's conversation as a number from 0."""
+    """Number of each name's group, from 0; equal names have the same number."""
     numbers: dict[Any, int] = {}
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
@@ -78,7 +78,7 @@ def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: i
 
 
 def paired_differences(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[PairedDifference]:
-    """Columns of differences, each with its interval and the p of a paired permutation test."""
+    """The mean of each column of differences, with its interval and the p of a paired permutation test."""
     sums, counts = group_sums(columns, conversations)
     # Exchanging two systems within a conversation flips the sign of its sum.
     ps = permutation_p_values(sums, np.zeros_like(sums), lambda total: total, draws, seed)
@@ -96,7 +96,7 @@ def paired_differences(columns: Columns, conversations: Groups, draws: int, seed
 
 
 def group_sums(columns: Columns, conversations: Groups) -> tuple[Columns, Columns]:
-    """Sum and number of known values: a row for each conversation, the columns as they were."""
+    """Sums and numbers of the known values, with a row for each conversation and the same columns."""
     size = int(conversations.max()) + 1 if len(conversations) else 0
     sums, counts = np.zeros((size, columns.shape[1])), np.zeros((size, columns.shape[1]))
     np.add.at(sums, conversations, np.nan_to_num(columns))
@@ -114,8 +114,8 @@ def bootstrap_intervals(
 ) -> tuple[Columns, Columns]:
     """The 95 % percentile interval (Efron 1979) of a statistic over draws of the groups; NaN for a single group.
 
-    `statistic` gets a matrix, a row for each draw, that says how often each of `size` groups was drawn; it returns a
-    row of numbers for each draw.
+    `statistic` takes a matrix with a row for each draw, which says how often each of the `size` groups was drawn. It
+    returns a row of numbers for each draw.
     """
     numbers = bootstrap_sample(size, statistic, draws, seed)
     low, high = np.full(numbers.shape[1], np.nan), np.full(numbers.shape[1], np.nan)
@@ -267,8 +267,8 @@ def clustering_factor(differences: Columns, conversations: Groups) -> float:
 
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> Agreement:
-    """Compare two judges' scores by rank (Spearman's rho, Kendall's tau-b) and by points; the ranks are NaN if a
-    judge gives one score to all."""
+    """Compare two judges' scores by rank (Spearman's rho, Kendall's tau-b) and by points. The rank correlations are
+    NaN for fewer than three scores, or if a judge gives the same score to all."""
     from scipy.stats import kendalltau, spearmanr
 
     apart = float(np.abs(np.subtract(first, second)).mean()) if len(first) else math.nan

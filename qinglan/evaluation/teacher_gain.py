@@ -15,31 +15,32 @@ GOLD_ROWS = 20
 
 DRAWS, SEED = 2_000, 0
 SIGNIFICANT = 0.05
-"""Largest p of the permutation test: the bootstrap's interval of a handful of rows is too narrow."""
+"""Largest p of the permutation test for a difference that counts. The interval is not enough, since a bootstrap's
+interval of a handful of rows is too narrow."""
 
 GOLD, SCORE = "gold passage first", "score of the first passage"
 UNITS = {GOLD: 100.0, SCORE: 1.0}
-"""Factor of a difference for people: shares in points."""
+"""Factor by which a figure is multiplied for people: shares are shown in percent."""
 
 
 class RetrievalPair(NamedTuple):
     """The retrieval of one question and of its rewrite."""
 
     conversation: tuple[str, str]
-    """Tenant and conversation: turns of one are drawn together."""
+    """Tenant and conversation. The turns of one conversation are drawn together."""
 
     gold: tuple[bool, bool] | None
-    """The gold passage is first, by question and by rewrite; None without gold."""
+    """True if the gold passage is first, for the question and for the rewrite; None if the row has no gold."""
 
     scores: tuple[float, float]
-    """The first passage's score, by question and by rewrite."""
+    """Score of the first passage, for the question and for the rewrite."""
 
     by_need: bool
-    """Both scores are against the same need; scores against the query itself cannot be compared."""
+    """True if both scores are against the same need; scores against the query itself cannot be compared."""
 
 
 class TeacherGain(NamedTuple):
-    """The rewrites against the plain questions, by one measure."""
+    """Comparison of the rewrites with the plain questions, by one measure."""
 
     measure: str
     plain: float
@@ -52,12 +53,12 @@ class TeacherGain(NamedTuple):
 
     @property
     def is_worse(self) -> bool:
-        """The rewrites find less, beyond chance."""
+        """True if the rewrites find significantly less."""
         return self.high < 0 and self.p <= SIGNIFICANT
 
     @property
     def helps(self) -> bool:
-        """The rewrites find more, beyond chance."""
+        """True if the rewrites find significantly more."""
         return self.low > 0 and self.p <= SIGNIFICANT
 
     def in_words(self) -> str:
@@ -72,7 +73,8 @@ class TeacherGain(NamedTuple):
 
 
 def compare_teacher(pairs: Sequence[RetrievalPair]) -> TeacherGain | None:
-    """Compare by gold, or by the reranker's score if few rows have gold; None if nothing compares."""
+    """Compare by gold, or by the reranker's score if few rows have gold; None if no rows can be compared, or all are
+    of one conversation."""
     golden = [pair for pair in pairs if pair.gold is not None]
     if len(golden) >= GOLD_ROWS:
         return _gain(GOLD, golden, [(float(a), float(b)) for a, b in (pair.gold for pair in golden if pair.gold)])
@@ -95,6 +97,6 @@ def _gain(measure: str, pairs: Sequence[RetrievalPair], values: Sequence[tuple[f
 
 
 def gain_from_facts(facts: dict[str, Any]) -> TeacherGain | None:
-    """The comparison that a step of `validate` recorded; None if it made none."""
+    """The comparison that a `validate` step recorded; None if it recorded none."""
     recorded = facts.get("teacher_gain")
     return TeacherGain(**recorded) if recorded else None

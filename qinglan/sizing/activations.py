@@ -1,8 +1,8 @@
 """Memory of activations while a decoder trains.
 
-With gradient checkpointing each layer's input is held, and one layer at a time computes again what its gradients
-need; without it all layers hold that. The bytes for each token were counted on PyTorch's tensors, which
-tests/qinglan/sizing/test_activations.py counts again.
+With gradient checkpointing, every layer's input is held, and one layer at a time recomputes the values that its
+gradients need. Without it, all layers hold these values. The bytes per token were counted on PyTorch's tensors;
+tests/qinglan/sizing/test_activations.py counts them again.
 """
 
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from qinglan.sizing.ledger import Amount
 from qinglan.sizing.shape import ModelShape
 
 BF16, FP32 = 2, 4
-"""Bytes of an activation."""
+"""Bytes of one activation, by its type."""
 
 
 class LayerBytes(NamedTuple):
-    """Bytes of each token in a layer, for a unit of each width."""
+    """Bytes of one token in a layer, per unit of each of the layer's widths."""
 
     intermediate: int
     queries: int
@@ -28,25 +28,26 @@ HELD = {
     (BF16, True): LayerBytes(8, 14, 18, 4, 14), (BF16, False): LayerBytes(8, 14, 16, 6, 0),
     (FP32, True): LayerBytes(18, 20, 11, 4, 26), (FP32, False): LayerBytes(16, 24, 25, 8, 0),
 }  # fmt: skip
-"""Bytes that a layer holds for its gradients, by the width of an activation and with or without an adapter."""
+"""Bytes that a layer holds for its gradients, by the bytes of an activation and by whether an adapter is trained."""
 
 COMPUTED = {True: LayerBytes(14, 14, 28, 4, 14), False: LayerBytes(10, 14, 18, 6, 0)}
-"""Bytes of the layer that computes its gradients in bf16, with what it holds for them."""
+"""Bytes in bf16 that a layer needs while its gradients are computed, by whether an adapter is trained."""
 
 SFT_LOSS = 14
-"""Bytes for each token and word of the vocabulary at the loss: logits in bf16 and fp32, softmax and gradients."""
+"""Bytes per token and word of the vocabulary while the loss is computed: logits in bf16 and fp32, softmax and
+gradients."""
 
 SFT_LOSS_FP32 = 16
-"""SFT_LOSS where all is computed in fp32."""
+"""SFT_LOSS if everything is computed in fp32."""
 
 PPO_LOSS = 18
 """SFT_LOSS in verl, which also scales the logits and computes each token's entropy."""
 
 
 def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) -> tuple[Amount, ...]:
-    """Bytes in bf16 with checkpointing, at the larger of two moments: the loss, or one layer's gradients while the
-    logits are still held. `rank` is an adapter's, 0 where all weights are trained.
-    """
+    """Activations of a decoder in bf16 with gradient checkpointing, at the larger of two moments: computing the loss,
+    or computing one layer's gradients while the logits are still held. `rank` is the adapter's, 0 if all weights are
+    trained."""
     layer = layer_gradients(shape, tokens, rank) + BF16 * tokens * shape.vocabulary
     at_loss = loss * tokens * shape.vocabulary
     name = "logits and loss" if at_loss > layer else "a layer's gradients"
@@ -54,13 +55,15 @@ def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) ->
 
 
 def classifier_activations(shape: ModelShape, tokens: int) -> tuple[Amount, ...]:
-    """Activations of a model with a few outputs in place of the vocabulary, such as a critic."""
+    """Activations, with gradient checkpointing, of a model with a few outputs instead of the vocabulary, such as a
+    critic."""
     layer = Amount("a layer's gradients", layer_gradients(shape, tokens, 0), "measured")
     return layer_inputs(shape, tokens), layer
 
 
 def held_activations(shape: ModelShape, tokens: int, rank: int, width: int) -> Amount:
-    """Bytes without checkpointing: all layers hold what their gradients need."""
+    """Activations without gradient checkpointing: all layers hold the values that their gradients need. `width` is
+    the bytes of an activation."""
     each = tokens * width_bytes(HELD[width, rank > 0], shape, rank)
     cast = BF16 * shape.adapter(rank) if width == BF16 else 0  # autocast makes the adapter bf16, once
     return Amount("activations", shape.layers * each + cast, "measured")
@@ -71,7 +74,8 @@ def layer_inputs(shape: ModelShape, tokens: int) -> Amount:
 
 
 def layer_gradients(shape: ModelShape, tokens: int, rank: int) -> int:
-    """Bytes of the layer that computes its gradients, among them the largest weight's, or those of its adapter."""
+    """Bytes of the layer whose gradients are being computed: its activations, and the gradients of its largest weight
+    or, if `rank` is not 0, of its adapter."""
     weights = shape.adapter(rank) // shape.layers if rank else shape.hidden * shape.intermediate
     return tokens * width_bytes(COMPUTED[rank > 0], shape, rank) + BF16 * weights
 

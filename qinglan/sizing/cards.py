@@ -10,10 +10,10 @@ from qinglan.sizing.constants import GIB
 
 CARDS = Path(__file__).with_name("cards.yaml")
 PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
-"""Labels of a node: its card's name, and MiB of memory."""
+"""Labels of a Kubernetes node: the name of its card, and the card's memory in MiB."""
 
 USABLE_SHARE = 0.92
-"""Share of an unknown card that a program can use: the least of the known ones, an L4's."""
+"""Share of an unknown card's memory that a program can use. It is the lowest of the known cards, that of an L4."""
 
 
 class Card(NamedTuple):
@@ -22,18 +22,18 @@ class Card(NamedTuple):
     """GB as sold."""
 
     usable: float
-    """Bytes."""
+    """Bytes that a program can use."""
 
     teraflops: float = 0.0
-    """Dense, in bf16; 0 where unknown."""
+    """Teraflops of dense operations in bf16; 0 if unknown."""
 
     bandwidth: float = 0.0
-    """GB a second; 0 where unknown."""
+    """Bandwidth of the memory in GB per second; 0 if unknown."""
 
 
 @cache
 def known_cards() -> dict[str, Card]:
-    """Cards by their label."""
+    """Known cards, by the value of the label `nvidia.com/gpu.product`."""
     import yaml
 
     table = yaml.safe_load(CARDS.read_text(encoding="utf-8"))
@@ -44,7 +44,7 @@ def known_cards() -> dict[str, Card]:
 
 
 def card_of_size(memory: float) -> Card:
-    """A card like the first known card of this size; of an unknown size only the memory is known."""
+    """A card like the first known card with this many GB. If there is none, only the memory of the card is known."""
     for card in known_cards().values():
         if card.memory == memory:
             return card._replace(name=f"{memory:g} GB, as {card.name}")

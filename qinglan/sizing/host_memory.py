@@ -1,4 +1,4 @@
-"""Memory that a process may use here: the machine's, or less where a container or a job limits it."""
+"""Memory that a process may use here: the machine's memory, or less if a container or a job limits it."""
 
 import os
 from collections.abc import Iterator
@@ -9,15 +9,16 @@ CGROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def host_bytes() -> int:
-    """Memory of this machine, or the least limit of the control groups that this process is in."""
+    """Bytes of this machine's memory, or the lowest limit of this process's control groups if it is lower."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *cgroup_limits()])
 
 
 def cgroup_limits(tree: Path = CGROUPS, membership: Path = MEMBERSHIP) -> Iterator[int]:
-    """Memory limits of this process's control group and of those above it, of version 2 and of version 1.
+    """Memory limits of this process's control group and of its parent groups, for cgroup versions 1 and 2.
 
     A line of /proc/self/cgroup is `0::/GROUP` for version 2, and `NUMBER:CONTROLLERS:/GROUP` for version 1. In a
-    container the group may be a path of the host that is not there; its own limit is then at the root of the tree.
+    container, the group may be a path that exists only on the host; the container's limit is then at the root of the
+    tree.
     """
     lines = membership.read_text().splitlines() if membership.exists() else []
     for line in lines:

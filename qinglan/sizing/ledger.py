@@ -1,4 +1,4 @@
-"""Bytes by name, in the phases of a stage: what must fit is the largest phase."""
+"""Bytes by name in each phase of a stage. The largest phase must fit."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,15 +26,15 @@ class Phase(NamedTuple):
 
 
 class Need(NamedTuple):
-    """A stage's need of one kind of room by phase, and the available room."""
+    """Bytes that a stage needs of one kind of memory or disk, by phase, and the bytes available."""
 
     stage: str
     room: str
-    """The place that fills up, such as a card, the host or the scratch volume."""
+    """Name of the memory or disk, such as a card, the host or the scratch volume."""
 
     phases: tuple[Phase, ...]
     available: float
-    """Bytes; 0 where it is not known."""
+    """Bytes available; 0 if unknown."""
 
     @property
     def peak(self) -> Phase:
@@ -46,7 +46,7 @@ class Need(NamedTuple):
 
 
 def phase(name: str, *amounts: Amount) -> Phase:
-    """A phase without the amounts of 0 bytes."""
+    """A phase of these amounts; amounts of 0 bytes are left out."""
     return Phase(name, tuple(amount for amount in amounts if amount.bytes))
 
 
@@ -55,5 +55,5 @@ def constant(name: str, value: Constant, times: float = 1.0) -> Amount:
 
 
 def with_fragments(amounts: Sequence[Amount]) -> tuple[Amount, ...]:
-    """The amounts, and what an allocator holds beside them."""
+    """The amounts, and the memory that an allocator holds in addition and cannot use."""
     return (*amounts, constant("fragments", FRAGMENTS, sum(amount.bytes for amount in amounts)))

@@ -1,4 +1,5 @@
-"""A decoder's shape, and the exact number of its parameters, of an adapter's, and of a token's keys and values.
+"""A decoder's shape. From it follow the exact numbers of its parameters, of an adapter's parameters, and of a token's
+keys and values.
 
 shape = read_shape(folder)          # from its config.json
 shape = known_shapes()["Qwen/Qwen3-32B"]
@@ -17,7 +18,8 @@ SHAPES = Path(__file__).with_name("shapes.yaml")
 """Shapes of public models, from their own config.json."""
 
 FAMILIES = ("qwen2", "qwen3", "llama", "mistral")
-"""Architectures of gated layers with grouped keys and values, whose parameters are counted here."""
+"""Model types whose parameters can be counted here: decoders with gated layers, and with keys and values in
+groups."""
 
 
 class UncountedError(ConfigError):
@@ -35,14 +37,14 @@ class ModelShape(NamedTuple):
     head_dim: int
     vocabulary: int
     tied: bool
-    """The embedding is the output layer too."""
+    """True if the embedding is the output layer too."""
 
     qkv_bias: bool
     output_bias: bool
-    """The map after attention has a bias, too."""
+    """True if the linear map after attention has a bias, too."""
 
     head_norms: bool
-    """Queries and keys have a norm of their own."""
+    """True if queries and keys have norms of their own."""
 
     @property
     def linears(self) -> tuple[tuple[int, int], ...]:
@@ -75,7 +77,7 @@ class ModelShape(NamedTuple):
         return self.body + (0 if self.tied else self.embedding)
 
     def classifier(self, labels: int, bias: bool) -> int:
-        """Parameters with a head of `labels` outputs in place of the output layer; a critic has one output."""
+        """Parameters with a head of `labels` outputs instead of the output layer; a critic has one output."""
         return self.body + labels * (self.hidden + bias)
 
     def adapter(self, rank: int) -> int:
@@ -84,17 +86,18 @@ class ModelShape(NamedTuple):
 
     @property
     def multiplied(self) -> int:
-        """Weights of the layers that a token is multiplied with; the output layer has `embedding` more."""
+        """Weights of the layers that multiply each token; the output layer has `embedding` more."""
         return self.layers * sum(inputs * outputs for inputs, outputs in self.linears)
 
     def cached(self, parallel: int = 1) -> int:
-        """Elements of a token's keys and values in all layers, on each of `parallel` cards: heads are divided, and
-        repeated where there are too few."""
+        """Elements of a token's keys and values in all layers, on each of `parallel` cards. The heads are divided
+        among the cards; a card holds at least one head."""
         return 2 * self.layers * max(1, self.kv_heads // parallel) * self.head_dim
 
 
 def shape_of(settings: dict[str, Any], where: str) -> ModelShape:
-    """The shape in a config.json of one of FAMILIES."""
+    """The shape that the settings of a config.json describe; an UncountedError if its model type is not in
+    FAMILIES."""
     family = settings.get("model_type")
     if family not in FAMILIES:
         raise UncountedError(
@@ -123,7 +126,7 @@ def shape_of(settings: dict[str, Any], where: str) -> ModelShape:
 
 
 def read_shape(folder: Path) -> ModelShape:
-    """The shape of a model's folder."""
+    """The shape that a model folder's config.json describes."""
     path = folder / "config.json"
     try:
         settings = parse_json_mapping(read_plain(path), str(path))

@@ -14,19 +14,20 @@ class Steps(NamedTuple):
 
     total: int
     tests: int
-    """Validations in all."""
+    """Number of all validations."""
 
 
 def steps_of_all(trainings: Iterable[Steps]) -> Steps:
-    """Steps of several trainings, one after another; a pass is that of the first, the released model's."""
+    """Steps of several trainings, one after another. `each` is that of the first training, which makes the released
+    model."""
     first, *siblings = trainings
     total = first.total + sum(steps.total for steps in siblings)
     return Steps(first.each, total, first.tests + sum(steps.tests for steps in siblings))
 
 
 def training_operations(multiplied: int, tokens: float, all_weights: bool, checkpointing: bool = True) -> float:
-    """Operations of a training step, two for each weight and token: forward, again with gradient checkpointing, the
-    inputs' gradients, and the weights' where all are trained."""
+    """Operations of a training step: two for each weight and token in the forward pass, in its repetition with
+    gradient checkpointing, for the inputs' gradients, and for the weights' gradients if all weights are trained."""
     return 2 * (2 + checkpointing + all_weights) * multiplied * tokens
 
 
@@ -41,23 +42,25 @@ def compute_seconds(operations: float, card: Card, cards: int) -> float:
 def training_seconds(
     operations: float, parts: float, layers: int, card: Card, cards: int, layer: Constant = LAYER_SECONDS
 ) -> float:
-    """Seconds of computing, or of waiting for the processor to start each layer's kernels in each of the `parts` of
-    batches, if those are more: small models and short rows wait."""
+    """Seconds of a training: the computing time of the cards or, if it is longer, the time in which the processor
+    starts the kernels of each layer for each of the `parts` of batches. The latter is longer for small models and
+    short rows."""
     return max(compute_seconds(operations, card, cards), parts * layers * layer.value)
 
 
 def crossing_seconds(size: float, cards: int, nodes: int, network: float) -> float:
-    """Seconds in which bytes that all cards share out reach every machine, at `network` bytes a second between two.
+    """Seconds until data that is divided among all cards has reached every machine, at `network` bytes per second
+    between two machines; 0 on one machine.
 
-    NCCL passes them round a ring of cards, so that all but one card's part enters each machine, when they are
-    gathered and when they are summed to one card each; a sum for all cards takes both.
-    https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#bus-bandwidth
+    NCCL passes the data around a ring of cards: all but one card's part enters each machine. This is the time to
+    gather the data, and also the time to sum it up with one part of the sum on each card; a sum that all cards get
+    takes twice as long. https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#bus-bandwidth
     """
     return size * (cards - 1) / cards / network if nodes > 1 else 0.0
 
 
 def generation_seconds(shape: ModelShape, tokens: float, width: int, card: Card, tensor_parallel: int) -> float:
-    """Seconds to write these tokens one after another: each reads all weights once."""
+    """Seconds to write these tokens one after another; each token takes one reading of all weights."""
     each = shape.parameters * width / tensor_parallel / (card.bandwidth * GB * READ_SHARE.value)
     return tokens * each
 

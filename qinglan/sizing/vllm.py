@@ -1,7 +1,8 @@
-"""Memory of a vLLM: weights by tensor parallel, adapters in their slots, and the cache of keys and values.
+"""Memory of a vLLM engine: weights divided by tensor parallelism, slots of adapters, and the cache of keys and
+values.
 
-vLLM fills its share of a card: what weights and work leave becomes blocks of the cache. It starts only if one request
-of the longest length fits into them.
+vLLM fills its share of a card: the memory that weights and work leave becomes blocks of the cache. It starts only if
+one request of the greatest length fits into the cache.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,14 @@ from qinglan.sizing.ledger import Amount, Phase, constant, phase
 from qinglan.sizing.shape import ModelShape
 
 BLOCK = 16
-"""Tokens of a block of the cache."""
+"""Number of tokens in a block of the cache."""
 
 WIDTH = 2
 """Bytes of a weight, key or value in bf16."""
 
 
 class VllmSettings(NamedTuple):
-    """The options that decide on memory, with vLLM's own defaults."""
+    """The options of `vllm serve` that decide on memory, with vLLM's own defaults."""
 
     tensor_parallel: int = 1
     memory_share: float = 0.92
@@ -43,12 +44,12 @@ def settings_of_options(options: Sequence[str]) -> VllmSettings:
 
 
 def cache_blocks(shape: ModelShape, tensor_parallel: int, cache_bytes: float) -> int:
-    """Blocks that vLLM makes of these bytes on each card."""
+    """Number of cache blocks that vLLM makes from these bytes on each card."""
     return int(cache_bytes // (BLOCK * shape.cached(tensor_parallel) * WIDTH))
 
 
 def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, ...]:
-    """Everything but the cache."""
+    """Memory of a card without the cache."""
     cards = settings.tensor_parallel
     return (
         Amount("weights", shape.parameters * WIDTH / cards),
@@ -58,12 +59,14 @@ def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, .
 
 
 def cache_tokens(shape: ModelShape, settings: VllmSettings, usable: float) -> int:
-    """Tokens that the cache holds in what the share of a card leaves."""
+    """Number of tokens that the cache can hold. It gets what weights and work leave of vLLM's share of `usable`
+    bytes."""
     room = settings.memory_share * usable - sum(part.bytes for part in engine_amounts(shape, settings))
     return BLOCK * cache_blocks(shape, settings.tensor_parallel, max(0.0, room))
 
 
 def least_phase(shape: ModelShape, settings: VllmSettings) -> Phase:
-    """The least that its share of a card must hold."""
+    """Memory that vLLM's share of a card must at least hold: the cache must fit one request of the greatest
+    length."""
     longest = settings.max_model_len * shape.cached(settings.tensor_parallel) * WIDTH
     return phase("the longest request", *engine_amounts(shape, settings), Amount("keys and values", longest))

@@ -1,4 +1,4 @@
-"""Figures to choose `as_asked` by, from rows of dev: never from the test."""
+"""Figures for choosing the setting `as_asked`, computed on dev rows and never on the test."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,18 +12,18 @@ THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 class DevRow(NamedTuple):
-    """A row of dev with gold."""
+    """A dev row with gold passages."""
 
     own_score: float | None
     as_asked: bool
-    """The gold passage comes first for the question as it was asked."""
+    """True if a gold passage comes first for the question as it was asked."""
 
     teacher: bool
-    """The gold passage comes first for the teacher's rewrite."""
+    """True if a gold passage comes first for the teacher's rewrite."""
 
 
 def read_dev(prompts: Path) -> list[DevRow]:
-    """The rows with gold of PPO's dev prompts; empty if there are no such prompts."""
+    """Read the rows with gold from PPO's dev prompts; empty if there are no such prompts."""
     path, rows = prompts / "dev.parquet", []
     for extra in read_extra_infos(path) if path.is_file() else ():
         retrievals = extra.get("plain_retrieval"), extra.get("teacher_retrieval")
@@ -34,8 +34,8 @@ def read_dev(prompts: Path) -> list[DevRow]:
 
 
 def by_threshold(rows: Sequence[DevRow]) -> list[dict[str, Any]]:
-    """Count the questions of dev that each threshold would search as asked, and the shares right for them; empty if
-    the service gave no scores."""
+    """A line for each threshold: the number of dev questions that it would search as asked, and how often a gold
+    passage is first for them, as asked and by the teacher's rewrite. Empty if the service gave no scores."""
     table = list[dict[str, Any]]()
     for threshold in THRESHOLDS if any(row.own_score is not None for row in rows) else ():
         taken = [row for row in rows if searched_as_asked(row.own_score, threshold)]

@@ -1,4 +1,4 @@
-"""A sheet that people score without knowing which system wrote which rewrite, and the reading of it.
+"""Write a sheet on which people score rewrites without knowing which system wrote them, and read the filled sheet.
 
 write_blind_sheet(...)  blind_sample.xlsx: question, history, rewrites A B C in shuffled order; its key beside it
 read_scores(...)        per-system means with intervals, and the people's agreement with the examiner
@@ -30,9 +30,10 @@ QUESTION, HISTORY, SCORE = "问题", "历史摘要", "{}评分(1-5)"
 
 
 def write_blind_sheet(predictions: Path, sheet: Path, key: Path, count: int, seed: int) -> int:
-    """Write sheet and key for some rows; equal rewrites share a letter, so that people score each text once."""
+    """Write the sheet and its key for up to `count` rows; return the number of rows. Equal rewrites share a letter,
+    so that people score each text once."""
     lines = predictions.read_bytes().splitlines()
-    # Examined rows first: only on these can people and examiner be compared.
+    # Rows that the examiner scored come first: only on these can people be compared with the examiner.
     order = sorted(range(len(lines)), key=lambda at: (not _examined(lines[at]), Random(f"{seed} {at}").random()))
     drawn = list[tuple[Json, dict[str, str]]]()
     for at in order[:count]:
@@ -63,7 +64,8 @@ def _examined(line: bytes) -> bool:
 
 
 def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0) -> dict[str, Any]:
-    """People's scores of each system, and their agreement with the examiner; empty cells are left out."""
+    """Mean of people's scores for each system, with its interval, and the agreement of people with the examiner.
+    Empty cells are left out."""
     rows = read_key(key, sheet)
     letters = sorted({letter for row in rows.values() for letter in row["letters"]})
     filled = read_sheet(

@@ -17,71 +17,77 @@ class EvaluateConfig(Config):
     """Comparison of all systems on the locked test."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
-    """Retrieval of every system's query: the run's."""
+    """Retrieval settings for every system's query, the same as in the rest of the run."""
 
     as_asked: Fraction = AS_ASKED
-    """Score of a question's own first passage from which the question is searched as it was asked, and no student's
-    rewrite counts for it. `--as-asked` of the RAG service must be the same number. Choose it on rows of dev; with 0
-    every question is rewritten."""
+    """Lowest score of a question's own first passage at which the question is searched as it was asked, without a
+    rewrite. 0 rewrites every question. It must equal `--as-asked` of the RAG service; choose it on dev rows."""
 
     batch: Positive = 64
-    """Questions per batch of a student."""
+    """Number of questions that a student rewrites at once."""
 
     engine: Literal["auto", "transformers", "vllm"] = "auto"
-    """Engine of the students' rewrites. `auto`: vLLM on a GPU if this environment has it, as the model is served
-    there; else transformers in this process."""
+    """Engine that runs the students. `auto` uses vLLM, which also serves the model, if there is a GPU and vLLM is
+    installed; else transformers in this process."""
 
     vllm_options: tuple[str, ...] = ()
-    """Further options of `vllm serve`, after those of the GPU runtime; a repeated one replaces the first, such as
-    `--dtype=float32`."""
+    """Further options of `vllm serve`, such as `--dtype=float32`, added after those of the GPU runtime. A repeated
+    option replaces the earlier one."""
 
     serving_gpus: Positive = 1
-    """GPUs of one replica of the runtime that serves the student (`--tensor-parallel-size` of `deploy.runtime`); the
-    student is timed on the same number."""
+    """Number of GPUs for one replica of the runtime that serves the student (`--tensor-parallel-size` of
+    `deploy.runtime`). The student is timed on as many GPUs."""
 
     examined_rows: Positive = 300
-    """Rows whose rewrites the examiner scores, whole conversations drawn by seed: each costs a call per system."""
+    """Number of rows whose rewrites the examiner scores, drawn as whole conversations. Each row costs up to one call
+    per system."""
 
     judge_prompt: str = ""
-    """Prompt of examiner and judge, as the reward's; empty takes qinglan/prompts."""
+    """Prompt of examiner and judge, in the same form as `reward.judge_prompt`; empty uses the prompt in
+    qinglan/prompts."""
 
     agreement_rows: Positive = 60
-    """Rows of these that the training's judge scores too, to measure the agreement of both."""
+    """Number of the examined rows that the training's judge scores too, to measure how far judge and examiner
+    agree."""
 
     latency_rows: Positive = 50
-    """Rows that each student rewrites one by one, to time it."""
+    """Number of rows that each student rewrites one at a time, to measure its latency."""
 
     rewriter_urls: dict[Literal["sft", "rl"], Address] = {}
-    """Address of the server (V1 protocol) on which a student is timed; without one it is served on this machine. The
-    host must be on the operator's allowlist."""
+    """Addresses of servers (V1 protocol) on which the students are timed, by student. A student without an address is
+    served on this machine. The hosts must be on the operator's allowlist."""
 
     gpu_hour_price: float = Field(default=2.0, gt=0)
-    """Price of an hour of one GPU (on a CPU: of the machine), in the currency of the prices. A student's hour costs
-    this times `serving_gpus`. It is set, not measured; with 0, cost would decide nothing."""
+    """Price of one GPU for an hour (on a CPU: of the machine), in the currency of the teacher's price. An hour of a
+    student costs this times `serving_gpus`. 0 is refused, since the gate's limit on cost would then decide
+    nothing."""
 
     slices: Path | None = None
-    """JSONL with an id and yes-or-no properties of each question, for a table of the report."""
+    """Path of a JSONL file with the id and true-or-false properties of each question; the report has a table of top-1
+    by property."""
 
     interesting: Fraction = 0.03
-    """Smallest difference in top-1 worth proving, for the power analysis; the plan expects 88 % against 85 %."""
+    """Smallest gain in top-1, as a share, that is worth proving; the power analysis computes the queries needed to
+    show it. The plan expects 88 % against 85 %."""
 
     draws: Positive = 10_000
-    """Draws of the bootstrap and of the permutation test."""
+    """Number of draws of the bootstrap and of the permutation test."""
 
     seed: Seed = 0
-    """Seed of draws and samples."""
+    """Seed of the draws and of the sampled rows."""
 
     examples: Positive = 6
-    """Queries on the page for each of won, lost and still failing."""
+    """Number of example queries in the report for each case: the candidate wins against the teacher, loses, or both
+    fail."""
 
     blind_rows: Positive = 50
-    """Rows in the sheet that people score blind."""
+    """Number of rows in the sheet that people score without knowing the systems."""
 
     stand_in_teacher: bool = False
-    """Mark of a teacher that was a stand-in, for the report; a run with `stand_ins.teacher` sets it itself."""
+    """Mark in the report that the teacher was a stand-in; a run with `stand_ins.teacher` sets it itself."""
 
     gate: GateConfig = GateConfig()
-    """Conditions of a promotion."""
+    """Conditions that the candidate must meet to be promoted."""
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:

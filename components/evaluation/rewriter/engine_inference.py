@@ -1,7 +1,8 @@
-"""The students served by vLLM, with the options of the GPU runtime and our server before it.
+"""Rewrite with students that vLLM serves, with the options of the GPU runtime.
 
-Every rewrite is requested from the engine as our server requests it, and judged before the server's guard, as with
-transformers. This process loads no model: the engine needs the GPU's memory.
+Rewrites are requested from the engine in the same form as our server requests them. They are scored without the
+server's guard, as with transformers; only timed rewrites go through our server. This process loads no model, since
+the engine needs the GPU's memory.
 """
 
 import asyncio
@@ -44,14 +45,15 @@ from qinglan.terminal.progress import progress
 
 NAME = "rewriter"
 ENGINE_SECONDS = 600.0
-"""Limit in seconds of vLLM's start beside reading weights: imports and the compilation of kernels take minutes on a
-busy machine, however small the model is. An engine that ends is noticed at once."""
+"""Seconds allowed for vLLM's start, besides the time to read the weights. Imports and compiling kernels take minutes
+on a busy machine, even for a small model. An engine that exits is noticed at once."""
 
 
 def rewrite_with_engines(
     models: Mapping[str, Path], rows: Sequence[PromptInput], config: EvaluateConfig
 ) -> dict[str, StudentOutput]:
-    """Every student's rewrites of all rows. One writes and is timed while the others' engines are idle."""
+    """Rewrite all rows with each student and time each student, one after another: while one works, the other engines
+    are idle."""
     for folder in models.values():
         servable_card(folder)
     require_cards(config.serving_gpus)
@@ -76,7 +78,8 @@ def rewrite_with_engines(
 
 
 def gpus_of_engines(visible: Sequence[str], each: int, engines: int) -> list[Sequence[str]]:
-    """`each` GPUs for each of several engines; empty if there are too few, so that the engines take turns."""
+    """Divide the visible GPUs among the engines, `each` GPUs per engine. Empty for a single engine or too few GPUs;
+    the engines then run one after another."""
     if engines == 1 or len(visible) < each * engines:
         return []
     return [visible[at * each : (at + 1) * each] for at in range(engines)]
@@ -92,7 +95,7 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def student_engine(folder: Path, config: EvaluateConfig, gpus: Sequence[str] = ()) -> Iterator[Engine]:
-    """The engine of one student."""
+    """Run vLLM with one student's model until the block ends."""
     context = model_context(folder)
     options = [*engine_options(NAME, gpus=config.serving_gpus, context=context), *config.vllm_options]
     seconds = ENGINE_SECONDS + ready_seconds(folder)
@@ -106,7 +109,7 @@ def student_engine(folder: Path, config: EvaluateConfig, gpus: Sequence[str] = (
 def _rewrite(
     name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig, engine: Engine
 ) -> StudentOutput:
-    """One student's rewrites of all rows, and some timed through the production server."""
+    """Rewrite all rows with one student, and time some of them through the production server."""
     card = servable_card(folder)
     messages = [student_messages(row, card.system_prompts.get(row.tenant_id, "")) for row in rows]
     with explained_outages(engine, name), ExitStack() as servers:
@@ -120,7 +123,8 @@ def _rewrite(
 
 
 def require_cards(cards: int) -> None:
-    """Refuse to time a student on fewer cards than serve it: its latency and cost would be another model's."""
+    """Raise a ConfigError if this machine has fewer GPUs than will serve the student: its latency and cost would
+    differ. A machine without a GPU is accepted, since vLLM then runs on the CPU."""
     import torch
 
     if 0 < (here := torch.cuda.device_count()) < cards:  # 0: vLLM runs on the CPU
@@ -132,7 +136,7 @@ def require_cards(cards: int) -> None:
 
 @contextmanager
 def explained_outages(engine: Engine, name: str) -> Iterator[None]:
-    """Add the last lines of the engine's log to an outage inside the block."""
+    """Add the last lines of the engine's log to an OutageError that is raised inside the block."""
     try:
         yield
     except OutageError as error:
@@ -140,7 +144,7 @@ def explained_outages(engine: Engine, name: str) -> Iterator[None]:
 
 
 def servable_card(folder: Path) -> RewriterCard:
-    """The model's card; a model that our server would refuse is refused here."""
+    """Read the model's card; a model that our server would refuse is refused here too."""
     card = read_card(folder)
     refuse_other_prompts(folder, card)
     refuse_foreign_files(folder)
@@ -150,7 +154,7 @@ def servable_card(folder: Path) -> RewriterCard:
 def fitted_prompts(
     folder: Path, card: RewriterCard, prompts: Sequence[list[Message]], url: str
 ) -> list[StudentPrompt]:
-    """The prompts as our server before this engine sends them: without the oldest turns of a long history."""
+    """Render the prompts as our server sends them to this engine: the oldest turns of a long history are left out."""
     try:
         with sync_client(url, timeout=SERVED_SECONDS) as http:
             limit = context_tokens(http.get(MODELS_PATH).content)
@@ -163,7 +167,7 @@ def fitted_prompts(
 
 
 async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], together: int) -> StudentOutput:
-    """All completions, a limited number at a time; the first failure ends the others."""
+    """Request all completions, at most `together` at a time. The first failure cancels the other requests."""
     turns = asyncio.Semaphore(together)
     started = time.perf_counter()
     with progress(f"evaluate {name}", len(requests)) as tick:

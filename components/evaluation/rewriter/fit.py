@@ -1,4 +1,4 @@
-"""Memory of the evaluation on GPUs: one student at a time, behind a vLLM on as many cards as serve it."""
+"""GPU memory that the evaluation needs: it runs one student at a time with vLLM, on `serving_gpus` cards."""
 
 from components.evaluation.rewriter.config import EvaluateConfig
 from qinglan.rewriter.engine import engine_options
@@ -8,10 +8,10 @@ from qinglan.sizing.vllm import VllmSettings, least_phase, settings_of_options
 
 
 def engine_settings(config: EvaluateConfig) -> VllmSettings:
-    """Settings of the vLLM that the evaluation starts with a merged model."""
+    """Memory settings of the vLLM that the evaluation starts. The model is merged, so there are no adapters."""
     return settings_of_options([*engine_options("rewriter", gpus=config.serving_gpus), *config.vllm_options])
 
 
 def card_phases(config: EvaluateConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes of its share of the card."""
+    """Bytes that vLLM's share of each card must at least hold."""
     return (least_phase(shape, engine_settings(config)),)

@@ -1,7 +1,8 @@
-"""Folds of a sheet that is too small for a locked test: each is the test of models that learned from the others.
+"""Folds of a sheet that is too small for a locked test. Each fold is the test of models that learned from the other
+folds.
 
-A fold's models are siblings of the released ones: trained by the same settings, from the same base, on the rows of
-the other folds. The run names their folders in QINGLAN_FOLDS.
+A fold's models are siblings of the released ones: they are trained with the same settings, from the same base, on the
+rows of the other folds. The run passes the folds' folders in QINGLAN_FOLDS.
 """
 
 import os
@@ -19,7 +20,8 @@ from qinglan.rewriter.card import read_card
 from qinglan.rows.training_rows import WITHOUT_FURTHER
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
-"""JSON list of the folders with the artifacts of each fold, in order; empty if a test is locked away."""
+"""Variable with a JSON list of folders, one with the artifacts of each fold, in order; empty if a test is locked
+away."""
 
 FILES = {
     "locked_test": "locked_test.jsonl",
@@ -28,7 +30,7 @@ FILES = {
     "sft_model": "sft_model",
     "rl_model": "rl_model",
 }
-"""Names of a fold's artifacts in its folder, by those of the line."""
+"""File or folder of each artifact in a fold's folder, by the name of the artifact in the pipeline."""
 
 NOTES = (
     "Cross-fitted: the sheet is too small to lock a test away. Its conversations lie in folds; each row was "
@@ -44,7 +46,7 @@ NOTES = (
 
 
 class Trial(NamedTuple):
-    """A test, the models that rewrite its questions, and the rows that these learned from."""
+    """A test, the models that rewrite its questions, and the training rows of these models."""
 
     test: Path
     models: Mapping[str, Path]
@@ -52,7 +54,7 @@ class Trial(NamedTuple):
 
 
 class FoldArtifact:
-    """An artifact of a fold, as a step's record takes it."""
+    """An artifact of a fold, with the fields that the record of a step (`recorded`) reads."""
 
     schema_title = ""
 
@@ -68,7 +70,8 @@ class Fold(NamedTuple):
     folder: Path
 
     def input_name(self, name: str) -> str:
-        """The name of its artifact among the evaluation's inputs; statement_index.FOLD_INPUT matches it."""
+        """Name of one of the fold's artifacts among the evaluation's inputs; `statement_index.FOLD_INPUT` matches
+        such names."""
         return f"fold {self.number} {name}"
 
     @property
@@ -80,8 +83,11 @@ class Fold(NamedTuple):
 
 
 def learned_rows(sft_model: Path, training: Mapping[str, Path]) -> dict[str, Path]:
-    """SFT's rows as it learned them: without the teacher's further ones, if it left them out. PPO's prompts stay
-    whole, though PPO leaves out the teacher's questions then: its card names the whole file."""
+    """The folders of training rows that the models' cards name.
+
+    If SFT left out the teacher's further rows, its folder is the one without these rows. PPO's folder stays the same,
+    since its card names the whole file.
+    """
     further = {"sft": training["sft"] / WITHOUT_FURTHER} if read_card(sft_model).leaves_out_further_rows else {}
     return {**training, **further}
 
@@ -99,20 +105,20 @@ def read_folds() -> list[Fold]:
 
 
 def fold_inputs(folds: Sequence[Fold]) -> dict[str, FoldArtifact]:
-    """The inputs that the evaluation takes from the folds, by name, for its record."""
+    """The artifacts of all folds by the names of the evaluation's inputs, for its record."""
     return {fold.input_name(name): FoldArtifact(fold.folder / file) for fold in folds for name, file in FILES.items()}
 
 
 def fold_lineages(folds: Sequence[Fold]) -> dict[str, Path]:
-    """The folder of each fold's signed statements, by the start of the names of its inputs."""
+    """Folder of each fold's signed statements, by the prefix of the names of the fold's inputs."""
     return {fold.input_name(""): fold.folder / "lineage" for fold in folds}
 
 
 def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, bytes]]:
-    """The statements of the folds' steps and the papers beside them, so that an audit can follow each sibling.
+    """Name and content of each file in the folds' lineage folders, so that an audit can follow each sibling model.
 
-    `before` is the lineage before the evaluation: its files are not repeated. The papers of a step have
-    the same names in each fold, and get its number.
+    Files that are already in `before`, the lineage before the evaluation, are left out. Files other than statements
+    have the same names in each fold, so the fold's number is added to their names.
     """
     known = {sha256_file(path) for path in before.iterdir()}
     for fold in folds:
@@ -127,7 +133,7 @@ def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, byte
 
 
 def joined_outputs(outputs: Sequence[Mapping[str, StudentOutput]]) -> dict[str, StudentOutput]:
-    """Each student's rewrites in all trials, one after another: of siblings, as if they were one model."""
+    """Join each student's rewrites of all trials, as if its sibling models were one model."""
     joined = {}
     for name, first in outputs[0].items():
         parts = [output[name] for output in outputs]

@@ -1,4 +1,5 @@
-"""Reasons why the gate can only hold that are known before a run: from its settings and its sheet. A pure function.
+"""Find reasons, before a run, why the gate will hold its model: from the run's settings and its sheet. A pure
+function.
 
 find_obstacles(PlannedRun(...), GateConfig())     # empty: the gate will decide on the numbers
 """
@@ -12,44 +13,47 @@ from qinglan.llm.providers.model_names import same_model
 
 
 class GoldCounts(NamedTuple):
-    """Rows of the locked test that the gate counts: with gold passages, or by labels all of them; at most, since a
-    teacher may refuse some."""
+    """Numbers of rows in the locked test that the gate counts: rows with gold passages, or all rows if it goes by
+    labels.
+
+    They are upper bounds, since a teacher may refuse some rows.
+    """
 
     rows: int = 0
     conversations: int = 0
 
 
 class PlannedRun(NamedTuple):
-    """The facts of a run that can settle its gate's verdict."""
+    """Facts of a planned run from which `find_obstacles` finds reasons to hold."""
 
     judge: str
     examiner: str
-    """The models' names."""
+    """Name of the examiner's model; `judge` names the model of the training's judge."""
 
     teacher_price: float
-    """Price of a million tokens in and a million out."""
+    """The teacher's price of a million input tokens plus that of a million output tokens."""
 
     hour_price: float
     """Price of an hour of the machine that serves the student."""
 
     test: Mapping[str, GoldCounts] | None = None
-    """Labelled rows by tenant, of tenants with rows in the locked test; None if the sheet was not read."""
+    """Counted rows of the locked test, by tenant; None if the sheet was not read."""
 
     snapshot: bool | None = None
-    """The RAG service's answers name the knowledge base; None if the service was not asked."""
+    """True if the RAG service's answers name the knowledge base; None if the service was not asked."""
 
     cross_fitted: bool = False
-    """No test is locked away: `test` counts the rows of all folds."""
+    """True if no test is locked away; `test` then counts the rows of all folds."""
 
     cross_fit: bool = False
-    """The profile has a small sheet cross-fitted if it has enough labels."""
+    """True if the profile cross-fits a small sheet that has enough labels."""
 
     labelled: int = 0
     """Rows of the sheet that name gold passages."""
 
 
 class Obstacle(Config):
-    """One reason that holds every model of such a run, and what removes it."""
+    """A reason that holds every model of the planned run, and the step that removes the reason."""
 
     reason: str
     next_step: str
@@ -70,7 +74,7 @@ def _obstacles(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
         yield from _too_few_rows(run, run.test, gate)
     tenants = run.test or {}
     few = sorted(tenant for tenant, labelled in tenants.items() if labelled.conversations < 2)
-    if few and len(tenants) > 1:  # each of several needs an interval, and one conversation gives none
+    if few and len(tenants) > 1:  # each tenant needs an interval, which takes two conversations
         yield Obstacle(
             reason=f"Several tenants are tested, and {', '.join(few)} cannot be measured: fewer than two "
             "conversations of the locked test have gold passages.",

@@ -1,4 +1,5 @@
-"""Inflation of the gain by reinforcement: each measure that training goes by, beside an outsider's measure."""
+"""Inflation factors of RL's gain over SFT: the gain by each measure that training optimises, over the gain by an
+outsider's measure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,20 +12,21 @@ from qinglan.evaluation.inflation import describe, inflation
 from qinglan.evaluation.metric_table import MetricTable
 
 PAIR = ("rl", "sft")
-"""Before and after training by the reward."""
+"""The systems after and before training by the reward."""
 
 JUDGE = "judge"
 OUTSIDERS = {"judged_top1": "top1", JUDGE: "quality"}
-"""Each measure that training goes by, and the outsider's of the same scale: gold for the reranker's score against the
-need, the examiner for the training's judge."""
+"""The outsider's measure for each measure that training optimises, on the same scale: gold for the reranker's score
+against the need, the examiner for the training's judge."""
 
 NAMES = {name: metric.name for name, metric in METRICS.items()} | {JUDGE: "quality, by the training's judge"}
 
 
 def inflation_results(table: MetricTable, judge: Sequence[Mapping[str, float]], one_judge: bool) -> dict[str, Any]:
-    """The factor of each measure that training goes by; empty without both models.
+    """The inflation factor of each measure that training optimises; empty without an SFT and an RL model.
 
-    `judge` holds the training judge's score of each row by system. An examiner that is this judge is no outsider.
+    `judge` holds the training judge's scores of each row by system. With `one_judge` the examiner is the same model,
+    so it is no outsider and the judge gets no factor.
     """
     if not set(PAIR) <= set(table.systems):
         return {}
@@ -39,7 +41,7 @@ def inflation_results(table: MetricTable, judge: Sequence[Mapping[str, float]], 
 
 
 def inflation_lines(results: Mapping[str, Any]) -> Iterator[str]:
-    """A sentence for each factor."""
+    """A sentence for each factor, or one that says that none is defined."""
     if not results:
         yield "Inflation factor: not defined, since no model here was trained by the reward."
     for name, part in results.items():

@@ -1,4 +1,5 @@
-"""The leak check of the locked test's questions: by their content, and by the digests on the models' cards."""
+"""Check that the locked test did not leak into training, by the content of its questions and by digests on the
+models' cards."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ ADVICE = "Their scores would flatter the models. Convert again and train on what
 
 
 class TrainingQuestion(NamedTuple):
-    """A question as a model saw it."""
+    """A question with its history, as a training prompt contained it."""
 
     id: str
     question: str
@@ -28,7 +29,7 @@ class TrainingQuestion(NamedTuple):
 
 
 def check(test: Iterable[Question], training: Mapping[str, Path], threshold: float) -> dict[str, Any]:
-    """evaluation.json's `leaks`: every training and selection row beside the test."""
+    """Compare every row of training and selection with the test; return evaluation.json's `leaks`."""
     rows = [(row, question_key(row.question, row.history_summary)) for row in test]
     complete = {key for row, key in rows if row.need and is_complete(row.question, row.need)}
 
@@ -41,15 +42,16 @@ def check(test: Iterable[Question], training: Mapping[str, Path], threshold: flo
 
 
 def questions(training: Mapping[str, Path]) -> Iterator[str]:
-    """Every question that a model learned from or was chosen by."""
+    """All questions in the train and dev rows of the stages."""
     return (row.question for folder in training.values() for _, row in _read(folder))
 
 
 def check_parents(
     models: Mapping[str, Path], digests: Mapping[str, str], training: Mapping[str, Path]
 ) -> dict[str, dict[str, str]]:
-    """Each model's parents: the very files that were compared with the test, and RL from this SFT model."""
-    # By digest: a card that names other rows would have passed the comparison by content.
+    """Read the parents on each model's card. A DataError if a card names other rows than those compared with the
+    test, or if RL was trained from another SFT model."""
+    # The comparison by content does not notice that a card names other rows; the comparison of digests does.
     compared = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
     cards = {name: read_card(folder).parents for name, folder in models.items()}
     for name, parents in cards.items():
@@ -65,7 +67,8 @@ def check_parents(
 
 
 def _files(folder: Path) -> list[Path]:
-    """The train and dev rows of a stage's folder: chats (.jsonl) or prompts (.parquet)."""
+    """Paths of the train and dev rows in a stage's folder: chats (.jsonl) or prompts (.parquet). A missing file is a
+    DataError."""
     ending = "parquet" if (folder / "train.parquet").is_file() else "jsonl"
     paths = [folder / f"{part}.{ending}" for part in PARTS]
     for path in paths:
@@ -118,7 +121,7 @@ def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
 
 
 def read_extra_infos(path: Path) -> Iterator[Any]:
-    """The extra_info of each prompt that PPO learns from or is chosen by."""
+    """The `extra_info` of each prompt in a parquet file of PPO."""
     import pyarrow as pa
     import pyarrow.parquet
 

@@ -1,4 +1,4 @@
-"""Measures of one rewrite and its retrieval, without a model: pure functions of one row."""
+"""Measures of one rewrite and its retrieval: pure functions of one row that call no model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import is_copied, normalise
 
 TOP_K = 10
-"""Passages looked at: nDCG@10, recall@10."""
+"""Number of first passages that are measured, as in nDCG@10 and recall@10."""
 
 NAN = math.nan
 
@@ -31,7 +31,7 @@ METRICS = {
     "length_ratio": Metric("length over the question's", "score"),
     "invented": Metric("numbers that nobody mentioned"),
 }
-"""One number per row; the mean is reported."""
+"""Metrics with one number per row; the report shows their means."""
 
 BY_LABELS = "labels by judges, not gold"
 LABEL_METRICS = {
@@ -40,8 +40,8 @@ LABEL_METRICS = {
     "condensed_top1": Metric("labelled passage first, unjudged ones left out", "share", BY_LABELS),
     "first_judged": Metric("first passage was judged", "share", BY_LABELS),
 }
-"""One number per row without gold that has a relevant label; reported if such rows exist. A passage without a label
-may be relevant or not: it counts as irrelevant in the first two and as absent in the third."""
+"""Metrics of a row without gold that has a passage labelled relevant. A passage without a label may be relevant or
+not: the first two metrics count it as irrelevant, the third leaves it out of the list."""
 
 JUDGED = "gold, else judged by the examiner"
 JUDGED_NAMES = {"top1": "right passage first, judged", "ndcg": "nDCG@10, judged", "recall": "recall@10, judged"}
@@ -52,15 +52,15 @@ JUDGED_METRICS = {
     "first_judged": Metric("first passage was judged", "share", JUDGED),
     "shown_judged": Metric("judged among the ten first", "share", JUDGED),
 }
-"""Reported beside METRICS if the gate goes by labels: then top1, ndcg and recall of METRICS are over rows with gold
-and rows that the examiner judged together."""
+"""Metrics reported beside METRICS if the examiner judged rows without gold. `top1`, `ndcg` and `recall` of METRICS
+then cover the rows with gold and the judged rows together."""
 
 SYSTEM_METRICS = {
     "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher by journal"),
     "latency_p95": Metric("latency, 95th percentile", "milliseconds", "students measured, teacher by journal"),
     "cost": Metric("cost per 1,000", "money", "use measured, prices set"),
 }
-"""One number per system."""
+"""Metrics with one number per system."""
 
 
 class RetrievalResult(NamedTuple):
@@ -77,7 +77,7 @@ class RetrievalResult(NamedTuple):
 
 
 def metrics_by(by: By) -> dict[str, Metric]:
-    """METRICS, with names that say so if the examiner judged rows without gold."""
+    """METRICS. If the examiner judged rows without gold, the names of the affected metrics say so."""
     if by == "gold":
         return METRICS
     judged = {name: Metric(words, "share", JUDGED) for name, words in JUDGED_NAMES.items()}
@@ -85,7 +85,8 @@ def metrics_by(by: By) -> dict[str, Metric]:
 
 
 def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> dict[str, float]:
-    """Each metric of METRICS but the examiner's; NaN if the row has no gold or score."""
+    """Every metric of METRICS except the examiner's `quality`. A metric is NaN if the row lacks the gold or score it
+    needs."""
     text = normalise(rewrite)
     return {
         "top1": top1(retrieval.ids, row.gold),
@@ -103,7 +104,7 @@ def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> 
 
 
 def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, float]:
-    """Each metric of LABEL_METRICS; empty if no passage is labelled relevant."""
+    """Every metric of LABEL_METRICS; empty if no passage is labelled relevant."""
     gains, judged = passage_gains(labels), {label.id for label in labels}
     if not gains:
         return {}
@@ -117,9 +118,10 @@ def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, flo
 
 
 def measure_judged(grades: Mapping[str, int], ids: Sequence[str]) -> dict[str, float]:
-    """Measures of a row without gold by the examiner's grades, in place of those by gold.
+    """Metrics of a row without gold, computed from the examiner's grades of passages.
 
-    An unjudged first passage leaves the row unknown. An unjudged passage behind it is taken out of the list.
+    If the first passage has no grade, `top1` and `pooled_top1` are NaN. `ndcg` leaves out passages without a grade;
+    `pooled_ndcg` counts them as irrelevant.
     """
     gains = passage_gains([Label(id=passage, grade=grade) for passage, grade in grades.items()])
     shown = ids[:TOP_K]
@@ -141,7 +143,7 @@ def top1(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def ndcg(ids: Sequence[str], gold: Sequence[str]) -> float:
-    """nDCG@10; 1 if all gold passages are first."""
+    """nDCG@10: 1 if all gold passages are first; NaN without gold."""
     # A gold passage gains 1 / log2(rank + 1) (Järvelin and Kekäläinen 2002); the ideal ranking begins with them all.
     if not gold:
         return NAN
@@ -154,11 +156,11 @@ def recall(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
-    """Rank of the first gold passage, from 1."""
+    """Rank of the first gold passage, from 1; None if it is not among the first ten."""
     return next((number for number, hit in enumerate(ids[:TOP_K], 1) if hit in gold), None)
 
 
 def invented_numbers(rewrite: str, row: Question) -> set[str]:
-    """Numbers, as the server's guard and the reward read them, that are neither in the question nor in what is known
-    of the user."""
+    """Numbers of the rewrite that are neither in the question nor in history, profile or need of the user. The
+    server's guard and the reward read numbers in the same way."""
     return numbers_without_source(rewrite, (row.question, row.history_summary, row.user_profile, row.need))

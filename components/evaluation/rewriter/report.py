@@ -1,4 +1,4 @@
-"""The rewriter's report from evaluation.json, predictions and training logs. It adds no number of its own."""
+"""Build the rewriter's report from evaluation.json, predictions and training logs. It computes no new number."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,18 +41,19 @@ STAND_IN_NOTE = (
 NO_ROWS = "no rows"
 RANKED = ("top1", "ndcg", "recall")
 SHORT = (*RANKED, "quality", "invented")
-"""Metrics on the screen that ends a run; a model may get worse at the last without a loss at the others."""
+"""Metrics in the table at the end of a run's output. `invented` is one of them because it can get worse while the
+others do not."""
 
 PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
 GAINS = {"sft": "SFT on the teacher's further rows, over SFT without", "ppo": "the best step of PPO, over SFT"}
-"""Names of the trainings' gains on dev, by log."""
+"""Words for each training's gain on dev, by the name of its log."""
 
 FIRST_CURVES = (
     *("loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "student_top1", "policy_loss", "value_loss", "kl"),
     *("entropy", "clip_fraction", "length", "copy_rate", "judge_hit_rate", "rag_hit_rate"),
 )
-"""Names of the first curves; other names of a log follow in their own order."""
+"""Names of the curves that are shown first; a log's other curves follow in their order."""
 
 MOST_CURVES = 12
 Series = dict[str, list[tuple[float, float]]]
@@ -67,7 +68,7 @@ def to_markdown(evaluation: Json) -> str:
 
 
 def to_short_markdown(evaluation: Json) -> str:
-    """The verdict, its reasons and the systems by a few metrics: the end of a run's output."""
+    """The verdict, its reasons and a table of the systems by a few metrics, as printed at the end of a run."""
     metrics = metrics_by(_decided_by(evaluation))
     table = kernel.levels_table(_systems(evaluation), {name: metrics[name] for name in SHORT})._replace(brief=True)
     reasons = list(evaluation["verdict"]["reasons"])
@@ -95,7 +96,8 @@ def build_report(
     training: Mapping[str, Sequence[str]] | None = None,
     gains: Mapping[str, StageGain] | None = None,
 ) -> kernel.Report:
-    """The report; examples by kind, and each training's curves and gain on dev, if there are any."""
+    """Build the report. `examples` holds rows by kind, `training` the curves of each training, and `gains` its gain
+    on dev."""
     counts, settings, systems = evaluation["counts"], evaluation["settings"], _systems(evaluation)
     by = _decided_by(evaluation)
     metrics = metrics_by(by)
@@ -141,7 +143,7 @@ def build_report(
 
 
 def _gains(gains: Mapping[str, StageGain]) -> Blocks:
-    """The gain of each training on dev, by which it was taken or left out."""
+    """A table of each training's gain on dev, which decided whether its model was taken."""
     header = ["on dev", "rows", "measure", "before", "after", "gain, points", "95 %", "taken"]
     rows = []
     for name, gain in gains.items():
@@ -169,7 +171,7 @@ def headline(evaluation: Json) -> str:
 
 
 def _plan(evaluation: Json, metrics: Mapping[str, Metric]) -> Blocks:
-    """Part 6 of the plan beside the measured figures."""
+    """The figures that the plan expects (its part 6) beside the measured ones."""
     rows = []
     for name in PLAN:
         metric = {**metrics, **SYSTEM_METRICS}[name]
@@ -229,7 +231,7 @@ def _power(power: Json) -> Blocks:
 
 
 def _by_labels(evaluation: Json, by: By) -> Blocks:
-    """Figures by labels, apart from gold; nothing if every row has gold, or none has labels."""
+    """The figures of rows without gold, by the examiner's grades or by labels; nothing if there are neither."""
     if by == "labels":
         metrics, compared = JUDGED_METRICS, ("gold_top1", "pooled_top1")
         words = (
@@ -280,7 +282,7 @@ def _kinds(evaluation: Json) -> Blocks:
 
 
 def _as_asked(evaluation: Json) -> Blocks:
-    """Thresholds of `as_asked` with their effect on dev, for a person to choose by."""
+    """A table of thresholds for `as_asked` and their effect on dev, from which a person can choose."""
     if not (table := evaluation.get("as_asked")):
         return
     rows = []
@@ -305,10 +307,10 @@ def _slices(evaluation: Json) -> Blocks:
 
 
 def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, list[Json]]:
-    """Example queries that the candidate won against the teacher, lost, and that both fail."""
+    """Draw example queries of three kinds: the candidate wins against the teacher, it loses, or both fail."""
 
     def kind_of(row: Json) -> str | None:
-        """None if the right passage is unknown, or both find it first."""
+        """The kind of a row; None if the right passage is unknown, or if both find it first."""
         wins, teacher_wins = (row["systems"][name]["rank"] == 1 for name in (candidate, "teacher"))
         if not (row["gold"] or row.get("grades")) or (wins and teacher_wins):
             return None
@@ -330,7 +332,7 @@ def _examples(candidate: str, by: By, examples: Mapping[str, Sequence[Json]]) ->
 
 
 def example(row: Json, names: Mapping[str, str]) -> kernel.Example:
-    """A line of predictions.jsonl, with the answers of these systems and their names."""
+    """Turn a line of predictions.jsonl into an example. `names` maps the systems to show to their words."""
     answers = []
     for system, name in names.items():
         rank, rewrite = (row["systems"][system][part] for part in ("rank", "rewrite"))
@@ -353,7 +355,7 @@ def judges_line(agreement: Json) -> str:
 
 
 def curves(logs: Mapping[str, Path]) -> dict[str, list[str]]:
-    """A few small figures for each stage that left a log."""
+    """Up to MOST_CURVES small figures for each stage that left a log."""
     out = {}
     for stage, folder in logs.items():
         series = read_series(folder / "metrics.jsonl")
@@ -366,7 +368,8 @@ def curves(logs: Mapping[str, Path]) -> dict[str, list[str]]:
 
 
 def read_series(path: Path) -> Series:
-    """Each name's (step, value) points; empty if the log is missing. A torn last line is skipped."""
+    """The (step, value) points of each name in a log; empty if the log is missing. Unreadable lines, such as a torn
+    last one, and names with fewer than two points are left out."""
     out: Series = {}
     if not path.is_file():
         return out

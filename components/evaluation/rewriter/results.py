@@ -1,4 +1,4 @@
-"""evaluation.json, put together from every row's numbers: pure."""
+"""Compute the parts of evaluation.json from every row's numbers, with pure functions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,18 @@ PAIRS = (
     ("history", "teacher"),
 )
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality")
-"""The first decides the verdict; the others are nested in it by name."""
+"""Metrics in which two systems are compared. The first one decides the verdict; the results of the others are nested
+in its result, by name."""
 
 COMPARED_BY_LABELS = ("labelled_top1", "labelled_ndcg", "condensed_top1", "gold_top1", "pooled_top1", "pooled_ndcg")
-"""Compared too if rows without gold have labels, or are judged. No verdict reads them."""
+"""Metrics that are also compared if rows without gold have labels or were judged. No verdict reads them."""
 
 EXPECTED: dict[str, dict[str, float]] = {
     "teacher": {"quality": 4.8, "top1": 0.85, "latency_p50": 2000.0, "cost": 25.0},
     "sft": {"quality": 4.3, "top1": 0.78, "latency_p50": 850.0, "cost": 2.5},
     "rl": {"quality": 4.6, "top1": 0.88, "latency_p50": 900.0, "cost": 2.8},
 }
-"""The plan's expected figures, its part 6."""
+"""Figures that the plan expects (its part 6)."""
 
 Json = dict[str, Any]
 
@@ -62,12 +63,12 @@ def paired_results(table: MetricTable, tenant_of: Sequence[str]) -> Json:
 
 
 def by_labels(scored: ScoredRows) -> int:
-    """Rows without gold that have a passage labelled relevant."""
+    """Number of rows without gold that have a passage labelled relevant."""
     return sum("labelled_top1" in next(iter(row.values())) for row in scored.values)
 
 
 def judged_rows(scored: ScoredRows) -> int:
-    """Rows without gold whose passages the examiner judged for the gate."""
+    """Number of rows without gold whose passages the examiner judged for the gate."""
     return sum("pooled_top1" in next(iter(row.values())) for row in scored.values)
 
 
@@ -83,7 +84,8 @@ def slice_results(table: MetricTable, slices_of: Sequence[Sequence[str]]) -> Jso
 def kind_results(
     table: MetricTable, candidate: str, tenant_of: Sequence[str], kinds_of: Sequence[Sequence[str]]
 ) -> Json:
-    """Top-1 in each kind of question, and for each of several tenants: teacher, candidate and their difference."""
+    """Top-1 of teacher and candidate and their difference, in each kind of question and, if there are several, for
+    each tenant."""
     several = sorted(set(tenant_of)) if len(set(tenant_of)) > 1 else []
     chosen = {kind: [kind in kinds for kinds in kinds_of] for kind in KINDS}
     chosen |= {f"tenant {tenant}": [name == tenant for name in tenant_of] for tenant in several}
@@ -102,7 +104,7 @@ def kind_results(
 
 
 def as_asked_note(rows: Sequence[ValidatedRewrite], threshold: float) -> str:
-    """The number of questions that no student rewrote, as in production."""
+    """A sentence with the number of questions that were searched as asked, as in production."""
     count = sum(searched_as_asked(row.plain.own_score, threshold) for row in rows)
     return (
         f"{count} of {len(rows)} questions were searched as they were asked, since their own first passage scores at "
@@ -111,7 +113,8 @@ def as_asked_note(rows: Sequence[ValidatedRewrite], threshold: float) -> str:
 
 
 def power(table: MetricTable, candidate: str, interesting: float) -> Json:
-    """The number of queries like these that would show the observed and the interesting difference to the teacher."""
+    """Numbers of queries needed to show the observed difference to the teacher, and to show the difference
+    `interesting`."""
     spread = table.spread((candidate, "teacher"), "top1")
     return {
         "metric": "top1",
@@ -124,7 +127,7 @@ def power(table: MetricTable, candidate: str, interesting: float) -> Json:
 
 
 def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
-    """The models that scored, and the agreement of examiner and training judge on the same rewrites."""
+    """The models of examiner and training judge, and their agreement on the same rewrites."""
     both = [
         (values[system]["quality"], score)
         for values, scores in zip(scored.values, scored.judge, strict=True)
@@ -137,7 +140,7 @@ def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
 
 
 def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:
-    """Latency of single rewrites, and the cost at measured throughput and set price."""
+    """Latency of single rewrites, and the cost of 1,000 rewrites at measured throughput and set price."""
     hour = config.gpu_hour_price * config.serving_gpus
     # Seconds per rewrite, times 1,000 rewrites, times the price of a second.
     cost = student.seconds / len(student.texts) * 1000 * hour / 3600
@@ -157,9 +160,9 @@ def latencies(seconds: Sequence[float], config: EvaluateConfig, how: str) -> Jso
 
 
 def teacher_metrics(report: Json, live_seconds: Sequence[float], config: EvaluateConfig) -> Json:
-    """The teacher's cost and latency from the journal; the cost includes failed calls.
+    """The teacher's cost and latency from the journal of the gateway; the cost includes failed calls.
 
-    The profile's latency, marked as assumed, replaces that of a stand-in, and is used if all calls were prepaid.
+    If the teacher was a stand-in, or if no call was live, the latency is the profile's and is marked as assumed.
     """
     calls = [row for row in report.get("by_step", []) if row["role"] == "teacher"]
     answered = sum(row["answered"] for row in calls)
@@ -180,7 +183,7 @@ def _alone(value: float) -> Json:
 def notes(
     students: Mapping[str, StudentOutput], scored: ScoredRows, table: MetricTable, config: EvaluateConfig
 ) -> list[str]:
-    """Facts that a reader must know to read the numbers right."""
+    """Sentences that a reader of the report needs to interpret its numbers."""
     lines = []
     for name, student in students.items():
         lines.append(

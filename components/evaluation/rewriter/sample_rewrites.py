@@ -1,4 +1,4 @@
-"""A student's greedy rewrite and k samples of each prompt, by the engine that the evaluation uses."""
+"""Write a student's greedy rewrite and k samples of each prompt, with the engine that the evaluation uses."""
 
 import asyncio
 import time
@@ -45,7 +45,7 @@ def _in_process(
     model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
 ) -> tuple[list[str], list[list[str]]]:
     student = Student.load(model)
-    size = max(1, config.batch // count)  # so many rewrites at once as the evaluation writes
+    size = max(1, config.batch // count)  # about `batch` rewrites at once, as in the evaluation
     greedy: list[str] = []
     samples: list[list[str]] = []
     with progress(NAME, len(prompts)) as tick:
@@ -72,7 +72,7 @@ def _with_engine(
 
 
 def engine_requests(prompts: Sequence[str], count: int, seed: int, most: int) -> list[dict[str, Any]]:
-    """Completions of each prompt: the greedy one, then the samples, each with a seed of its own."""
+    """Completion requests for each prompt: the greedy one, then `count` samples, each with its own seed."""
     return [
         completion_request(NAME, prompt, most) | ({"temperature": 1.0, "seed": seed + number} if number else {})
         for prompt in prompts

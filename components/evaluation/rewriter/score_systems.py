@@ -1,4 +1,5 @@
-"""The same scoring for every system: its query retrieves, and two judges score its rewrite in a sample of rows."""
+"""Score every system in the same way: retrieve with its query, and let two judges score its rewrites in a sample of
+rows."""
 
 import asyncio
 import hashlib
@@ -46,7 +47,7 @@ SystemQueries = Mapping[str, Sequence[str]]
 """Each system's query for each row, in the order of the rows."""
 
 ScorableRow = ValidatedRewrite | QuestionWithNeed
-"""A question with its need and knowledge base, by which a query is judged."""
+"""A question with the need and the knowledge base against which its queries are judged."""
 
 
 class ScoredRow(NamedTuple):
@@ -56,17 +57,17 @@ class ScoredRow(NamedTuple):
     """Values by system and metric."""
 
     judge: dict[str, float]
-    """The training judge's score by system, if it was asked."""
+    """The training judge's score by system; empty if the row is not in the judge's sample."""
 
     unexamined: list[str]
-    """The reason of each rewrite without a score."""
+    """The examiner's reasons for rewrites without a score, one for each such text."""
 
     snapshot: str
     prediction: bytes
 
 
 class ScoredRows(NamedTuple):
-    """All rows' answers, small enough to hold."""
+    """The numbers of all rows, without texts, so that they fit in memory."""
 
     values: list[dict[str, dict[str, float]]]
     judge: list[dict[str, float]]
@@ -90,7 +91,7 @@ def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
 
 
 def served_queries(rows: Sequence[ValidatedRewrite], rewrites: Sequence[str], threshold: float) -> list[str]:
-    """The query of each row when a student serves: its rewrite, or the question if that needs none."""
+    """The query of each row if a student serves: its rewrite, or the question itself if it is searched as asked."""
     return [
         row.question if searched_as_asked(row.plain.own_score, threshold) else rewrite
         for row, rewrite in zip(rows, rewrites, strict=True)
@@ -98,18 +99,18 @@ def served_queries(rows: Sequence[ValidatedRewrite], rewrites: Sequence[str], th
 
 
 def with_history(row: Question) -> str:
-    """The question and as much of its history's end as a query may hold."""
+    """The question with the end of its history, up to LONGEST_QUERY characters."""
     room = LONGEST_QUERY - len(row.question) - 1
     return f"{row.question} {row.history_summary[-room:]}".strip() if room > 0 else row.question
 
 
 def draw_rows(rows: Sequence[Question], count: int, seed: int) -> list[int]:
-    """About `count` rows, as whole conversations in an order that the seed gives."""
+    """Draw whole conversations by seed until they have `count` rows; return the positions of their rows."""
     order: dict[tuple[str, str], list[int]] = {}
     for at, row in enumerate(rows):
         order.setdefault((row.tenant_id, row.conversation_id), []).append(at)
     out: list[int] = []
-    # By a hash, not a generator: further rows in the sheet leave the order of the rest as it is.
+    # Sorted by a hash, so that additional rows in the sheet do not change the order of the others.
     for name in sorted(order, key=lambda key: hashlib.sha256(f"{seed} {key}".encode()).digest()):
         if len(out) >= count:
             break
@@ -130,8 +131,8 @@ def score_all(
 ) -> ScoredRows:
     """Score every system's query for every row, and write a prediction line for each row.
 
-    The training's judge scores `judged_rows` of the examined ones; None takes the number of `config`.
-    By `labels`, the examiner judges the systems' first passages of rows without gold.
+    The training's judge scores `judged_rows` of the examined rows; None uses `config.agreement_rows`. If `by` is
+    `labels`, the examiner also grades each system's first passage in rows without gold.
     """
     samples = draw_samples(rows, config, judged_rows)
 
@@ -154,7 +155,7 @@ def score_all(
                     if row.snapshot and row.snapshot not in scored.snapshots:
                         scored.snapshots.append(row.snapshot)
                     tick()
-            # The journal then names the file whose figures its paid answers led to.
+            # The journal then names the file that its paid answers went into.
             await gateway.exported(digest(predictions))
             seconds = await gateway.live_seconds("generate", "teacher")
             return scored._replace(report=await gateway.report(), teacher_seconds=seconds)
@@ -163,20 +164,20 @@ def score_all(
 
 
 class Samples(NamedTuple):
-    """Numbers of the rows that each judge scores."""
+    """Positions of the rows that each judge scores."""
 
     examiner: set[int]
     judge: set[int]
 
 
 def draw_samples(rows: Sequence[Question], config: EvaluateConfig, judged_rows: int | None = None) -> Samples:
-    """Rows that the examiner scores, and those of them that the training's judge scores too."""
+    """Draw the rows that the examiner scores; the training's judge scores the first of them too."""
     drawn = draw_rows(rows, config.examined_rows, config.seed)
     return Samples(set(drawn), set(drawn[: config.agreement_rows if judged_rows is None else judged_rows]))
 
 
 def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -> Iterator[PaidRequest]:
-    """Judgements of the systems that need no model, known before any is trained."""
+    """Judge requests for the rewrites of `fixed_queries`, which are known before any model is trained."""
     queries, samples = fixed_queries(rows), draw_samples(rows, config)
     for at, row in enumerate(rows):
         for role in ("examiner", "judge"):
@@ -226,7 +227,8 @@ class RowScorer:
         return to_retrieval_result(data, config)
 
     def _by_labels(self, row: ScorableRow, ids: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
-        """Measures by gold only or by the examiner's grades; by gold, labels of a row without gold are reported."""
+        """Further metrics of a row. If the gate goes by labels: `gold_top1` of a row with gold, or the metrics by the
+        examiner's grades. Else: the metrics by the labels of a row without gold."""
         if self._by == "labels":
             return {"gold_top1": top1(ids, row.gold)} if row.gold else measure_judged(grades, ids)
         labels = row.labels if isinstance(row, ValidatedRewrite) and not row.gold else ()
@@ -251,7 +253,7 @@ class RowScorer:
         return dict(zip(texts, scores, strict=True))
 
     async def _score(self, role: JudgeRole, row: ScorableRow, text: str) -> float | str:
-        """A score from 1 to 5, or the reason why it is missing: never a zero."""
+        """A score from 1 to 5, or the reason why there is none; a failed answer never counts as 0."""
         try:
             messages = judge_messages(row, text, self._config.judge_prompt)
             answer = await self._gateway.ask(role, messages, row=row.id, response_format=JUDGE_FORMAT)
@@ -261,7 +263,7 @@ class RowScorer:
 
 
 def read_score(text: str) -> float:
-    """The whole score of a judgement; a RowError if it is not from 1 to 5."""
+    """The overall score (综合得分) of a judge's answer; a RowError if it is not from 1 to 5."""
     score = orjson.loads(text).get("综合得分")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 1 <= score <= 5:
         raise RowError("malformed", "The judgement has no 综合得分 from 1 to 5.", text)
@@ -294,7 +296,7 @@ def _prediction(
     slices: Sequence[str],
     grades: Mapping[str, int],
 ) -> bytes:
-    """A line of predictions.jsonl: every number of the report can be traced to one."""
+    """A row's line of predictions.jsonl, from which the report's numbers were computed."""
     right = row.gold or [passage for passage, grade in grades.items() if grade >= RELEVANT]
     systems = {
         name: {

@@ -1,7 +1,9 @@
-"""No rewrite, history, teacher, SFT and RL on the same locked questions, and a verdict that can be traced.
+"""Evaluate five systems on the same locked questions (no rewrite, history, teacher, SFT, RL), and write the gate's
+verdict with the digests of all inputs.
 
-The test is checked for leaks first. Every system's query goes through the same RAG, scored against the row's fixed
-need; an examiner of another family than the training's judge scores a sample. An outage is an error, never a score.
+The test is checked for leaks first. Every system's query goes through the same RAG service, which scores passages
+against the row's fixed need. An examiner, which should be another model than the training's judge, scores a sample.
+An outage is an error, never a score.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +39,7 @@ from qinglan.rows.rows import ValidatedRewrite
 from qinglan.text.near_duplicates import question_key
 
 Slices = Mapping[str, Sequence[str]]
-"""Names of everything that holds for a question, by its id."""
+"""Names of the properties of each question, by the question's id."""
 
 
 class EvaluateCounts(NamedTuple):
@@ -49,7 +51,7 @@ class EvaluateCounts(NamedTuple):
     """Rows of training and selection that the test was compared with."""
 
     judged_models: int
-    """Models that this test has judged, this one included; 0 without a store to count in."""
+    """Models that this test has judged, including this one; 0 if the run has no store that counts them."""
 
     promote: int
 
@@ -67,8 +69,8 @@ FIGURES = {
     "over_teacher_high": "top-1 gain over teacher at most, points",
     "over_teacher_p": "p of the gain over teacher",
 }
-"""The figures on KFP's page, by field or headline number. Top-1: share of queries that find the gold passage first;
-at least and at most: the ends of the 95 % interval."""
+"""Words for the figures on KFP's page, by field or headline number. Top-1 is the share of queries that find the gold
+passage first; `at least` and `at most` mean the ends of the 95 % interval."""
 
 
 def evaluate(
@@ -81,9 +83,10 @@ def evaluate(
     gateway_url: str,
     folds: Sequence[Fold] = (),
 ) -> EvaluateCounts:
-    """Compare all systems; `models` holds sft and, if it was trained, rl. Writes every output, or none of use.
+    """Compare all systems, and write all outputs. `models` holds `sft` and, if it was trained, `rl`.
 
-    The rows of each fold are rewritten by its own models, siblings of `models`, and compared as one test.
+    With `folds`, each fold's rows are rewritten by the fold's own models, which are siblings of `models`. All rows
+    are compared as one test.
     """
     check_called_hosts(config, "evaluate")
     if "sft" not in models or set(models) - {"sft", "rl"}:
@@ -117,7 +120,7 @@ def evaluate(
     for test, trial in zip(tests, trials, strict=True):
         known = training_terms(leak.questions(trial.training))
         kinds += [question_kinds(row, known) for row in test]
-    # The list of judged models knows a row by its question: other rewrites of a teacher make no new test.
+    # Judged models are counted by the test's questions: other rewrites of the teacher do not make a new test.
     question_ids = (f"{row.tenant_id}|{question_key(row.question, row.history_summary)}" for row in rows)
     uses = count_use(question_ids, "rewriter", origins["models"].get("rl", origins["models"]["sft"]))
     evaluation = build_evaluation(
@@ -133,7 +136,7 @@ def evaluate(
 
 
 def _origins(trial: Trial) -> dict[str, Any]:
-    """The digests of a test, of the models and of all they were made from."""
+    """The digests of a test, of its models, and of everything that the models were made from."""
     models = {name: digest(folder) for name, folder in trial.models.items()}
     return {
         "test": digest(trial.test),
@@ -154,8 +157,11 @@ def build_evaluation(
     folds: int = 0,
     uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json, with the gate's verdict. `folds`: number of folds, 0 with a locked test. `uses`: the count of
-    models that the test has judged."""
+    """The content of evaluation.json, with the gate's verdict.
+
+    `folds` is the number of folds, 0 with a locked test. `uses` is the result of `count_use`: the number of models
+    that the test has judged.
+    """
     by: By = "labels" if results.judged_rows(scored) else "gold"
     beside = JUDGED_METRICS if by == "labels" else LABEL_METRICS if results.by_labels(scored) else {}
     metrics = metrics_by(by) | beside
@@ -201,14 +207,15 @@ def build_evaluation(
 
 
 class Slice(BaseModel):
-    """A question's id, and beside it its yes-or-no properties."""
+    """A question's id; all other fields are the question's true-or-false properties."""
 
     model_config = ConfigDict(extra="allow")
     id: str
 
 
 def read_slices(path: Path) -> dict[str, list[str]]:
-    """The names of each question's properties; `documented` if a passage uses the user's words."""
+    """The names of each question's true properties, by its id. `documented` is added if `gap` and `self_contained`
+    are both false."""
     slices = {}
     for _, row in read_jsonl(path, Slice):
         properties = row.model_extra or {}

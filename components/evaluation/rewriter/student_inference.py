@@ -1,4 +1,4 @@
-"""Every test question rewritten by each student, and a sample timed one by one under the serving code."""
+"""Rewrite every test question with each student, and time a sample one by one through the serving code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,7 +16,8 @@ from qinglan.terminal.progress import progress
 def rewrite_all(
     models: Mapping[str, Path], rows: Sequence[PromptInput], config: EvaluateConfig
 ) -> dict[str, StudentOutput]:
-    """Let every student rewrite every row, then time some rows at its server: by `rewriter_urls`, or started here."""
+    """Rewrite every row with each student, then time some rows on its server: the one in `rewriter_urls`, or one
+    started here."""
     if uses_vllm(config):
         return rewrite_with_engines(models, rows, config)
     with ExitStack() as servers:
@@ -36,12 +37,14 @@ def rewrite_all(
 
 
 def uses_vllm(config: EvaluateConfig) -> bool:
-    """True if vLLM serves the students: by the settings, else on a GPU if this environment has vLLM."""
+    """True if vLLM runs the students: if the settings say so, or with `auto` if there is a GPU and vLLM is
+    installed."""
     return config.engine == "vllm" or (config.engine == "auto" and _on_gpu() and find_spec("vllm") is not None)
 
 
 def _enter(stack: ExitStack, name: str, folder: Path, config: EvaluateConfig) -> Callable[[], str]:
-    """Start the student's server, unless a URL is set; the answer waits for its URL."""
+    """Start the student's server, unless a URL is set; return a function that waits until it is ready and returns its
+    URL."""
     url = next((url for student, url in config.rewriter_urls.items() if student == name), "")
     return (lambda: url) if url else stack.enter_context(rewriter_server(folder))
 

@@ -1,4 +1,4 @@
-"""A student's rewrites and its speed: single rewrites are timed behind the server that production runs."""
+"""A student's rewrites and its speed. Single rewrites are timed through the server that production runs."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,8 @@ from qinglan.text.text import normalise
 SERVED_PATH = "/v1/models/rewriter:predict"
 SERVED_SECONDS = 60.0
 READ_BYTES_A_SECOND = 50e6
-"""The slowest volume that a server is waited for: it reads its weights twice, for their digest and to load them."""
+"""Slowest assumed speed of the volume with the weights, in bytes per second. A server reads its weights twice: for
+their digest, and to load them."""
 
 
 class StudentOutput(NamedTuple):
@@ -25,21 +26,22 @@ class StudentOutput(NamedTuple):
 
     texts: list[str]
     cut: int
-    """Rewrites that reached the limit without an end."""
+    """Number of rewrites that were cut at the token limit."""
 
     seconds: float
-    """Seconds for all of them in batches."""
+    """Seconds for writing all rewrites in batches."""
 
     latencies: list[float] = []
-    """Seconds of single rewrites over HTTP, one by one."""
+    """Seconds of each rewrite that was requested alone over HTTP."""
 
     otherwise: int = 0
-    """Timed rewrites that differ from the batch's: by padding and rounding, or because another model is served."""
+    """Number of timed rewrites that differ from the same row's rewrite in a batch, by padding and rounding, or
+    because another model is served."""
 
     machine: str = ""
     engine: str = "transformers"
     trimmed: int = 0
-    """Prompts without the oldest turns of a long history."""
+    """Number of prompts from which the oldest turns of a long history were left out."""
 
     @classmethod
     def of(cls, rewrites: Sequence[GeneratedRewrite], seconds: float, trimmed: int = 0) -> "StudentOutput":
@@ -51,7 +53,7 @@ class StudentOutput(NamedTuple):
 def time_student(
     batched: StudentOutput, url: str, rows: Sequence[PromptInput], count: int, engine: str
 ) -> StudentOutput:
-    """The output with the times of `count` rows, evenly over all rows, at the student's server."""
+    """Time `count` rows, evenly spaced over all rows, on the student's server; return the output with these times."""
     picked = evenly_spaced(len(rows), count)
     singly, latencies = time_served(url, [rows[at] for at in picked])
     otherwise = sum(normalise(text) != normalise(batched.texts[at]) for text, at in zip(singly, picked, strict=True))
@@ -59,13 +61,14 @@ def time_student(
 
 
 def ready_seconds(folder: Path) -> float:
-    """Limit in seconds of a server's start with this model: 65 GB of weights take minutes to read."""
+    """Seconds to wait for the start of a server with this model; 65 GB of weights take minutes to read."""
     return READY_SECONDS + 2 * sum(path.stat().st_size for path in folder.glob("*.safetensors")) / READ_BYTES_A_SECOND
 
 
 @contextmanager
 def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
-    """Run the server that production runs, for the length of the block; the function waits for its URL."""
+    """Run the production server until the block ends. The yielded function waits until it is ready and returns its
+    URL."""
     with TemporaryDirectory(prefix="qinglan-") as log:
         arguments = ["--model", str(folder.resolve()), "--port", "0", *options]
         with start_service("serving.rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:
@@ -80,7 +83,8 @@ def evenly_spaced(rows: int, count: int) -> list[int]:
 
 
 def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[float]]:
-    """Single rewrites over HTTP and their seconds; the first one warms up and does not count."""
+    """Request each rewrite alone over HTTP; return the texts and their seconds. An additional first request warms the
+    server up and is not counted."""
     import httpx2
 
     from qinglan.http.http_client import sync_client
@@ -112,7 +116,7 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
 
 
 def machine_name() -> str:
-    """The machine that the students ran on."""
+    """Name of this machine's GPU, or the number of CPU cores used."""
     import os
 
     import torch

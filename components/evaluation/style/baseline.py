@@ -1,4 +1,4 @@
-"""A bag of characters on the same rows, as a baseline that the model must beat."""
+"""Baseline that the style model must beat: a classifier of character n-grams, fitted and tested on the same rows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,12 +14,12 @@ NGRAMS = (1, 3)
 
 
 class Baseline(NamedTuple):
-    """The fitted baseline's answers on the test."""
+    """A baseline's predictions for the test, and the choice of its parameter C."""
 
     probabilities: Columns
     c: float
     dev_macro_f1: dict[str, float]
-    """Macro F1 on dev, by each C that was tried."""
+    """Macro F1 on dev for each C that was tried."""
 
 
 def fit_baseline(
@@ -29,7 +29,8 @@ def fit_baseline(
     labels: Sequence[str],
     choices: Sequence[float],
 ) -> Baseline:
-    """TF-IDF of character 1- to 3-grams and logistic regression, fitted on train only; C is chosen on dev."""
+    """Fit a logistic regression on TF-IDF of character 1- to 3-grams, on train only, and predict the test. C is
+    chosen by macro F1 on dev."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
 
@@ -51,7 +52,7 @@ def fit_baseline(
 
 
 def _probabilities(model: Any, vectors: Any, labels: Sequence[str]) -> Columns:
-    """Probabilities in the mapping's order of labels; a label that train lacks has 0."""
+    """Probabilities with a column for each of `labels`, in that order; 0 for a label that is not in train."""
     out = np.zeros((vectors.shape[0], len(labels)))
     out[:, [labels.index(name) for name in model.classes_]] = model.predict_proba(vectors)
     return out

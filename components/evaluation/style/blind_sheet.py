@@ -1,4 +1,4 @@
-"""A sheet on which people label answers without seeing any label, and the reading of it.
+"""Write a sheet on which people label answers without seeing any label, and read the filled sheet.
 
 write_blind_sheet(...)    blind_sample.xlsx: texts in shuffled order, an empty column; the key is another file
 read_human_labels(...)    agreement of people, data and model, weighted to the whole test
@@ -46,7 +46,10 @@ def write_blind_sheet(
 
 
 def stratified_sample(predictions: Sequence[Prediction], count: int, seed: int) -> list[KeyRow]:
-    """Rows from each stratum in turn, in a random order; a stratum is a label, and right or wrong."""
+    """Draw up to `count` rows, one from each stratum in turn, and return them in a random order.
+
+    A stratum holds the rows of one label that the model got right, or those that it got wrong.
+    """
     strata: dict[str, list[str]] = {}
     for row in sorted(predictions, key=lambda row: Random(f"{seed} {row['id']}").random()):
         right = row["model"]["predicted"] == row["label"]
@@ -64,8 +67,10 @@ def stratified_sample(predictions: Sequence[Prediction], count: int, seed: int) 
 def read_human_labels(
     sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0
 ) -> dict[str, Any]:
-    """People against data and model: agreement and Cohen's kappa on the whole test, with intervals; empty cells are
-    left out."""
+    """Agreement and Cohen's kappa between people, data and model, weighted to the whole test, with intervals.
+
+    Rows with an empty cell are left out.
+    """
     rows = read_key(key, sheet)
     known = {row["id"]: row for row in read_predictions(predictions)}
     labels = _labels(list(known.values()))
@@ -86,8 +91,8 @@ def read_human_labels(
         "data": np.array([number[line["label"]] for line in lines]),
         "model": np.array([number[line["model"]["predicted"]] for line in lines]),
     }
-    # Rows on which model and label differ were drawn more often than they occur. So each labelled row weighs as many
-    # rows of the test as it stands for: its stratum's size over the labelled rows of the stratum.
+    # Rows on which model and label differ were drawn more often than they occur. So each labelled row gets a weight:
+    # the number of test rows in its stratum, divided by the number of labelled rows in the stratum.
     filled = Counter(row["stratum"] for row, _ in labelled)
     weights = np.array([row["of"] / filled[row["stratum"]] for row, _ in labelled])
     width = len(labels)

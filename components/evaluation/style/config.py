@@ -16,32 +16,34 @@ class EvaluateStyleConfig(Config):
     """Texts per batch of the model."""
 
     baseline_c: tuple[Annotated[float, Field(gt=0)], ...] = Field(default=(1.0, 3.0, 10.0, 30.0), min_length=1)
-    """Inverse regularisation of the baseline, to try; the value with the best macro F1 on dev is taken."""
+    """Values of C, the inverse regularisation strength, to try for the baseline. The value with the best macro F1 on
+    dev is used."""
 
     alike: Fraction = 0.8
-    """Similarity (Jaccard of three-character pieces) from which test rows are drawn together: they are not
-    independent."""
+    """Similarity (Jaccard of three-character pieces) from which the bootstrap draws test rows together as one group,
+    since they are not independent."""
 
     called_for: Fraction = 0.5
-    """P(harmless) of a question without its answer from which it calls for protection."""
+    """Lowest P(harmless) at which a question, read without its answer, counts as calling for a protective answer."""
 
     harmless: Fraction = 0.5
-    """P(harmless) of question and answer below which the answer counts as unprotected."""
+    """P(harmless) of a question with its answer below which the answer counts as not protective."""
 
     draws: Positive = 10_000
-    """Draws of the bootstrap and of the permutation test."""
+    """Number of draws of the bootstrap and of the permutation test."""
 
     seed: Seed = 0
-    """Seed of draws and samples."""
+    """Seed of the draws and of the sampled rows."""
 
     examples: Positive = 5
-    """Answers on the page for each way in which model and baseline differ or fail."""
+    """Number of example answers in the report for each case: only the model is right, only the baseline is right,
+    both are wrong."""
 
     blind_rows: Positive = 60
-    """Rows in the sheet that people label."""
+    """Number of rows in the sheet that people label."""
 
     gate: GateStyleConfig = GateStyleConfig()
-    """Conditions of a promotion."""
+    """Conditions that the model must meet to be promoted."""
 
     @model_validator(mode="after")
     def _within_limits(self) -> Self:

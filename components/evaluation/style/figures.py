@@ -16,7 +16,8 @@ TENTHS = tuple(at / 10 for at in range(0, 11, 2))
 
 
 def confusion_figure(title: str, labels: Sequence[str], counts: Sequence[Sequence[int]]) -> str:
-    """True labels down, predicted ones across; the shade is the share of the true label."""
+    """Draw a confusion matrix: true labels down, predicted labels across. A cell's shade is its share of the rows
+    with that true label."""
     left = 84
     parts = [text_element(left, 16, title, "start", "#333", bold=True)]
     for at, name in enumerate(labels):
@@ -38,7 +39,8 @@ def confusion_figure(title: str, labels: Sequence[str], counts: Sequence[Sequenc
 
 
 def reliability_figure(title: str, bins: Sequence[Mapping[str, Any]]) -> str:
-    """Bars: how often answers of this confidence are right; red is where they should end. On top, how many."""
+    """Draw a bar for each bin of confidence: its height is the accuracy, with the number of answers on top. A red
+    line marks the bin's mean confidence, where the bar should end."""
     most = max((part["n"] for part in bins), default=1)
     parts = [text_element(LEFT, 16, title, "start", "#333", bold=True), *_grid(TENTHS, TENTHS, "confidence")]
     for part in bins:
@@ -55,7 +57,7 @@ def reliability_figure(title: str, bins: Sequence[Mapping[str, Any]]) -> str:
 
 
 class CoveragePoint(NamedTuple):
-    """A measure at one coverage, with its interval."""
+    """A measure at one coverage, the share of answers that are kept, with its interval."""
 
     coverage: float
     value: float
@@ -64,7 +66,8 @@ class CoveragePoint(NamedTuple):
 
 
 def coverage_figure(title: str, series: Mapping[str, Sequence[CoveragePoint]]) -> str:
-    """A chart from all answers, on the left, to the surest half; the band is the model's interval."""
+    """Draw a line for each system from all answers (left) to the surest half (right). The band is the model's
+    interval."""
     least = min((min(point.value, point.low) for points in series.values() for point in points), default=0.0)
     step = next((step for step in (0.05, 0.1) if 1 - least <= 6 * step), 0.2)
     ticks = [1 - step * at for at in range(math.ceil(round((1 - least) / step, 6)), -1, -1)]  # from below least to 1
@@ -108,5 +111,5 @@ def _up(value: float, ends: tuple[float, float] = (0.0, 1.0)) -> float:
 
 
 def _short(name: str) -> str:
-    """A label is data, and may be longer than its cell."""
+    """Cut a label with more than six characters, so that it fits its cell."""
     return name if len(name) <= 6 else name[:5] + "…"

@@ -1,4 +1,5 @@
-"""The leak check of the locked test's answers: by their content, and by the digests on the model's card."""
+"""Check that the locked test did not leak into training, by the content of its answers and by digests on the model's
+card."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,8 +16,11 @@ ADVICE = "Their answers would flatter the model. Prepare the data again and trai
 
 
 def check(test: Iterable[StyleRow], rows: Path, threshold: float) -> dict[str, Any]:
-    """Compare the test with every row of train and dev, and every text without a label; width, case, punctuation and
-    spaces do not count."""
+    """Compare each test row with every row of train and dev and with every unlabelled text; return evaluation.json's
+    `leaks`.
+
+    Differences in width, case, punctuation and spaces are ignored.
+    """
     parts = {part: _named_rows(rows / f"{part}.jsonl") for part in ("train", "dev")}
     if (texts := rows / UNLABELLED_FILE).is_file():
         parts["texts"] = (
@@ -36,7 +40,8 @@ def check_folds(
     parts: Mapping[str, Sequence[StyleRow]],
     threshold: float,
 ) -> dict[str, Any]:
-    """Compare each fold of cross-fitted rows with the rows of the others, from which its model learned."""
+    """Compare the rows of each fold with the rows of all other folds, from which the fold's model learned; return
+    evaluation.json's `leaks`."""
     leaks = []
     for number in sorted(set(folds.values())):
         held_out = [(row.id, comparable(row.input)) for row in rows if folds[row.id] == number]
@@ -52,10 +57,11 @@ def check_folds(
 
 
 def check_parents(card: StyleCard, model: Path, rows: Path) -> None:
-    """The model learned from the very rows that the test was compared with."""
+    """Raise a DataError if the model's card names other train or dev rows than the files that the test was compared
+    with."""
     for part in ("train", "dev"):
         named, path = card.parents.get(part, ""), rows / f"{part}.jsonl"
-        # A card need not name the rows that the model was selected on, but may not name others.
+        # A card may leave out its dev rows, but it may not name other rows.
         if (named or part == "train") and named != sha256_file(path):
             raise DataError(
                 f"{model}: its card names {part} rows {named[:12] or '(none)'}, and {path} is another file, so "

@@ -1,7 +1,8 @@
-"""Measures of a classifier's answers: pure functions of counts, so that drawn rows are measured as all rows are.
+"""Measures of a classifier's answers, as pure functions of sums over rows. The same code measures all rows and a
+bootstrap draw of rows.
 
-`row_sums` gives sums for each test row; any number of them added up, however often each, goes to `compute_measures`.
-A confusion matrix has the true label down and the predicted one across.
+`row_sums` gives a line of numbers for each test row. The lines of any selection of rows, with repeats, are added up
+and passed to `compute_measures`. A confusion matrix has true labels down and predicted labels across.
 """
 
 import numpy as np
@@ -10,19 +11,20 @@ from numpy.typing import NDArray
 from qinglan.evaluation.statistics import Columns, Groups
 
 BINS = 15
-"""Bins of equal width from 0 to 1, by the confidence of the answer."""
+"""Number of bins of confidence, of equal width between 0 and 1."""
 
 MEASURES = ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss", "brier")
 CLASS_MEASURES = ("precision", "recall", "f1")
 LEAST = 1e-12
-"""A probability of zero would make the log loss of a whole test infinite."""
+"""Smallest probability used in the log loss: a single 0 would make the log loss of the whole test infinite."""
 
 Confusions = NDArray[np.float64]
 """A confusion matrix for each draw."""
 
 
 def row_sums(truth: Groups, probabilities: Columns) -> Columns:
-    """Each row's cell of the confusion matrix, its bin's gap, log loss and Brier score."""
+    """The numbers of each row that can be added up: its confusion matrix, its `gaps`, its log loss and its Brier
+    score."""
     # Every measure is a function of these sums, so a draw of rows is one matrix product (statistics.py).
     width = probabilities.shape[1]
     right = np.eye(width)[truth]
@@ -33,7 +35,8 @@ def row_sums(truth: Groups, probabilities: Columns) -> Columns:
 
 
 def compute_measures(sums: Columns, width: int) -> Columns:
-    """MEASURES, then CLASS_MEASURES for each label; `sums` has a row for each draw."""
+    """Compute MEASURES, then each of CLASS_MEASURES for every label. `sums` and the result have a row for each
+    draw."""
     counts = sums[:, : width * width].reshape(-1, width, width)
     rows = counts.sum(axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -44,12 +47,13 @@ def compute_measures(sums: Columns, width: int) -> Columns:
 
 
 def confusions(truth: Groups, predicted: Groups, width: int) -> Columns:
-    """A flattened confusion matrix for each row: 1 in its cell, else 0."""
+    """A flattened confusion matrix for each row, with 1 in the row's cell and 0 elsewhere."""
     return np.asarray(np.eye(width * width)[truth * width + predicted])
 
 
 def gaps(truth: Groups, probabilities: Columns) -> Columns:
-    """Right or not, minus the confidence, in the column of the row's bin."""
+    """Gap of each row: 1 if its answer is right, else 0, minus its confidence. It is in the column of the row's
+    bin."""
     # ECE (Naeini et al. 2015) is the sum over bins of |sum of (right - confidence)| / rows.
     confidence = probabilities.max(axis=1)
     gap = (probabilities.argmax(axis=1) == truth) - confidence
@@ -65,7 +69,7 @@ def accuracy(counts: Confusions) -> Columns:
 
 
 def precision(counts: Confusions) -> Columns:
-    """Share of the rows called a label that have it; NaN for a label that no row is called."""
+    """Share of rows predicted as a label that have this label; NaN for a label that is never predicted."""
     return _share(np.diagonal(counts, axis1=1, axis2=2), counts.sum(axis=1))
 
 
@@ -74,12 +78,12 @@ def recall(counts: Confusions) -> Columns:
 
 
 def f1(counts: Confusions) -> Columns:
-    """NaN for a label that no row has or is called."""
+    """F1 of each label; NaN for a label that neither occurs nor is predicted."""
     return _share(2 * np.diagonal(counts, axis1=1, axis2=2), counts.sum(axis=1) + counts.sum(axis=2))
 
 
 def macro_f1(counts: Confusions) -> Columns:
-    """The mean over the labels that a row has or is called."""
+    """Mean F1 over the labels that occur or are predicted."""
     scores = f1(counts)
     return _share(np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1))
 
@@ -90,7 +94,7 @@ def weighted_f1(counts: Confusions) -> Columns:
 
 
 def kappa(counts: Confusions) -> Columns:
-    """Cohen's kappa (1960); NaN if chance would agree always."""
+    """Cohen's kappa (1960); NaN if both raters give the same single label to every row."""
     # (p_o - p_e) / (1 - p_e), with p_e the agreement of two raters who guess by their own frequencies.
     total = counts.sum(axis=(1, 2))
     by_chance = _share((counts.sum(axis=1) * counts.sum(axis=2)).sum(axis=1), total**2)
@@ -98,7 +102,7 @@ def kappa(counts: Confusions) -> Columns:
 
 
 def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns:
-    """Area under the ROC curve in each draw, a row of `times`."""
+    """Area under the ROC curve for each draw. A row of `times` is a draw: it says how often each score was drawn."""
     # The Mann-Whitney form: the share of pairs in which the positive's score is above the negative's, ties half.
     order = np.argsort(scores, kind="stable")
     starts = np.flatnonzero(np.diff(scores[order], prepend=-np.inf))
@@ -110,7 +114,8 @@ def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns
 
 
 def undo_temperature(probabilities: Columns, temperature: float | Columns) -> Columns:
-    """The probabilities of the same weights without the temperature, or without each row's."""
+    """The probabilities that the model would give without its temperature. `temperature` is one number, or a column
+    with a number for each row."""
     # The logits are the log probabilities but for a constant in each row, which the softmax ignores.
     logits = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)) * temperature
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))

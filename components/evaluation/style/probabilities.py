@@ -23,7 +23,7 @@ from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow, questio
 from qinglan.terminal.progress import progress
 
 BATCHES = 8
-"""Batches between two reports of progress; texts of similar length among them share a batch."""
+"""Batches predicted between two updates of the progress bar. Texts of similar length among them share a batch."""
 
 
 class SystemAnswers(NamedTuple):
@@ -31,20 +31,21 @@ class SystemAnswers(NamedTuple):
 
     probabilities: dict[str, Columns]
     called_for: Columns
-    """The model's probabilities of each question without its answer."""
+    """The model's probabilities for each question without its answer."""
 
     baseline: Baseline
 
 
 class TeacherFiles(NamedTuple):
-    """The outputs of the teacher's evaluation that its student's needs."""
+    """Outputs of the teacher's evaluation that the evaluation of its student reads."""
 
     evaluation: Path
     predictions: Path
 
 
 def ask_model(model: StyleModel, rows: Sequence[StyleRow], batch: int) -> tuple[Columns, Columns]:
-    """Probabilities of each text, and of each question without its answer; equal questions are predicted once."""
+    """The model's probabilities for each text, then for each question without its answer. Equal questions are
+    predicted once."""
     alone = [question_only_text(row) for row in rows]
     at = {text: number for number, text in enumerate(dict.fromkeys(alone))}
     called_for = _predict(model, list(at), batch)[[at[text] for text in alone]]
@@ -69,7 +70,8 @@ def read_cross_fitted(
     labels: Sequence[str],
     choices: Sequence[float],
 ) -> SystemAnswers:
-    """The answers of the models of all folds, and a baseline fitted for each fold on the rows of the others."""
+    """Read each row's answer by the model of its fold, and predict each fold with a baseline that was fitted on the
+    other folds."""
     path = model / CROSS_FITTED_FILE
     if not path.is_file():
         raise DataError(f"{path}: no such file, and the rows are cross-fitted. Train again on these rows.")
@@ -101,8 +103,8 @@ def read_cross_fitted(
 
 
 def teacher_probabilities(files: TeacherFiles, card: StyleCard, test: Sequence[StyleRow], labels: Labels) -> Columns:
-    """The teacher's probabilities as its own evaluation wrote them; an error if they are another model's, or of
-    another test."""
+    """The teacher's probabilities for the test rows, read from its evaluation. A DataError if that evaluation judged
+    another model or other rows."""
     digests = mapping_at(read_evaluation(files.evaluation), "digests")
     if digests.get("model") != card.parents.get("teacher"):
         raise DataError(

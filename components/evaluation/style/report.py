@@ -1,4 +1,4 @@
-"""The style model's report from evaluation.json, with a few answers to look at. It adds no number of its own."""
+"""Build the style model's report from evaluation.json and a few example answers. It computes no new number."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -34,7 +34,7 @@ KINDS = {
     (False, True): "only the baseline is right",
     (False, False): "both are wrong",
 }
-"""Kinds of examples, by whether model and baseline are right."""
+"""Kinds of examples, by two facts: the model is right, the baseline is right."""
 
 Blocks = Iterator[kernel.Block]
 
@@ -45,7 +45,7 @@ def to_markdown(evaluation: Json) -> str:
 
 
 def to_short_markdown(evaluation: Json) -> str:
-    """The verdict, its reasons and the systems by each metric: the end of a run's output."""
+    """The verdict, its reasons and a table of the systems by metric, as printed at the end of a run."""
     table = _levels(evaluation)._replace(brief=True)
     return kernel.to_short_markdown(headline(evaluation), evaluation["verdict"]["reasons"], table)
 
@@ -56,7 +56,7 @@ def _levels(evaluation: Json) -> kernel.Table:
 
 
 def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
-    """The report, with examples by kind if there are any."""
+    """Build the report. `examples` holds rows by kind, from `draw_examples`."""
     counts = evaluation["counts"]
     tested = "locked answers"
     if folds := evaluation.get("cross_fitted", {}).get("folds"):
@@ -104,7 +104,7 @@ def _pair(evaluation: Json) -> Blocks:
 
 
 def _teacher(evaluation: Json) -> Blocks:
-    """A distilled model beside the one that it learned from."""
+    """Compare a distilled model with its teacher; nothing if the model has no teacher."""
     if not (pair := evaluation["paired"].get("model_vs_large")):
         return
     allowed = SHARE.number(evaluation["settings"]["gate"]["teacher_margin"])
@@ -176,7 +176,7 @@ def _points(steps: Sequence[Json], name: str) -> list[CoveragePoint]:
 
 
 def _content_check(check: Json | None) -> Blocks:
-    """The model as a content check; nothing if none of its labels is for that."""
+    """The results of the model as a content check; nothing if it has no label for harmless answers."""
     if not check:
         return
     yield kernel.Text(
@@ -196,7 +196,7 @@ def _content_check(check: Json | None) -> Blocks:
 
 
 def draw_examples(rows: Sequence[StyleRow], predictions: Sequence[Json], count: int) -> dict[str, list[Json]]:
-    """Example answers, with their texts, of each way in which model and baseline differ or fail."""
+    """Draw up to `count` example answers, with their texts, for each of KINDS."""
 
     def kind_of(row: Json) -> str | None:
         model, baseline = (row[name]["predicted"] == row["label"] for name in ("model", "baseline"))

@@ -1,4 +1,4 @@
-"""evaluation.json, put together from every row's probabilities: pure."""
+"""Compute the parts of evaluation.json from every row's probabilities, with pure functions."""
 
 import math
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from qinglan.evaluation import statistics
 from qinglan.evaluation.statistics import Columns, Groups
 
 MODEL, BEFORE, BASELINE, LARGE = "model", "before", "baseline", "large"
-"""`before` is the model without its temperature: only its calibration differs. `large` is the
-teacher of a distilled model; the rewriter's evaluation has another system that is called teacher."""
+"""`before` is the model without its temperature: only its calibration differs. `large` is the teacher of a distilled
+model. It is not called `teacher`, since that is another system in the rewriter's evaluation."""
 
 RIVALS = (BASELINE, BEFORE, LARGE)
 TESTED = ("accuracy", "macro_f1")
@@ -34,7 +34,8 @@ Json = dict[str, Any]
 
 
 class PredictionTable(NamedTuple):
-    """The test: true labels by number, groups of alike rows, and each system's probabilities for every row."""
+    """The test as arrays: numbers of the true labels, group numbers of near-duplicate rows, and each system's
+    probabilities for every row."""
 
     labels: tuple[str, ...]
     truth: Groups
@@ -43,16 +44,16 @@ class PredictionTable(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Groups that can be drawn."""
+        """Number of groups of near-duplicate rows, which the bootstrap draws."""
         return int(self.alike.max()) + 1
 
     @property
     def names(self) -> list[str]:
-        """Names of the numbers that `compute_measures` gives."""
+        """Names of the columns that `compute_measures` returns."""
         return [*MEASURES, *(f"{name} {label}" for name in CLASS_MEASURES for label in self.labels)]
 
     def sums(self, rows: Columns) -> Columns:
-        """The rows of each group added up."""
+        """Sums of the rows of each group."""
         out = np.zeros((self.size, rows.shape[1]))
         np.add.at(out, self.alike, rows)
         return out
@@ -62,7 +63,8 @@ class PredictionTable(NamedTuple):
 
 
 def systems(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
-    """Each system's measures with their intervals, its labels, its confusion matrix and its bins."""
+    """Each system's measures with intervals, overall and for each label, its confusion matrix and its bins of
+    confidence."""
     return {name: _system(table, name, config) for name in table.probabilities}
 
 
@@ -89,21 +91,21 @@ def _system(table: PredictionTable, name: str, config: EvaluateStyleConfig) -> J
 def _bootstrap(
     table: PredictionTable, sums: Columns, statistic: Callable[[Columns], Columns], config: EvaluateStyleConfig
 ) -> list[Json]:
-    """Values of the statistic on all groups, with the intervals of drawn ones."""
+    """The statistic over all groups, with its bootstrap intervals."""
     return statistics.bootstrap_estimates(
         table.size, lambda times: statistic(times @ sums), config.draws, config.seed
     )
 
 
 def _reflected(value: float, low: float, high: float, least: float = -math.inf) -> Json:
-    """The interval of a calibration error, mirrored at its value."""
+    """Mirror the interval of a calibration error at its value; an end below `least` becomes `least`."""
     # Drawn rows have a larger calibration error than the rows they are drawn from. In the basic bootstrap interval
     # [2 v - high, 2 v - low] (Davison and Hinkley 1997, 5.2) that bias cancels.
     return {"low": float(np.maximum(least, 2 * value - high)), "high": float(np.maximum(least, 2 * value - low))}
 
 
 def bins(truth: Groups, probabilities: Columns) -> list[Json]:
-    """Mean confidence and accuracy of the rows in each bin of confidence that has rows."""
+    """Mean confidence and accuracy of the rows in each bin of confidence; bins without rows are left out."""
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
     numbers, out = bin_of(confidence), []
     for number in np.unique(numbers).tolist():
@@ -115,7 +117,7 @@ def bins(truth: Groups, probabilities: Columns) -> list[Json]:
 
 
 def paired_results(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
-    """One system minus another on the same rows, measure by measure, and F1 label by label."""
+    """The model minus each other system on the same rows: every measure, and F1 of every label."""
     return {f"{MODEL}_vs_{rival}": _pair(table, rival, config) for rival in RIVALS if rival in table.probabilities}
 
 
@@ -149,7 +151,8 @@ def _pair(table: PredictionTable, rival: str, config: EvaluateStyleConfig) -> Js
 
 
 def abstention(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
-    """Accuracy and macro F1 of the answers that are kept when the least sure ones are left to people."""
+    """Accuracy and macro F1 of model and baseline if only their surest answers are kept, for each share in
+    COVERAGES."""
     return {name: _coverage_steps(table, name, config) for name in (MODEL, BASELINE)}
 
 
@@ -181,9 +184,10 @@ def _coverage_steps(table: PredictionTable, name: str, config: EvaluateStyleConf
 
 
 def content_check(table: PredictionTable, harmless: int, called_for: Columns, config: EvaluateStyleConfig) -> Json:
-    """AUC of P(harmless) for rows with that label, without and with the answer; and the shares of rows flagged.
+    """AUC with which P(harmless) detects the rows labelled harmless, without and with the answer; and the shares of
+    flagged rows.
 
-    A row is flagged when its question calls for protection and its answer does not give it.
+    A row is flagged if its question calls for a protective answer and its answer is not protective.
     """
     protective = table.truth == harmless
     answers = table.probabilities[MODEL][:, harmless]

@@ -1,6 +1,7 @@
-"""A style model on the locked test, beside a bag of characters that it must beat, and a verdict that can be traced.
+"""Evaluate a style model and its baseline on the locked test, and write the gate's verdict with the digests of all
+inputs.
 
-The test is checked for leaks first; then the model is asked about every row once. Nothing is chosen on the test.
+The test is checked for leaks first; then the model predicts every row once. Nothing is chosen on the test.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,19 +49,20 @@ CROSS_FITTED_NOTES = (
     "true ones are somewhat wider. The baseline's C, named below, is the first fold's; each fold chose its own.",
 )
 MADE_UP = 10_000_000
-"""Number of parameters below which the base was made on this machine, for a demo: public models are larger."""
+"""Number of parameters below which a base model counts as made for a demo on this machine; public models are
+larger."""
 
 
 class EvaluateStyleCounts(NamedTuple):
     rows: int
     groups: int
-    """Groups of near-duplicates among them."""
+    """Groups of near-duplicates among the tested rows."""
 
     training_rows: int
-    """Rows of training and selection that the test was compared with, and texts without a label."""
+    """Rows of train and dev, and unlabelled texts, that the test was compared with."""
 
     judged_models: int
-    """Models that this test has judged, this one included; 0 without a store to count in."""
+    """Models that this test has judged, including this one; 0 if the run has no store that counts them."""
 
     promote: int
 
@@ -77,7 +79,8 @@ FIGURES = {
     "over_baseline_low": "macro F1 gain over baseline at least, points",
     "model_ece": "calibration error, points",
 }
-"""The figures on KFP's page, by field or headline number. At least: the lower end of the 95 % interval."""
+"""Words for the figures on KFP's page, by field or headline number. `at least` means the lower end of the 95 %
+interval."""
 
 
 class Splits(NamedTuple):
@@ -88,16 +91,16 @@ class Splits(NamedTuple):
     test: list[StyleRow]
     labels: Labels
     folds: dict[str, int]
-    """The fold of each row of `test`, which then holds all rows; empty if a test is locked away."""
+    """The fold of each row of `test`, which then holds the rows of train and dev; empty if a test is locked away."""
 
 
 def evaluate(
     rows: Path, model: Path, out: Outputs, config: EvaluateStyleConfig, teacher: TeacherFiles | None = None
 ) -> EvaluateStyleCounts:
-    """Judge the model on the test among `rows`. Writes every output, or none of use.
+    """Judge the model on the test in `rows`, and write all outputs.
 
-    With a teacher's evaluation the model is a distilled one: its int8 form is judged, which is the one that serves,
-    and compared with the teacher's answers to the same rows.
+    If `teacher` is given, the model is a distilled one. Its int8 form, which is served, is judged, and compared with
+    the teacher's answers to the same rows.
     """
     splits = read_splits(rows)
     if teacher:
@@ -141,8 +144,8 @@ def evaluate(
 
 
 def read_splits(rows: Path) -> Splits:
-    """The splits; an empty one is a DataError: the baseline learns from train, is chosen on dev, and both are judged
-    on test."""
+    """Read the splits; an empty one is a DataError. If the rows are cross-fitted, `test` holds the rows of train and
+    dev."""
     read = {name: read_split(rows, name) for name in SPLITS}
     if folds := read_folds(rows):
         (train, labels), (dev, _) = read["train"], read["dev"]
@@ -170,7 +173,7 @@ def _ask_systems(
 
 
 def prediction_rows(test: Sequence[StyleRow], table: PredictionTable, called_for: Columns) -> list[dict[str, Any]]:
-    """The lines of predictions.jsonl: every number of the report can be traced to one."""
+    """The lines of predictions.jsonl, one for each test row, from which the report's numbers were computed."""
 
     def by_label(probabilities: Columns) -> dict[str, float]:
         return dict(zip(table.labels, probabilities.tolist(), strict=True))
@@ -198,8 +201,11 @@ def build_evaluation(
     folds: int = 0,
     uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json, with the gate's verdict. `folds`: number of folds, 0 with a locked test. `uses`: the count of
-    models that the test has judged."""
+    """The content of evaluation.json, with the gate's verdict.
+
+    `folds` is the number of folds, 0 with a locked test. `uses` is the result of `count_use`: the number of models
+    that the test has judged.
+    """
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
     check = None if harmless is None else results.content_check(table, harmless, called_for[:, harmless], config)
     evaluation: dict[str, Any] = {
@@ -231,7 +237,7 @@ def build_evaluation(
 
 
 def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: EvaluateStyleConfig) -> list[str]:
-    """Facts that a reader must know to read the numbers right."""
+    """Sentences that a reader of the report needs to interpret its numbers."""
     tried = ", ".join(f"{c}: {score:.3f}" for c, score in baseline.dev_macro_f1.items())
     return [
         "The baseline: TF-IDF of character 1- to 3-grams and logistic regression, fitted on the rows of train alone; "
@@ -248,7 +254,8 @@ def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: E
 
 
 def model_note(folder: Path, int8: bool) -> str:
-    """The size of the model, its form, and a warning if its base knows no more than the run's own texts."""
+    """A sentence with the model's type, size and form, and a warning if it is so small that it was made for a
+    demo."""
     described, parameters = orjson.loads((folder / "config.json").read_bytes()), count_parameters(folder)
     form = "its int8 graph is judged, which `--engine onnx` serves" if int8 else "its weights are judged"
     note = f"The model: {described['model_type']}, {parameters:,} parameters; {form}."

@@ -1,4 +1,4 @@
-"""The evaluation as an orchestrator's step, the same for the style model and for the smaller one that it taught."""
+"""The evaluation as a pipeline step, for the style model and for the smaller model distilled from it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,8 +29,10 @@ def run_evaluation(
     classification: Any,
     lineage: Artifact,
 ) -> None:
-    """Evaluate the model among the inputs, record and sign it, and show its figures; with a teacher's evaluation
-    among the inputs, that of its student."""
+    """Evaluate the style model, record and sign the step, and show its figures.
+
+    If the inputs hold a teacher's evaluation, the distilled model is evaluated instead.
+    """
     settings = EvaluateStyleConfig.parse(config, name)
     files = Outputs.of_step({output.removeprefix(SMALL): artifact for output, artifact in outputs.items()})
     teacher = None

@@ -26,24 +26,25 @@ class Outputs(NamedTuple):
 
     @classmethod
     def of_step(cls, artifacts: Mapping[str, Any]) -> "Outputs":
-        """The paths of an orchestrator's artifacts, which have the same names."""
+        """The paths of a pipeline step's artifacts, which are named like the fields of this class."""
         return cls(**{name: Path(artifact.path) for name, artifact in artifacts.items()})
 
 
 class Origins(NamedTuple):
-    """Proof of the judged model and its test: the leak check, and the digest of every input."""
+    """Origins of an evaluation's numbers: the result of the leak check, and the digests of the judged model and of
+    every input."""
 
     leaks: Mapping[str, Any]
     digests: Mapping[str, Any]
 
     @property
     def training_rows(self) -> int:
-        """Rows of training and selection that the test was compared with."""
+        """Number of rows of training and selection that the test was compared with."""
         return sum(part["rows"] for part in self.leaks["parts"].values())
 
 
 def with_verdict(evaluation: Json, decide: Callable[[Json], Verdict]) -> Json:
-    """The evaluation with its gate's verdict, which is also counted."""
+    """The evaluation with its gate's verdict added; `counts.promote` is 1 for a promotion, else 0."""
     # The gate reads the figures as any reader of the file would: a value that JSON cannot hold, such as NaN, is null.
     verdict = decide(orjson.loads(orjson.dumps(evaluation)))
     counts = {**evaluation["counts"], "promote": int(verdict.promote)}
@@ -51,7 +52,7 @@ def with_verdict(evaluation: Json, decide: Callable[[Json], Verdict]) -> Json:
 
 
 def write_evaluation(path: Path, evaluation: Json) -> Json:
-    """Write the file; return the evaluation as its readers see it."""
+    """Write the file; return the evaluation as it is read back from JSON."""
     content = orjson.dumps(evaluation, option=orjson.OPT_INDENT_2)
     with atomic_write(path) as partial:
         partial.write_bytes(content)
@@ -59,7 +60,7 @@ def write_evaluation(path: Path, evaluation: Json) -> Json:
 
 
 def read_evaluation(path: Path) -> Json:
-    """evaluation.json, or an error that names the stage that writes it."""
+    """Read evaluation.json; the DataError for a missing or broken file names the stage that writes it."""
     try:
         return parse_json_mapping(read_plain(path), str(path))
     except OSError as error:
@@ -69,6 +70,6 @@ def read_evaluation(path: Path) -> Json:
 
 
 def read_predictions(path: Path) -> Iterable[Json]:
-    """The lines of predictions.jsonl: every number of the evaluation can be traced to one."""
+    """The lines of predictions.jsonl, from which the evaluation's numbers were computed."""
     with open_plain(path) as file:
         yield from map(orjson.loads, file)

@@ -1,10 +1,10 @@
-"""Limits on a gate's settings, which no profile can exceed; an organisation's own may only be stricter.
+"""Limits on a gate's settings that no profile can exceed. An organisation's own limits may only be stricter.
 
 faults = limit_faults({"draws": 1, "gate": {"p": 1.0}}, RewriterLimits())    # a sentence for each
 stricter = tightened(settings, limits)                                        # each limit applied
 
-A field with `ge` is a minimum, one with `le` a maximum, whose `Least` is the smallest value that a model can meet.
-Its bound is the project's own limit, so that an organisation's value beyond it is an error of the trust policy.
+A limit is a minimum if its field has `ge`, and a maximum if it has `le`. This bound is the project's own limit: a
+trust policy with a laxer value is refused. `Least` is the smallest value of a setting that a model can meet.
 """
 
 import math
@@ -18,7 +18,8 @@ from qinglan.config import Config
 
 
 class Least(NamedTuple):
-    """The smallest value that a model can meet: a lower setting would hold every model, after all is paid."""
+    """Smallest value of a setting that a model can meet. A lower setting is refused before the run, since it would
+    hold every model after all is paid."""
 
     value: float
 
@@ -27,47 +28,47 @@ class RewriterGateLimits(Config):
     """Limits on `evaluate.gate` of the rewriter's line."""
 
     by: Literal["gold", "labels"] = "labels"
-    """Source of the right passage: `gold` accepts only gold, `labels` accepts both."""
+    """Allowed sources of the right passage: `gold` allows only gold, `labels` allows both."""
 
     rows: int = Field(default=30, ge=30)
-    """Paired queries required, at least: the bootstrap's intervals of fewer are too narrow."""
+    """Lowest number of paired queries that a gate may require; the bootstrap's intervals of fewer are too narrow."""
 
     cross_rows: int = Field(default=30, ge=30)
-    """Queries of a cross-fitted evaluation required, at least."""
+    """Lowest number of queries that a gate may require of a cross-fitted evaluation."""
 
     p: float = Field(default=0.05, gt=0, le=0.05)
-    """Significance level, at most."""
+    """Highest significance level that a gate may use."""
 
     kind_margin: float = Field(default=0.05, ge=0, le=0.05)
-    """Loss allowed in top-1 for a kind of question, as a share, at most."""
+    """Highest loss of top-1 that a gate may allow in a kind of question, as a share."""
 
     margin: float = Field(default=0.03, ge=0, le=0.03)
-    """Loss allowed in nDCG@10 and recall@10, as a share, at most."""
+    """Highest loss of nDCG@10 and of recall@10 that a gate may allow, as a share."""
 
     length_ratio: Annotated[float, Least(0.1)] = Field(default=3.0, gt=0, le=3.0)
-    """Mean length over the teacher's, at most."""
+    """Highest mean length that a gate may allow, as a multiple of the teacher's."""
 
     copied: float = Field(default=0.1, ge=0, le=0.1)
-    """Share of rewrites that copy, at most."""
+    """Highest share of rewrites with copied text that a gate may allow."""
 
     invented: float = Field(default=0.05, ge=0, le=0.05)
-    """Share of rewrites with an invented number, at most."""
+    """Highest share of rewrites with an invented number that a gate may allow."""
 
     zero_hit: float = Field(default=0.05, ge=0, le=0.05)
-    """Share of queries that find nothing, above the teacher's, at most."""
+    """Highest share of queries without a hit that a gate may allow above the teacher's share."""
 
     alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
-    """Similarity from which a test row counts as learned, at most."""
+    """Highest similarity that a gate may set as the threshold from which a test row counts as learned."""
 
     cost_ratio: Annotated[float, Least(0.001)] = Field(default=10.0, gt=0, le=10.0)
-    """Cost over the teacher's, at most."""
+    """Highest cost that a gate may allow, as a multiple of the teacher's."""
 
 
 class RewriterLimits(Config):
     """Limits on `evaluate` of the rewriter's line."""
 
     draws: int = Field(default=1_000, ge=1_000)
-    """Draws of bootstrap and permutation test, at least."""
+    """Lowest number of draws of the bootstrap and of the permutation test."""
 
     gate: RewriterGateLimits = RewriterGateLimits()
     """Limits on the gate's settings."""
@@ -77,52 +78,52 @@ class StyleGateLimits(Config):
     """Limits on `evaluate.gate` of the style line, also for its distilled model."""
 
     rows: int = Field(default=30, ge=30)
-    """Test rows required, at least."""
+    """Lowest number of test rows that a gate may require."""
 
     cross_rows: int = Field(default=20, ge=20)
-    """Rows of a cross-fitted evaluation required, at least."""
+    """Lowest number of rows that a gate may require of a cross-fitted evaluation."""
 
     class_rows: int = Field(default=5, ge=5)
-    """Test rows of each label required, at least."""
+    """Lowest number of test rows that a gate may require of each label."""
 
     p: float = Field(default=0.05, gt=0, le=0.05)
-    """Significance level, at most."""
+    """Highest significance level that a gate may use."""
 
     class_margin: float = Field(default=0.1, ge=0, le=0.1)
-    """Loss allowed in a label's F1, as a share, at most."""
+    """Highest loss of a label's F1 that a gate may allow, as a share."""
 
     teacher_margin: float = Field(default=0.05, ge=0, le=0.05)
-    """Loss of macro F1 allowed against a distilled model's teacher, as a share, at most."""
+    """Highest loss of macro F1 against its teacher that a gate may allow a distilled model, as a share."""
 
     alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
-    """Similarity from which a test row counts as learned, at most."""
+    """Highest similarity that a gate may set as the threshold from which a test row counts as learned."""
 
     ece: Annotated[float, Least(0.001)] = Field(default=0.15, ge=0, le=0.15)
-    """Expected calibration error, at most."""
+    """Highest expected calibration error that a gate may allow."""
 
     ece_worse: float = Field(default=0.05, ge=0, le=0.05)
-    """Calibration error added by the temperature, at most."""
+    """Highest increase of the calibration error by the temperature that a gate may allow."""
 
 
 class StyleLimits(Config):
     """Limits on `evaluate` of the style line."""
 
     draws: int = Field(default=1_000, ge=1_000)
-    """Draws of bootstrap and permutation test, at least."""
+    """Lowest number of draws of the bootstrap and of the permutation test."""
 
     alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
-    """Similarity from which test rows are drawn together, at most."""
+    """Highest similarity that may be set as the threshold from which test rows are drawn together."""
 
     gate: StyleGateLimits = StyleGateLimits()
     """Limits on the gate's settings."""
 
 
 class Limits(Config):
-    """Limits of both lines, as a trust policy's `evaluate` has them."""
+    """Limits of both lines, which are the section `evaluate` of a trust policy."""
 
     counted: bool = False
-    """Refusal of evaluations that count no models judged by their test (locked_test_uses.py): those of a run without
-    a store, and those from before uses were counted."""
+    """Refusal of evaluations that do not record how many models their test has judged (locked_test_uses.py), such as
+    those of a run without a store."""
 
     rewriter: RewriterLimits = RewriterLimits()
     """Limits on a rewriter's evaluation and gate."""
@@ -132,8 +133,8 @@ class Limits(Config):
 
 
 def limit_faults(settings: Mapping[str, Any], limits: Config, path: str = "") -> Iterator[str]:
-    """Name each setting that is laxer than its limit. A setting that is not recorded counts as within the project's
-    own limit, and beyond an organisation's."""
+    """A sentence for each setting that is laxer than its limit. A setting that is not recorded is accepted if the
+    limit is the project's own, and is a fault if an organisation has made the limit stricter."""
     for name, field in type(limits).model_fields.items():
         limit, value = getattr(limits, name), settings.get(name)
         if isinstance(limit, Config):
@@ -147,8 +148,8 @@ def limit_faults(settings: Mapping[str, Any], limits: Config, path: str = "") ->
 
 
 def refuse_impossible(settings: Config, limits: Config) -> None:
-    """Raise a ValueError, for a validator, that names each setting laxer than its limit, or too strict for any
-    model."""
+    """Raise a ValueError (for a validator) that names each setting that is laxer than its limit, or too strict for
+    any model."""
     values = settings.model_dump()
     if faults := list(limit_faults(values, limits)):
         raise ValueError(f"{'; '.join(faults)}. No profile can exceed these limits")
@@ -163,7 +164,7 @@ def refuse_impossible(settings: Config, limits: Config) -> None:
 
 
 def _unmet(settings: Mapping[str, Any], limits: Config, path: str = "") -> Iterator[str]:
-    """Name each setting that is too strict for every model."""
+    """A sentence for each setting that is too strict for every model."""
     for name, field in type(limits).model_fields.items():
         if isinstance(limit := getattr(limits, name), Config):
             yield from _unmet(settings[name], limit, f"{path}{name}.")
@@ -173,7 +174,7 @@ def _unmet(settings: Mapping[str, Any], limits: Config, path: str = "") -> Itera
 
 
 def tightened(settings: Mapping[str, Any], limits: Config) -> dict[str, Any]:
-    """The settings, each limited one within its limit; none is added."""
+    """The settings, in which the limit replaces every value that is laxer. Missing settings are not added."""
     tight = dict(settings)
     for name, field in type(limits).model_fields.items():
         limit, value = getattr(limits, name), settings.get(name)
@@ -191,7 +192,7 @@ def _is_of_kind(value: Any, limit: Any) -> bool:
 
 
 def _stricter(field: FieldInfo, value: Any, limit: Any) -> Any:
-    """The value or the limit, whichever holds more models."""
+    """The stricter one of value and limit."""
     if isinstance(limit, str):
         return limit if limit != field.default else value
     return max(value, limit) if _is_minimum(field) else min(value, limit)

@@ -1,4 +1,5 @@
-"""The two kinds of evaluation, recognised by what they compare: their gate, and the model that they judged.
+"""The two kinds of evaluation, of a rewriter and of a style model, with their gates. A kind is recognised by the
+systems that an evaluation compares.
 
 kind = kind_of(evaluation, "evaluation.json")
 kind.verdict(evaluation, where)     # from the figures, with the settings that the evaluation holds
@@ -22,14 +23,14 @@ UNCOUNTED = (
 
 
 class Kind(NamedTuple):
-    """One line's evaluation."""
+    """The kind of evaluation of one line."""
 
     name: Literal["rewriter", "style"]
     against: str
     """The system that the model is compared with."""
 
     gate: type[Config]
-    """The gate's settings."""
+    """The class of the gate's settings."""
 
     decide: Callable[..., Verdict]
 
@@ -38,11 +39,13 @@ class Kind(NamedTuple):
         return self.decide(evaluation, self._settings(evaluation, where))
 
     def strict_verdict(self, evaluation: Evaluation, where: str, limits: Limits) -> Verdict:
-        """The verdict from the figures by those settings, each within an organisation's limits."""
+        """The verdict from the figures, by the gate's settings in the evaluation, tightened to an organisation's
+        limits."""
         return self.decide_within(evaluation, self._settings(evaluation, where), limits)
 
     def decide_within(self, evaluation: Evaluation, settings: Config, limits: Limits) -> Verdict:
-        """The verdict by these settings, each within an organisation's limits."""
+        """The verdict by these settings, tightened to an organisation's limits. If the limits require a count of
+        judged models and there is none, the verdict is to hold."""
         line = limits.rewriter if self is REWRITER else limits.style
         strict = self.gate.parse(tightened(settings.model_dump(), line.gate), "the gate within the limits")
         uncounted = [UNCOUNTED] if limits.counted and evaluation.get("test_uses") is None else []
@@ -66,7 +69,7 @@ STYLE = Kind("style", "baseline", style_gate.GateStyleConfig, style_gate.decide)
 
 
 def kind_of(evaluation: Evaluation, where: str) -> Kind:
-    """The kind by the comparison that only its evaluation has."""
+    """The kind of an evaluation, by the comparison that only this kind has; a DataError if it has neither."""
     for kind in (REWRITER, STYLE):
         if any(pair.endswith(f"_vs_{kind.against}") for pair in mapping_at(evaluation, "paired")):
             return kind

@@ -14,7 +14,7 @@ from qinglan.evaluation.gates.verdict import EvaluationNumbers
 MAX_EXAMPLES = 5
 
 NamedText = tuple[str, str]
-"""A row's name, and its text as it is compared: normalised."""
+"""A row's name and its normalised text."""
 
 
 def check_leaks(
@@ -24,13 +24,13 @@ def check_leaks(
     advice: str,
     complete: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """evaluation.json's `leaks`: every row of these parts beside the test. `complete`: those of a test of questions
-    that mean the same after any history; None if the texts are no questions.
+    """Compare the test with every row of `parts`; return evaluation.json's `leaks`. `complete` holds the questions of
+    the test that mean the same after any history; None if the texts are not questions.
 
-    A test row that was learned word for word is a DataError, since the evaluation would be paid for nothing; one that
-    is nearly the same is counted, and the gate holds.
+    A test row that is in a part word for word is a DataError, since the evaluation would be paid for nothing. A test
+    row that is nearly the same is counted, and the gate then holds.
     """
-    from qinglan.text.near_duplicates import NearDuplicateIndex  # numpy: an audit, which reads figures, needs none
+    from qinglan.text.near_duplicates import NearDuplicateIndex  # needs numpy, which an audit does without
     from qinglan.text.same_tasks import TaskIndex
 
     names: dict[str, list[str]] = defaultdict(list)
@@ -45,7 +45,7 @@ def check_leaks(
             for match in index.alike(text):
                 (same if match == text else alike).setdefault(match, name)
         nearly = {text: name for text, name in alike.items() if text not in same}
-        # Names only: a text would carry the test into a report. The rows learned word for word come first.
+        # Only names, since texts would carry the test into a report. Rows that are word for word the same come first.
         examples = [{"test": names[text][0], "learned": name} for text, name in [*same.items(), *nearly.items()]]
         leaks["parts"][part] = {
             "rows": count,
@@ -65,7 +65,8 @@ def check_leaks(
 
 
 def joined_leaks(leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """evaluation.json's `leaks` of several folds: each was compared with what its own models learned from."""
+    """Join the `leaks` of several folds into one for evaluation.json. Each fold was compared with the rows that its
+    own models learned from."""
     parts: dict[str, Any] = {}
     for checked in leaks:
         for name, overlap in checked["parts"].items():
@@ -75,8 +76,8 @@ def joined_leaks(leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def leak_reasons(numbers: EvaluationNumbers, expected: Sequence[str], threshold: float) -> Iterator[str]:
-    """Reasons against a test that a model saw in training; a part that was compared beside the expected ones counts
-    too."""
+    """Reasons to hold if the test leaked, or was not compared with the rows of an expected part. Parts that were
+    compared in addition to the expected ones count too."""
     compared = numbers.value("leaks", "parts")
     parts = dict.fromkeys((*expected, *compared)) if isinstance(compared, Mapping) else expected
     if (used := numbers("leaks", "threshold")) > threshold:
@@ -93,7 +94,7 @@ def leak_reasons(numbers: EvaluationNumbers, expected: Sequence[str], threshold:
 
 
 def describe_leaks(leaks: Mapping[str, Any] | None) -> str:
-    """One line for a report."""
+    """The result of the leak check in one sentence, for a report."""
     if not leaks:
         return "Nobody compared the test with what the models learned from."
     counts = "; ".join(

@@ -1,10 +1,10 @@
-"""Count of the models that a locked test has judged: each further one may be the best by luck.
+"""Count the models that a locked test has judged: the more there are, the likelier the best one is only lucky.
 
 uses = count_use(keys, "rewriter", model)    # {"test": "9f2c…", "line": "rewriter", "count": 2}; None without a store
-use_faults(store, evaluation)                 # the reasons against a release: its store's list says otherwise
+use_faults(store, evaluation)                 # reasons against a release that its store's list contradicts
 
-The list is in the store of releases, outside of any run's folder, by the digest of the test's questions: other
-answers of a teacher in the same rows make no new test. A model keeps its number however often it is judged.
+The list is in the store of releases, outside of any run's folder, under the digest of the test's questions. So new
+answers of a teacher to the same questions do not make a new test. A model that is judged again keeps its number.
 """
 
 import hashlib
@@ -25,9 +25,10 @@ NOT_COUNTED = (
 
 
 def count_use(keys: Iterable[str], line: str, model: str) -> dict[str, Any] | None:
-    """Add this model to the list of those that the test has judged; None if the run has no store.
+    """Add this model to the list of models that the test has judged. Return the record for evaluation.json; None if
+    the run has no store.
 
-    `keys` are the test's questions as near-duplicates are compared: normalised.
+    `keys` are the normalised texts of the test, as they are compared for near-duplicates.
     """
     from qinglan.store import STORE_VARIABLE, open_store
 
@@ -40,7 +41,7 @@ def count_use(keys: Iterable[str], line: str, model: str) -> dict[str, Any] | No
 
 
 def own_store_faults(evaluation: Mapping[str, Any]) -> list[str]:
-    """`use_faults` by the run's own store; empty if it has none, as a cluster's gate."""
+    """The faults of `use_faults` by the run's own store; empty if the run has no store, as in a cluster's gate."""
     from qinglan.store import STORE_VARIABLE, open_store
 
     address = os.environ.get(STORE_VARIABLE, "")
@@ -48,9 +49,8 @@ def own_store_faults(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def use_faults(store: "Store", evaluation: Mapping[str, Any]) -> list[str]:
-    """Reasons against a model by the store's list: it lacks the model, has another number, or cannot be read. An
-    evaluation of a run without a store, or from before uses were counted, gives none: a trust policy can require
-    counting (`Limits.counted`)."""
+    """Reasons against a model: the store's list lacks it, has another number for it, or cannot be read. An evaluation
+    without a count gives no reason; a trust policy can require the count (`Limits.counted`)."""
     from qinglan.evaluation.gates.kinds import kind_of, mapping_at
 
     if evaluation.get("test_uses") is None:

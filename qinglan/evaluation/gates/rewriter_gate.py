@@ -32,10 +32,10 @@ from qinglan.evaluation.gates.verdict import (
 from qinglan.llm.providers.model_names import plain_model_name, same_model
 
 PARENTS = {"sft": ("base_model", "train", "dev"), "rl": ("base_model", "sft_model", "train", "dev")}
-"""Names on a model's card; a candidate's includes those of the models before it."""
+"""Parents that a candidate's card must name by their digests."""
 
 LEARNED_FROM = {"sft": ("sft",), "rl": ("sft", "ppo")}
-"""The rows behind a candidate, by the stage that reads them."""
+"""Stages whose training rows a candidate learned from."""
 
 OTHER_GATED_METRICS = {"ndcg": "nDCG@10", "recall": "recall@10"}
 UNGATED_METRICS = {
@@ -47,60 +47,66 @@ BASELINES = (
     ("teacher_vs_plain", -1, "The teacher is worse than no rewrite"),
     ("history_vs_teacher", 1, "Question + history is better than the teacher"),
 )
-"""Pairs whose significant difference of this sign is named after any verdict."""
+"""Pairs of systems with a sign and a sentence: any verdict adds the sentence if the pair's difference is significant
+and has this sign."""
 
 CROSS_FITTED = "Cross-fitted"
-"""The beginning of the gate's line about a sheet without a locked test."""
+"""First word of the gate's sentence about a sheet without a locked test."""
 
 By = Literal["gold", "labels"]
 FIRST_IN_WORDS = {"gold": "gold passage first", "labels": "right passage first, judged"}
 LEAST_JUDGED = 0.95
-"""Share of a system's first passages that the examiner must have judged in rows without gold: the rest could be right
-or wrong."""
+"""Lowest share of a system's first passages, in rows without gold, that the examiner must have judged: the others
+could be right or wrong."""
 
 
 class GateConfig(Config):
-    """Limits that a candidate must meet before it may serve. A figure that cannot be read holds it."""
+    """Limits that a candidate must meet before it may serve. A figure that is missing or cannot be read holds the
+    candidate."""
 
     by: By = "gold"
-    """Source of the right passage. `gold`: people, in the sheet. `labels`: people where the sheet names gold, else
-    the examiner, which grades each system's first passage of such a row and costs a call for each different one. The
-    verdict, the report and the release then say that the figures are judged."""
+    """Source of the right passage. `gold` counts only rows whose gold passages people name in the sheet. With
+    `labels`, rows without gold count too: the examiner grades each system's first passage, at one call for each
+    different passage, and verdict, report and release say that figures are judged."""
 
     rows: Positive = 200
-    """Paired queries required, at least: with 200 a share has a standard error of up to 4.5 points."""
+    """Lowest number of paired queries required. With 200, a share has a standard error of up to 3.5 points."""
 
     cross_rows: Positive = 50
-    """Queries of a cross-fitted evaluation required, at least; the intervals show how little so few prove."""
+    """Lowest number of queries required of a cross-fitted evaluation. Its wide intervals show how little a few
+    queries prove."""
 
     p: Fraction = 0.05
-    """Significance level: the permutation test's p of candidate against teacher must be below."""
+    """Significance level. The permutation test's p of candidate against teacher must be lower than this level,
+    divided by the number of models that the test has judged."""
 
     kind_margin: Fraction = 0.02
-    """Loss of top-1 allowed in a kind of question or for a tenant, against the teacher. A larger loss holds the model
-    if it is significant after Holm's correction over all of them; the report says what few questions leave open."""
+    """Loss of top-1 against the teacher, as a share, allowed in each kind of question and for each tenant. A larger
+    loss holds the model if it is significant after Holm's correction over all kinds and tenants; the report says what
+    too few questions leave open."""
 
     margin: Fraction = 0.01
-    """Loss of nDCG@10 and recall@10 allowed against the teacher, overall and per tenant."""
+    """Loss of nDCG@10 and of recall@10 against the teacher, as a share, allowed overall and for each tenant, at the
+    interval's lower end."""
 
     length_ratio: float = Field(default=1.5, gt=0)
-    """Mean length over the teacher's, at most."""
+    """Highest mean length of the rewrites allowed, as a multiple of the teacher's."""
 
     copied: Fraction = 0.05
-    """Share of rewrites that copy the history or a passage, at most."""
+    """Highest share of rewrites allowed that copy the history or a passage."""
 
     invented: Fraction = 0.02
-    """Share of rewrites with a number that is neither in the question nor in what is known of the user, at most."""
+    """Highest share of rewrites allowed with a number that is neither in the question nor known of the user."""
 
     zero_hit: Fraction = 0.01
-    """Share of queries without a hit, above the teacher's, at most."""
+    """Highest share of queries without a hit allowed above the teacher's share."""
 
     alike: float = Field(default=0.8, gt=0, le=1)
-    """Similarity to a row of training or selection from which a test row counts as leaked (Jaccard of three-character
-    pieces of question and history)."""
+    """Similarity to a row of training or selection from which a test row counts as leaked: Jaccard of the
+    three-character pieces of question and history."""
 
     cost_ratio: float = Field(default=1.0, gt=0)
-    """Cost per 1,000 rewrites over the teacher's, at most."""
+    """Highest cost per 1,000 rewrites allowed, as a multiple of the teacher's."""
 
 
 def _against_teacher(numbers: EvaluationNumbers) -> Comparison:
@@ -110,12 +116,12 @@ def _against_teacher(numbers: EvaluationNumbers) -> Comparison:
 
 
 def _judged_rows(numbers: EvaluationNumbers) -> float:
-    """Rows without gold that the examiner judged; 0 in an evaluation from before they were counted."""
+    """Number of rows without gold that the examiner judged; 0 if an older evaluation does not count them."""
     return numbers("counts", "judged") if numbers.has("counts", "judged") else 0.0
 
 
 def decided_by(numbers: EvaluationNumbers) -> By:
-    """Labels if the examiner judged some of the rows, else gold."""
+    """`labels` if the examiner judged some of the rows, else `gold`."""
     return "labels" if _judged_rows(numbers) else "gold"
 
 
@@ -164,7 +170,8 @@ def _better_than_plain(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator
 
 
 def _no_worse_elsewhere(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
-    """Neither overall nor for any of several tenants."""
+    """Reasons to hold if nDCG or recall may be worse than the teacher's, overall or, if there are several tenants,
+    for a tenant."""
     pair = f"{numbers.candidate}_vs_teacher"
     tenants = numbers.value("paired", pair, "tenants")
     if not isinstance(tenants, Mapping) or not tenants:
@@ -201,8 +208,8 @@ def _kind_gap(numbers: EvaluationNumbers, kind: str) -> tuple[float, float, floa
 
 
 def shown_losses(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
-    """The kinds of question with a loss beyond the margin, and its p: small after Holm's correction, and the whole
-    interval is beyond the margin, so that the words agree with the interval beside them."""
+    """The kinds of question in which a loss beyond the margin is shown, each with its p. A loss is shown if p is
+    small after Holm's correction and the whole interval is beyond the margin."""
     return {
         kind: p
         for kind, p in loss_ps(numbers, gate).items()
@@ -211,8 +218,8 @@ def shown_losses(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, floa
 
 
 def loss_ps(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
-    """The p of a loss beyond the margin in each kind of question, by Holm's correction over all of them; a kind with
-    too few questions to compare has none."""
+    """The p of a loss beyond the margin in each kind of question, after Holm's correction over all kinds. Kinds with
+    too few questions to compare are left out."""
     from qinglan.evaluation.statistics import holm
 
     kinds = numbers.value("kinds")
@@ -242,7 +249,7 @@ UPPER_DEVIATIONS = NormalDist().inv_cdf(0.975)
 
 
 def _at_most_times(metric: str, setting: str, words: Callable[[float, float, float], str]) -> Check:
-    """The candidate's figure over the teacher's is at most a setting."""
+    """A check that the candidate's figure is at most the teacher's figure times a setting."""
 
     def check(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
         value, teacher = (numbers("systems", name, metric, "value") for name in (numbers.candidate, "teacher"))
@@ -253,7 +260,8 @@ def _at_most_times(metric: str, setting: str, words: Callable[[float, float, flo
 
 
 def _at_most(metric: str, words: str, above_teacher: bool = False) -> Check:
-    """The share of rewrites is at most the setting of this name."""
+    """A check that a share of the candidate's rewrites is at most the setting with the metric's name. With
+    `above_teacher` the teacher's share is added to the limit."""
 
     def check(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
         limit = getattr(gate, metric)
@@ -300,7 +308,8 @@ def _named_by_digests(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[
 
 
 def _origins(numbers: EvaluationNumbers, *at: str) -> Iterator[str]:
-    """Models, rows and parents are named; RL was trained from the SFT model beside it."""
+    """Reasons to hold if models, training rows or parents are not named by digests, or if RL was trained from another
+    SFT model."""
     candidate = numbers.candidate
     names = tuple(dict.fromkeys(("sft", candidate)))
     models = [(*at, "models", name) for name in names]
@@ -349,7 +358,8 @@ CONDITIONS: tuple[Check, ...] = (
 
 
 def _praise(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
-    """The gain; then each significant loss against the teacher that the gate does not forbid, so that all see it."""
+    """The gain, then each significant loss against the teacher that the gate does not forbid, so that readers see
+    it."""
     yield _against_teacher(numbers).summary(numbers)
     if judged := _judged_rows(numbers):
         examiner = numbers.value("agreement", "examiner")
@@ -382,8 +392,8 @@ def _describe_folds(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[st
 
 
 def _describe_baselines(numbers: EvaluationNumbers) -> Iterator[str]:
-    """A sentence for each metric in which a simpler system is significantly better than the teacher. An evaluation
-    from before these pairs were compared has none."""
+    """A sentence for each metric in which a simpler system is significantly better than the teacher; none if an older
+    evaluation did not compare these pairs."""
     for pair, sign, words in BASELINES:
         for metric in ("", *OTHER_GATED_METRICS):
             path = ("paired", pair, metric) if metric else ("paired", pair)
@@ -406,5 +416,5 @@ LIMITS = RewriterLimits()
 
 
 def decide(evaluation: Mapping[str, Any], gate: GateConfig, limits: RewriterLimits = LIMITS) -> Verdict:
-    """The verdict on the evaluation's candidate; any doubt holds it."""
+    """The verdict on the evaluation's candidate; any doubt holds the candidate."""
     return decide_line(evaluation, LINE, gate, limits)

@@ -1,9 +1,9 @@
 """The style line's gate: a pure function of evaluation.json and thresholds, with its reasons in words.
 
-The model must beat the baseline significantly in macro F1, lose no label to it, and be calibrated, on a test that
-it did not learn from; and every input must be named by its digest. A distilled model may be below its teacher by a
-margin, at the lower end of the interval. A figure that is missing, impossible or not a number holds the model, and so
-does a setting laxer than its limit (gate_limits.py).
+The model must beat the baseline significantly in macro F1, lose no label to it, and be calibrated, on a test that it
+did not learn from. Every input must be named by its digest. A distilled model may lose at most a margin against its
+teacher, at the lower end of the interval. A figure that is missing, impossible or not a number holds the model, and
+so does a setting laxer than its limit (gate_limits.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,36 +38,41 @@ AGAINST_TEACHER = Comparison(
 
 
 class GateStyleConfig(Config):
-    """Limits that a style model must meet before it may serve. A figure that cannot be read holds it."""
+    """Limits that a style model must meet before it may serve. A figure that is missing or cannot be read holds the
+    model."""
 
     rows: Positive = 200
-    """Test rows required, at least: with 200 an accuracy of 90 % is uncertain by 4 points."""
+    """Lowest number of test rows required. With 200, an accuracy of 90 % is uncertain by 4 points."""
 
     cross_rows: Positive = 20
-    """Rows of a cross-fitted evaluation required, at least; the intervals show how little so few prove."""
+    """Lowest number of rows required of a cross-fitted evaluation. Its wide intervals show how little a few rows
+    prove."""
 
     class_rows: Positive = 10
-    """Test rows of each label required, at least."""
+    """Lowest number of test rows required of each label."""
 
     p: Fraction = 0.05
-    """Significance level: the permutation test's p of model against baseline in macro F1 must be below."""
+    """Significance level. The permutation test's p of model against baseline in macro F1 must be lower than this
+    level, divided by the number of models that the test has judged."""
 
     class_margin: Fraction = 0.05
-    """Loss of a label's F1 allowed against the baseline; its interval is not used, since that of a single label is
-    too wide."""
+    """Loss of F1 against the baseline, as a share, allowed for each label. The interval is not used, since it is too
+    wide for a single label."""
 
     teacher_margin: Fraction = 0.02
-    """Loss of macro F1 allowed against a distilled model's teacher, at the interval's lower end."""
+    """Loss of macro F1 against its teacher, as a share, allowed for a distilled model, at the interval's lower
+    end."""
 
     alike: float = Field(default=0.8, gt=0, le=1)
-    """Similarity to a row of train, dev or the unlabelled texts from which a test row counts as leaked (Jaccard of
-    three-character pieces)."""
+    """Similarity to a row of train, dev or the unlabelled texts from which a test row counts as leaked: Jaccard of
+    three-character pieces."""
 
     ece: Fraction = 0.05
-    """Expected calibration error, at most."""
+    """Highest expected calibration error allowed."""
 
     ece_worse: Fraction = 0.01
-    """Calibration error that the temperature may add on the test: a temperature near 1 changes it by chance."""
+    """Increase of the calibration error on the test that the temperature may cause. A temperature near 1 changes the
+    error by chance."""
 
 
 def _enough_rows(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
@@ -80,7 +85,7 @@ def _enough_rows(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[
 
 def _enough_of_each_label(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
     if numbers.cross_fitted:
-        return  # prepare refuses a label with one answer; its interval says the rest
+        return  # prepare refuses a label with one answer; the intervals show how few rows there are
     for label in _labels(numbers):
         if (rows := numbers("systems", "model", "classes", label, "support")) < gate.class_rows:
             yield TooFew(f"Too few: the test has {rows:.0f} rows labelled {label}, and {gate.class_rows} are wanted.")
@@ -187,5 +192,5 @@ LIMITS = StyleLimits()
 
 
 def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig, limits: StyleLimits = LIMITS) -> Verdict:
-    """The verdict on the evaluated model; any doubt holds it."""
+    """The verdict on the evaluated model; any doubt holds the model."""
     return decide_line(evaluation, LINE, gate, limits)

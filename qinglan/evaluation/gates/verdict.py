@@ -1,4 +1,5 @@
-"""The gate of both lines: each condition reads the evaluation by path and gives reasons to hold; no reason promotes.
+"""The gate of both lines. Each condition reads numbers of the evaluation by path and yields reasons to hold; a model
+without such reasons is promoted.
 
 verdict = decide_line(evaluation, Line(CONDITIONS, praise, before, after), gate, limits)
 
@@ -28,8 +29,8 @@ RANGES = {
     "count": (1.0, math.inf),
     "p": (math.nextafter(0, 1), 1.0),
 }
-"""Lowest and highest possible value of each number that a gate reads, by the last name of its path; before `value`,
-by the name before that. A permutation test's p is never 0: see statistics.py."""
+"""Lowest and highest possible value of each number that a gate reads, by the last name of its path; if that is
+`value`, by the name before it. A permutation test's p is never 0 (see statistics.py)."""
 
 
 class Verdict(NamedTuple):
@@ -44,16 +45,17 @@ class MissingNumberError(Exception):
 
 
 class UnmeasuredError(MissingNumberError):
-    """A number that the evaluation could not measure: it is null."""
+    """A number that is null, since the evaluation could not measure it."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         super().__init__(figure_in_words(path))
         self.compared = path[0] == "paired"
-        """The number compares two systems, for which few rows may not suffice."""
+        """True if the number compares two systems, which too few rows can make impossible."""
 
 
 class TooFew(str):
-    """A reason to hold that names a number of rows: comparisons without a number follow from it."""
+    """A reason to hold that says that there are too few rows. Comparisons that could not be measured follow from it
+    and are not reported too."""
 
     __slots__ = ()
 
@@ -94,7 +96,8 @@ def figure_in_words(path: Sequence[str]) -> str:
 
 
 class EvaluationNumbers:
-    """An evaluation, read by path; anything but a finite number is missing."""
+    """An evaluation whose values are read by path. A call returns a finite, possible number, or raises a
+    MissingNumberError."""
 
     def __init__(self, evaluation: Mapping[str, Any]) -> None:
         self._evaluation = evaluation
@@ -141,23 +144,23 @@ class EvaluationNumbers:
 
 
 Check = Callable[[EvaluationNumbers, Any], Iterator[str]]
-"""Reads the numbers and the gate's settings; yields sentences."""
+"""Function that reads the evaluation's numbers and the gate's settings, and yields sentences."""
 
 
 class Line(NamedTuple):
-    """One line's gate."""
+    """The gate of one line."""
 
     conditions: Sequence[Check]
-    """Each yields reasons to hold."""
+    """Checks that yield reasons to hold."""
 
     praise: Check
-    """Figures that speak for a promoted model."""
+    """Check that yields figures in favour of a promoted model."""
 
     before: Check
-    """Sentences before the reasons of any verdict."""
+    """Check that yields sentences to put before the reasons of any verdict."""
 
     after: Check
-    """Sentences after the reasons of any verdict."""
+    """Check that yields sentences to put after the reasons of any verdict."""
 
     evaluated: Sequence[str] = ("draws",)
     """Settings of the evaluation that have limits, beside those of the gate."""
@@ -192,7 +195,8 @@ def _limit_reasons(
 
 
 def _collect(check: Iterator[str], earlier: Iterable[str]) -> list[str]:
-    """The sentences of a check; a missing number is one, unless an earlier reason, too few rows, explains it."""
+    """The sentences of a check. A missing number becomes a sentence too, unless an earlier reason of too few rows
+    explains it."""
     sentences: list[str] = []
     try:
         sentences.extend(check)
@@ -204,7 +208,7 @@ def _collect(check: Iterator[str], earlier: Iterable[str]) -> list[str]:
 
 
 def held_for(verdict: Verdict, faults: Sequence[str]) -> Verdict:
-    """The verdict, held for these reasons too."""
+    """The verdict changed to hold, with these faults as further reasons; without faults it stays as it is."""
     if not faults:
         return verdict
     rest = [reason for reason in verdict.reasons if not verdict.promote or isinstance(reason, Description)]
@@ -212,20 +216,20 @@ def held_for(verdict: Verdict, faults: Sequence[str]) -> Verdict:
 
 
 class Comparison(NamedTuple):
-    """The paired difference that decides: its place in the evaluation, and its words in sentences."""
+    """A paired difference that decides: its path in the evaluation, and words for sentences about it."""
 
     path: tuple[str, ...]
     title: str
-    """Such as RL minus teacher, gold passage first."""
+    """Name of the difference, such as `RL minus teacher, gold passage first`."""
 
     against: str
-    """Such as the teacher."""
+    """Name of the other system, such as `the teacher`."""
 
     rows: tuple[str, ...]
-    """The place of the number of rows compared."""
+    """Path of the number of rows compared."""
 
     unit: str
-    """Their name."""
+    """Name of the compared rows, such as `queries`."""
 
     def summary(self, numbers: EvaluationNumbers) -> str:
         """The difference with its interval and p, in a sentence."""
@@ -236,7 +240,7 @@ class Comparison(NamedTuple):
         )
 
     def not_better(self, numbers: EvaluationNumbers, limit: float, hint: str = "") -> Iterator[str]:
-        """A reason unless the difference and its whole interval are above zero and p is below the limit."""
+        """A reason to hold, unless the difference and its whole interval are above zero and p is below the limit."""
         low, high, p, difference = (numbers(*self.path, name) for name in ("low", "high", "p", "difference"))
         if low > high:
             yield f"{self.title}: the interval [{100 * low:+.1f}, {100 * high:+.1f}] is impossible."
@@ -247,26 +251,27 @@ class Comparison(NamedTuple):
 
 
 def level_of(p: float, numbers: EvaluationNumbers) -> float:
-    """The level that p must be below: Bonferroni's, over all models that the test has judged."""
+    """The level that p must be below: `p` divided by the number of models that the test has judged (Bonferroni's
+    correction)."""
     return p / max(1.0, _judged_models(numbers))
 
 
 def describe_uses(numbers: EvaluationNumbers, gate: Any) -> Iterator[str]:
-    """The number of models that the test has judged, and the level that follows."""
+    """A sentence with the number of models that the test has judged, and the level that p must be below."""
     if count := _judged_models(numbers):
         needed = f"{gate.p:g} / {count:.0f} = {level_of(gate.p, numbers):.4g}"
         yield f"Models that this locked test has judged: {count:.0f}; p must be below {needed}."
 
 
 def _judged_models(numbers: EvaluationNumbers) -> float:
-    """Models of its line that the test has judged; 0 of an evaluation from before they were counted, or of a run
-    without a store."""
+    """Number of models that the test has judged; 0 if the evaluation has no count, since its run had no store or is
+    older."""
     counted = numbers.has("test_uses") and numbers.value("test_uses") is not None
     return numbers("test_uses", "count") if counted else 0.0
 
 
 def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterator[str]:
-    """A reason for each digest that is missing: without its name an input cannot be audited."""
+    """A reason to hold for each missing digest: an input without a digest cannot be audited."""
     for path in paths:
         try:
             digest = numbers.value(*path)
@@ -278,7 +283,7 @@ def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterat
 
 
 def verdict_bytes(verdict: Verdict) -> bytes:
-    """The verdict as the lineage keeps it: its digest is in the gate's statement, and in that of a release."""
+    """The verdict as bytes for the lineage; the statements of the gate and of a release have their digest."""
     return orjson.dumps({"word": verdict.word, "reasons": verdict.reasons}, option=orjson.OPT_SORT_KEYS)
 
 

@@ -1,4 +1,5 @@
-"""Sheets that people fill in blind: the key is another file, and rows are read only with the key of that very sheet.
+"""Sheets that people fill in without seeing the answers, which are in a second file, the key. A sheet is read only
+with its own key.
 
 write_sheet(sheet, key, ["问题", ...], rows)                             # a SheetRow for each row
 for row in read_sheet(sheet, read_key(key, sheet), ["问题", ...], shown): ...   # row.cells, row.key
@@ -23,13 +24,14 @@ from qinglan.text.text import one_line
 NUMBER_COLUMN = "编号"
 KeyRow = dict[str, Any]
 Key = dict[str, KeyRow]
-"""The hidden part of each row, by its number on the sheet, from 1; `shown` is the digest of what people see."""
+"""The hidden part of each row, by the row's number on the sheet, which starts at 1. `shown` is the digest of the
+texts that people see."""
 
 
 class SheetRow(NamedTuple):
     cells: Sequence[Cell]
     shown: Sequence[Any]
-    """Texts that people see: the key of another sheet would give their answers to other rows."""
+    """Texts that people see. Their digest in the key shows whether a sheet belongs to the key."""
 
     key: KeyRow
 
@@ -43,7 +45,7 @@ class FilledRow(NamedTuple):
 
 
 def write_sheet(sheet: Path, key: Path, columns: Sequence[str], rows: Iterable[SheetRow]) -> int:
-    """Write the sheet, its rows numbered from 1, and its key; return the number of rows."""
+    """Write the sheet, with rows numbered from 1, and its key; return the number of rows."""
     secrets: Key = {}
     with write_table(sheet, [NUMBER_COLUMN, *columns]) as add:
         for number, row in enumerate(rows, 1):
@@ -55,7 +57,7 @@ def write_sheet(sheet: Path, key: Path, columns: Sequence[str], rows: Iterable[S
 
 
 def read_key(path: Path, sheet: Path) -> Key:
-    """The key that was written for a sheet; a missing sheet is named first."""
+    """Read the key of a sheet. A missing sheet is reported before a missing key."""
     if fault := path_fault(sheet, "Give the filled blind sample."):
         raise DataError(fault)
     try:
@@ -74,7 +76,8 @@ def read_sheet(
     columns: Sequence[str],
     shown: Callable[[Cells, KeyRow], Iterable[Any]],
 ) -> list[FilledRow]:
-    """The rows of the sheet, each with its key; a row twice, an unknown one or a changed text is a DataError."""
+    """The rows of the sheet, each with its part of the key. A repeated row, a row that the key lacks, or a changed
+    text is a DataError."""
     rows = list(read_table(sheet, [NUMBER_COLUMN, *columns]))
     numbers = Counter(cell_label(cells[NUMBER_COLUMN]) for _, cells in rows)
     if twice := [number for number, times in numbers.items() if times > 1]:
@@ -96,7 +99,7 @@ def read_sheet(
 
 
 def refuse_other_run(key: Path, rows: Iterable[KeyRow], known: Container[str]) -> None:
-    """Raise a DataError for a row of the key that the run's predictions lack: it would not be compared."""
+    """Raise a DataError if the run's predictions lack a row of the key: it could not be compared."""
     if unknown := [row["id"] for row in rows if row["id"] not in known]:
         raise DataError(
             f"{key}: row {unknown[0]} is not in the predictions. Use key and predictions of the same run."

@@ -4,7 +4,7 @@ report = evaluation_report(evaluation, "Hold: RL stays where it is.", "12 questi
 write_report(report, path)
 Console().print(markdown(to_markdown(report)))
 
-A block is shown on the page; one with `terminal` also in the Markdown.
+Every block is shown on the page. A block with `terminal` is also shown in the Markdown.
 """
 
 import hashlib
@@ -24,11 +24,11 @@ ASSUMED = "assumed"
 """Mark of a figure that is a setting, not a measurement."""
 
 SHORT_REASONS = 6
-"""Reasons of a verdict that a screen shows."""
+"""Number of a verdict's reasons that are shown on a screen."""
 
 
 class Cell(NamedTuple):
-    """A table's cell; its note is below the text on the page, and behind it in Markdown."""
+    """A table's cell. Its note is shown below the text on the page, and behind the text in Markdown."""
 
     text: str
     note: str = ""
@@ -46,7 +46,7 @@ class Table(NamedTuple):
     title: str = ""
     terminal: bool = False
     brief: bool = False
-    """Leaves the notes out of Markdown, as a terminal is narrow."""
+    """True if the notes of cells are left out of Markdown, since a terminal is narrow."""
 
     @property
     def cells(self) -> list[list[Cell]]:
@@ -58,7 +58,7 @@ class Table(NamedTuple):
 
 
 def _with_note(cell: Cell) -> str:
-    """A cell of Markdown; an interval has brackets of its own."""
+    """The text of a cell in Markdown. A note is put in brackets, unless it is an interval and has its own."""
     is_interval = not cell.note or cell.note.startswith("[")
     return f"{cell.text} {cell.note}".strip() if is_interval else f"{cell.text} ({cell.note})"
 
@@ -93,7 +93,7 @@ class Answer(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A row to look at, with every system's answer."""
+    """An example row, with every system's answer."""
 
     text: str
     context: str
@@ -101,7 +101,7 @@ class Example(NamedTuple):
 
 
 class Examples(NamedTuple):
-    """Rows of one kind to look at."""
+    """Example rows of one kind."""
 
     title: str
     rows: Sequence[Example]
@@ -157,12 +157,13 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def render(report: Report) -> str:
-    """The page; every text is escaped, as questions, rewrites and labels are data. Figures escape their own texts."""
+    """The report as an HTML page. Every text is escaped, since questions, rewrites and labels are data; figures
+    escape their own texts."""
     return render_page(Path(__file__).parent / "report.html.j2", report.headline, report=report)
 
 
 def to_markdown(report: Report, notes: bool = False) -> str:
-    """The verdict, and the tables that fit on a terminal."""
+    """The verdict, and the blocks that are meant for a terminal, as Markdown."""
     parts = ["\n".join([f"**{report.headline}**", *(f"- {markdown_text(reason)}" for reason in report.reasons)])]
     for section in report.sections:
         blocks = [block for block in section.blocks if isinstance(block, Table | Text) and block.terminal]
@@ -188,13 +189,13 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def level_cell(level: Json, metric: Metric, strong: bool = False) -> Cell:
-    """A system's value with its interval, or the word that it was assumed."""
+    """A cell with a system's value and its interval, or with a note that the value was assumed."""
     note = ASSUMED if level.get("how") == ASSUMED else metric.interval(level)
     return Cell(metric.number(level.get("value")), note, strong)
 
 
 def levels_table(systems: Mapping[str, Json], metrics: Mapping[str, Metric], terminal: bool = True) -> Table:
-    """A row for each metric, a column for each system."""
+    """A table with a row for each metric and a column for each system."""
     rows = [
         [Cell(metric.name, metric.how), *(level_cell(levels.get(name, {}), metric) for levels in systems.values())]
         for name, metric in metrics.items()
@@ -203,7 +204,8 @@ def levels_table(systems: Mapping[str, Json], metrics: Mapping[str, Metric], ter
 
 
 def gaps_table(first: str, gaps: Iterable[tuple[str, Json, Metric]], title: str = "", terminal: bool = True) -> Table:
-    """A row for each paired difference; a corrected p replaces the plain one."""
+    """A table with a row for each paired difference. If there are corrected p values, they are shown instead of the
+    plain ones."""
     gaps = list(gaps)
     p = next((name for name in ("p_holm", "p") if any(name in gap for _, gap, _ in gaps)), "")
     counts = [name for name in ("n", "conversations", "wins", "losses") if all(name in gap for _, gap, _ in gaps)]
@@ -218,7 +220,7 @@ def gaps_table(first: str, gaps: Iterable[tuple[str, Json, Metric]], title: str 
 
 
 def forest(title: str, gaps: Mapping[str, Json], metric: Metric, unit: str = "points") -> str:
-    """Differences with their intervals as a figure: points of a share, else the metric's own unit."""
+    """A figure of differences with their intervals: in points for a share, else in the metric's own unit."""
     scale = 100.0 if metric.unit == "share" else 1.0
     rows = []
     for name, gap in gaps.items():
@@ -228,7 +230,7 @@ def forest(title: str, gaps: Mapping[str, Json], metric: Metric, unit: str = "po
 
 
 def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mapping[str, str] | None = None) -> str:
-    """Each system's level of one metric as a figure."""
+    """A figure of each system's level in one metric."""
     rows = []
     for system, levels in systems.items():
         value, low, high = (levels[name][end] for end in ("value", "low", "high"))
@@ -237,7 +239,8 @@ def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mappin
 
 
 DIGEST_WORDS = {"knowledge_bases": "knowledge bases", "sft_model": "sft model"}
-"""Words of digests that no other message has: `make messages` finds them here, so that they are translated."""
+"""Words for names of digests that are in no other message. They are listed here so that `make messages` finds and
+translates them."""
 
 
 def _digest_rows(digests: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
