@@ -1,4 +1,5 @@
-"""The program `qinglan`: Ctrl-C while its commands are still being imported ends it in words, too."""
+"""Entry point of `qinglan`. Ctrl-C while the commands are still being imported also ends with a message instead of a
+traceback."""
 
 import signal
 import sys
@@ -17,7 +18,7 @@ def main() -> None:
             raise KeyboardInterrupt
         run_command()
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the last words are few
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not interrupt the message
         error = interrupted(sys.argv[1:])
         say_error(error, "qinglan")
         sys.exit(error.exit_code)
@@ -26,8 +27,8 @@ def main() -> None:
 def _hear_ctrl_c_later() -> list[bool] | None:
     """Record Ctrl-C in the returned list while the commands are imported; None if the process ignores Ctrl-C.
 
-    A KeyboardInterrupt in the middle of an import leaves a half-imported library in sys.modules, which the error
-    message would then need.
+    A KeyboardInterrupt in the middle of an import would leave a half-imported library in sys.modules, and the error
+    message may need that library.
     """
     # A shell starts background jobs with SIGINT ignored; that must stay so.
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:

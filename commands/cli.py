@@ -57,7 +57,7 @@ class InterruptibleGroup(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise interrupted(sys.argv[1:]) from error
-        except (SystemExit, asyncio.CancelledError) as error:  # the second is an event loop's at SIGTERM
+        except (SystemExit, asyncio.CancelledError) as error:  # an event loop raises the second at SIGTERM
             if isinstance(error, SystemExit) and error.code != TERMINATED:
                 raise
             raise interrupted(sys.argv[1:], TerminatedCommand) from error
@@ -98,13 +98,13 @@ app.command("demo-rollout")(demo_rollout)
 
 
 def main() -> None:
-    """Run the command; an error we can explain is a message and its exit code, not a traceback."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal may lack a letter; to say so must not be an error
+    """Run the command. A known error is printed as a message, without a traceback, and sets the exit code."""
+    for stream in (sys.stdout, sys.stderr):  # a letter that the terminal cannot show must not raise an error
         getattr(stream, "reconfigure", lambda **_: None)(errors="backslashreplace")
     serves = sys.argv[1:2] == ["serve"]
     if not serves:  # a server sets up its own logging, which is English
         say_warnings()
-    if not serves or sys.stderr.isatty() or "--help" in sys.argv:  # without a person, a server's lines are a log too
+    if not serves or sys.stderr.isatty() or "--help" in sys.argv:  # without a terminal, a server's lines are a log
         use_language()
     end_at_sigterm()
     try:
@@ -123,13 +123,14 @@ def _options(
     ] = False,
 ) -> None:
     if debug:
-        os.environ[DEBUG] = "1"  # for the processes that this one starts, too
+        os.environ[DEBUG] = "1"  # also for child processes
 
 
 def _explain_usage(error: typer.TyperException) -> NoReturn:
-    """Say what is wrong with the words of the command, which may be text from anywhere."""
+    """Print a usage error with a hint at --help, and exit. The message may quote untrusted text of the command
+    line."""
     context = getattr(error, "ctx", None)
-    if message := error.format_message():  # a group without a command has printed its help, and says nothing
+    if message := error.format_message():  # empty if a group without a command has printed its help
         hint = context and f"`{context.command_path} --help` shows what it takes."
         sentence = message if message.endswith((".", "?")) else f"{message}."
         say(f"qinglan: {in_language(' '.join(filter(None, (sentence, hint))))}", to=sys.stderr)

@@ -16,7 +16,7 @@ TYPER_TEXTS = (
 
 
 def run_app(app: typer.Typer) -> Any:
-    """Run the command line in the person's language; in English nothing more is imported."""
+    """Run the command line, with its help translated if the person reads Chinese."""
     command = typer.main.get_command(app)
     if reads_chinese():
         _translate_command(command)
@@ -26,7 +26,7 @@ def run_app(app: typer.Typer) -> Any:
 
 
 def _translate_command(command: Any) -> None:
-    """Translate the texts of a command and of all below it, paragraph by paragraph."""
+    """Translate the texts of a command and of all its subcommands, paragraph by paragraph."""
     command.help, command.epilog = _paragraphs(command.help), _paragraphs(command.epilog)
     command.short_help = _paragraphs(command.short_help)
     help_option = command.get_help_option(command.context_class(command))
@@ -44,13 +44,13 @@ def _paragraphs(text: str | None) -> str | None:
 
 
 def _translate_typer() -> None:
-    """Translate the titles of typer's panels, and the line of usage, which it shows by its highlighter."""
+    """Translate the titles of typer's panels, and the usage line, which typer passes to its highlighter."""
     from typer import rich_utils
 
     for name in TYPER_TEXTS:
         setattr(rich_utils, name, translated(getattr(rich_utils, name)))
     highlight: Any = rich_utils.highlighter
-    # It shows the names of arguments, too, which stay as they are typed.
+    # The highlighter also gets the names of arguments, which are not translated.
     rich_utils.highlighter = lambda text: highlight(translated(text) if is_usage(text) else text)  # type: ignore[assignment]
 
 
@@ -59,7 +59,7 @@ def is_usage(text: object) -> bool:
 
 
 def translate_argparse() -> None:
-    """Show the help of a server, and what is wrong with its flags, in the language that this process prints."""
+    """Translate a server's help, and its errors about flags, into the language of this process."""
     import argparse
 
     from qinglan.terminal import say

@@ -10,7 +10,7 @@ from commands.help_language import translate_argparse
 serve = typer.Typer(help="Run one of the servers on this machine.", no_args_is_help=True)
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
-"""A server's own `python -m serving.NAME` reads its flags, --help among them."""
+"""Settings of a command that hands all its options, --help included, to the server's own parser."""
 
 
 SERVERS = {

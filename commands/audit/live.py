@@ -35,7 +35,8 @@ class LiveAudit(NamedTuple):
 
 
 def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], policy: TrustPolicy) -> LiveAudit:
-    """Audit the service that KUBECONFIG reaches; `store` replaces the store that its releases are served from."""
+    """Audit a service in the cluster that KUBECONFIG names. `store`, if given, is read instead of the stores in the
+    addresses of the releases."""
     from qinglan.kubernetes.client import connect
 
     parts = TARGET.fullmatch(target.removeprefix(PREFIX))

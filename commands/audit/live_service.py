@@ -1,7 +1,7 @@
 """Match what a live InferenceService serves to releases: its spec, its revisions, its pods, and its server's metrics.
 
 live = inspect_service(api, "rewriter")
-live.addresses      the releases; each is then audited like any other
+live.addresses      addresses of the releases in use; each release is then audited
 live.findings       URIs and pods that match no release
 """
 
@@ -48,13 +48,14 @@ class LiveService(NamedTuple):
 
 
 class ServiceObjects(NamedTuple):
-    """Kubernetes objects of one model."""
+    """Kubernetes objects that are read for one InferenceService."""
 
     service: Object
     revisions: Mapping[str, Object]
     pods: tuple[Object, ...]
     rollouts: tuple[Object, ...] | None
-    """None if they may not be read, or if the cluster has no ModelRollout resource."""
+    """All ModelRollouts of the namespace; None if they may not be read, or if the cluster has no ModelRollout
+    resource."""
 
 
 def inspect_service(api: Api, name: str) -> LiveService:
@@ -151,7 +152,8 @@ def _initialiser(pod: Object) -> Mapping[str, Any] | None:
 
 
 def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, ...], list[Finding]]:
-    """Collect the addresses of the releases, and a finding for each URI that is no release by digest."""
+    """Collect the addresses of the releases, and a finding for each URI that does not name a release by its
+    digest."""
     addresses: dict[str, ReleaseAddress] = {}
     faults = []
     for served in served_uris:
@@ -167,7 +169,8 @@ def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, 
 
 
 def _unrequested_pods(objects: ServiceObjects, requested: set[str]) -> Iterator[Finding]:
-    """Find pods whose URI the service does not ask for, except pods of a retired revision, soon to be removed."""
+    """Find pods that serve a URI that the service does not request. Pods of a retired revision are ignored: they will
+    soon be removed."""
     for pod in objects.pods:
         served = _pod_uri(pod)
         if served.uri and served.uri not in requested and not _retired(pod, objects):
@@ -217,7 +220,8 @@ def fetch_server_versions(service: Object) -> tuple[str, ...] | None:
 
 
 def unmatched_versions(versions: Iterable[str] | None, models: Mapping[str, str]) -> list[Finding]:
-    """Find versions that the server reports and no requested release has; `models` maps digests to release names."""
+    """Find versions that the server reports but no release in `models` has. `models` maps the digest of each
+    release's model to the release's name."""
     return [
         Finding(
             "server", "altered", f"it answers as {version}, and what is asked for is {', '.join(models) or 'nothing'}"

@@ -90,7 +90,8 @@ def check_rag(
 
 @contextmanager
 def advised(advice: str) -> Iterator[None]:
-    """Add this next step to a DataError, except one about an unknown tenant; a refused key has another next step."""
+    """Append `advice` to a DataError. An UnauthorizedError gets KEY_AS_OPTION instead, and an UnknownToServiceError
+    stays as it is."""
     from qinglan.rag.client import UnauthorizedError, UnknownToServiceError
 
     try:

@@ -1,4 +1,4 @@
-"""Service, questions and knowledge base of a check, from a profile and the command line."""
+"""Service, questions and knowledge base for `qinglan check-rag`, from a profile and the command line."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -31,10 +31,12 @@ class CheckInputs(NamedTuple):
     questions: Path | None
     knowledge_base: Path | None
     starts_project_service: bool
-    """The profile starts this project's RAG service, so a line must switch that off."""
+    """True if the profile starts this project's RAG service; the proposed lines for the profile then switch that
+    off."""
 
     def with_questions(self, texts: Sequence[str]) -> Iterator[Question]:
-        """Questions of the command line, else the sheet's for training."""
+        """The questions of the command line, if there are any. Otherwise the training questions of the sheet, or
+        ANY_QUESTION if there is no sheet."""
         if texts or self.questions is None:
             for number, text in enumerate(texts or [ANY_QUESTION], 1):
                 if not text.strip():
@@ -58,7 +60,8 @@ def read_inputs(
     url: str, tenant: str, profile: str, questions: Path | None, knowledge_base: Path | None, path: str,
     headers: Sequence[str], options: Sequence[str],
 ) -> CheckInputs:  # fmt: skip
-    """Settings of the profile, replaced by those of the command line; a host of a profile must be allowed."""
+    """Read the inputs from the profile; options of the command line win. If the profile names the service, its host
+    must be on the allowlist."""
     options_of_service = {"base_url": url, "path": path, "headers": dict(map(parse_header, headers))}
     overrides = parse_overrides(options)
 

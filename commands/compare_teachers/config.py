@@ -1,4 +1,4 @@
-"""Settings of a comparison: the candidate teachers, and the stand-in of each on a laptop."""
+"""Settings of `qinglan compare-teachers`: the candidate teachers, and the stand-in that plays each one in a trial."""
 
 from collections import Counter
 from pathlib import Path
@@ -18,20 +18,20 @@ FORM = (
     "    - {name: gpt, model: {base_url: ..., model: ..., price: {...}}}",
     "    - {name: deepseek, model: {...}}",
 )
-"""The form of the file, for people whose file has another."""
+"""Example of the file's form, for the error about a file of another form."""
 
 
 class TeacherChoice(Config):
     """A candidate teacher."""
 
     name: Name
-    """Name in the report and of the run's folder."""
+    """Name of the teacher in the report, and of its run's folder."""
 
     model: PaidModel
-    """The paid model, with the settings of a profile's `gateway.teacher`."""
+    """Settings of the paid model, with the fields of a profile's `gateway.teacher`."""
 
     stand_in: Skill = Skill()
-    """The stand-in, used if the profile sets `stand_ins: {teacher: true}`."""
+    """Skill of the stand-in that plays this teacher if the profile sets `stand_ins: {teacher: true}`."""
 
 
 class TeachersConfig(Config):
@@ -41,7 +41,7 @@ class TeachersConfig(Config):
     """Two or more candidates."""
 
     margin: Fraction = 0.03
-    """Largest loss of quality that is accepted for a cheaper teacher; the original plan hopes for 3 points."""
+    """Largest loss of the deciding metric that is accepted for a cheaper teacher, as a fraction: 0.03 is 3 points."""
 
     @model_validator(mode="after")
     def _one_name_each(self) -> Self:

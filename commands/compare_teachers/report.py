@@ -1,4 +1,4 @@
-"""Compare the runs of candidate teachers: their rows paired, and which teacher to take, in sentences."""
+"""Compare the runs of candidate teachers on the same rows, and recommend one of them in sentences."""
 
 import math
 from collections import Counter
@@ -35,7 +35,8 @@ FEWEST_CONVERSATIONS = 20
 """Fewest conversations for a conclusion; with fewer, the bootstrap's intervals are too narrow."""
 
 ENOUGH_KNOWN = 0.5
-"""Share of the rows that must have gold passages, so that these decide; else the scores against the need do."""
+"""Share of rows with gold passages from which on gold decides (`top1`); below it, scores against the need decide
+(`judged_top1`)."""
 
 Word = Literal["better", "as good", "not shown", "none"]
 STOOD_IN = "Stand-ins answered in the place of every model: the figures show the method, and no real model."
@@ -44,7 +45,8 @@ STOOD_IN = "Stand-ins answered in the place of every model: the figures show the
 class Recommendation(NamedTuple):
     word: Word
     """better: every other teacher is shown to be worse. as good: the cheapest within the margin. not shown: too few
-    rows for a conclusion. none: no teacher gave enough rewrites, or the plain question is better than every one."""
+    rows for a conclusion. none: no teacher gave enough rewrites, or the plain question is better than every
+    teacher."""
 
     take: str
     """Name of the recommended teacher; empty if `word` is none."""
@@ -53,7 +55,8 @@ class Recommendation(NamedTuple):
 
 
 class Score(NamedTuple):
-    """A teacher's level of the deciding metric, its cost per 1,000 rewrites, and its share of rows without one."""
+    """A teacher's level of the deciding metric, its cost per 1,000 rewrites, and its share of rows without a
+    rewrite."""
 
     name: str
     value: float
@@ -67,7 +70,7 @@ def compare_runs(
     runs: Mapping[str, tuple[RunDir, RunConfig]],
     sample: Sequence[Question],
 ) -> Json:
-    """Build the content of comparison.json of the finished runs."""
+    """Build the content of comparison.json from the finished runs."""
     validated = {
         name: {row.id: row for _, row in read_jsonl(run.shown("validated"), ValidatedRewrite)}
         for name, (run, _) in runs.items()
@@ -104,7 +107,7 @@ def compare_runs(
 def _row_values(
     row: ValidatedRewrite, validated: Mapping[str, Mapping[str, ValidatedRewrite]]
 ) -> dict[str, dict[str, float]]:
-    """Metrics of a row by system. The question itself counts for a teacher that gave no rewrite of it."""
+    """Metrics of a row by system. If a teacher gave no rewrite, the retrieval by the plain question counts for it."""
     retrievals = {PLAIN: row.plain}
     for name, rows in validated.items():
         retrievals[name] = rows[row.id].rewritten if row.id in rows else row.plain
@@ -140,7 +143,8 @@ def _costs(run: RunDir, model: PaidModel, rows: set[str]) -> Json:
 
 
 def _paired(table: MetricTable, names: Sequence[str], metric: str, margin: float) -> dict[str, Json]:
-    """Differences on the same rows: of any two teachers with Holm's correction, then of each and the question."""
+    """Differences on the same rows: between every two teachers, with Holm's correction, and between each teacher and
+    the plain question."""
     pairs = [*combinations(names, 2), *((name, PLAIN) for name in names)]
     gaps = table.compare(pairs, [metric], {"": None})
     adjusted = holm({f"{a} − {b}": gaps[(a, b), "", metric]["p"] for a, b in combinations(names, 2)})
@@ -157,7 +161,8 @@ def _paired(table: MetricTable, names: Sequence[str], metric: str, margin: float
 
 
 def recommend(scores: Sequence[Score], paired: Mapping[str, Json], margin: float, metric: Metric) -> Recommendation:
-    """Recommend the cheapest teacher that is shown to be less than `margin` worse than the best one."""
+    """Recommend the cheapest teacher that is shown to be less than `margin` worse than the best one. If a still
+    cheaper teacher seems to be, but too few rows show it, that one is recommended as `not shown`."""
     able = [score for score in scores if score.failed <= TOO_MANY_FAILED and math.isfinite(score.value + score.cost)]
     left_out = [
         f"{score.name} is left out of the choice: it gave no rewrite for {score.failed:.1%} of the rows, or its "
@@ -173,7 +178,7 @@ def recommend(scores: Sequence[Score], paired: Mapping[str, Json], margin: float
             "models."
         )
         return Recommendation("none", "", [first, *left_out])
-    best = max(able, key=lambda score: (score.value, -score.cost))  # of equal ones the cheapest
+    best = max(able, key=lambda score: (score.value, -score.cost))  # among equal teachers the cheapest
     within, unclear, lines = [], [], []
     for other in able:
         if other is best:

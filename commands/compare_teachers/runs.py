@@ -1,12 +1,12 @@
-"""One run of the rewriter's line as far as `validate` for each candidate teacher, on the same rows.
+"""Run the rewriter's line up to `validate` for each candidate teacher, on the same rows.
 
 DIR/
   questions.jsonl         the sample: whole conversations of training
-  journal.sqlite          the paid answers of all runs, with one budget: a need is asked for once
+  journal.sqlite          the paid answers of all runs, with one budget; a request that two runs share is paid once
   teachers/<name>/        each teacher's run, as `qinglan run --until validate` writes it
   comparison.json  .html  the results and the page
 
-Run again, it does not pay again for answers in the journal.
+A second comparison in the same folder does not pay again for answers in the journal.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Sample(NamedTuple):
 
 
 class PlannedCalls(NamedTuple):
-    """Paid calls of one model, before anything is paid."""
+    """Number and estimated cost of the paid calls of one model."""
 
     name: str
     """Name of the teacher, or `judge`."""
@@ -97,7 +97,8 @@ def compare(
 def _start_backends(
     config: RunConfig, teachers: TeachersConfig, shared: RunDir, services: ExitStack
 ) -> GatewayConfig:
-    """Start the profile's stand-ins once for all runs; a stand-in teacher answers by each candidate's own skill."""
+    """Start the profile's stand-ins once for all runs. A stand-in teacher plays each candidate with the candidate's
+    own `stand_in` skill."""
     stand_ins = config.stand_ins
     gateway = start_backends(
         config.model_copy(update={"stand_ins": stand_ins.model_copy(update={"teacher": False})}), shared, services
@@ -116,7 +117,8 @@ def _start_backends(
 
 
 def _run_config(config: RunConfig, gateway: GatewayConfig, choice: TeacherChoice) -> RunConfig:
-    """The profile with this teacher. A teacher that loses rows or finds less ends no run: that is to be measured."""
+    """The profile with this teacher. The run goes on if the teacher loses rows or finds less, because the comparison
+    measures that."""
     model = choice.model
     if config.stand_ins.teacher:
         model = model.model_copy(update={"base_url": gateway.teacher.base_url})
@@ -152,7 +154,8 @@ def _plan_calls(config: RunConfig, runs: Mapping[str, tuple[RunDir, RunConfig]])
 
 
 def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
-    """Draw about `count` rows, the same for the same sheet and seed; a larger sample contains the smaller one."""
+    """Draw whole training conversations with about `count` rows. The same sheet and seed give the same rows, and a
+    larger sample contains the smaller one."""
     surveyed = [
         SplitInput(at, row.id, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)
     ]

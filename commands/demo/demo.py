@@ -1,6 +1,8 @@
-"""`make demo`: sample both tenants, run the thread for the first, and show what came out, whatever its gate says.
+"""`make demo`: sample both tenants, run the pipeline for the first one, and show the results, also if the gate says
+hold.
 
-`make demo-style`: a sample of labelled answers, the style line on it, and what the small model says at the end.
+`make demo-style`: write a sample of labelled answers, run the style line on it, and ask the small model about a few
+answers.
 """
 
 import time
@@ -27,7 +29,8 @@ from standins.samples.style import write_style_sample
 
 TENANTS = ("fivedoctors", "chengla")
 UNSURE = 0.7
-"""The tenth of the test's answers that the model is least sure of lies below it, and is right in about half."""
+"""Confidence below which an answer is printed as unsure. About a tenth of the test's answers are below it, and about
+half of them are right."""
 
 EXCHANGES = (
     ("这个产品有什么优缺点？", "这个产品确实有很多优点，但也存在一些限制，建议您根据自己的需求来判断是否合适。"),
@@ -38,7 +41,7 @@ EXCHANGES = (
 
 def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     root = out / TENANTS[0]
-    # A demo that is under way in this folder reads the sample that is about to be written.
+    # The lock protects a demo that is under way in this folder: it reads the sample that is overwritten here.
     with run_lock(RunDir(root)):
         for tenant in TENANTS:
             _sample(tenant, out / "data" / tenant, conversations, seed)
@@ -51,13 +54,13 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     record = run_pipeline(config, root)
     try:
         show_rest(root, record["verdict"])
-    finally:  # last, so that it is what a terminal shows; also if the rollout found no time on a busy machine
+    finally:  # last, so that it stays on the screen; also if the rollout failed, as on a busy machine
         print_summary(config, root, record)
     say("One changed byte of the training data, and who notices: `make demo-audit`. Your own data: `qinglan init`.")
 
 
 def show_rest(root: Path, verdict: dict[str, Any]) -> None:
-    """Show the rollout and the audit; a hold, or a canary that was rolled back, is a result too."""
+    """Show the rollout and the audit, also if the gate says hold or the canary is rolled back."""
     run = RunDir(root)
     with run_lock(run):
         config = _config_of(run)
@@ -94,14 +97,14 @@ def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:
 
 
 def run_demo_audit(out: Path) -> None:
-    """One byte of what the demo's model was trained on is changed, in a copy."""
+    """Change one byte of the demo's training data in a copy, and show that the audit notices it."""
     show_refusal(out / TENANTS[0], "validated")
 
 
 def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     started, root = time.monotonic(), out / "run"
     run = RunDir(root)
-    with run_lock(run):  # a demo that is under way reads what is about to be written
+    with run_lock(run):  # protects a demo that is under way: it reads the sample that is overwritten here
         counts = write_style_sample(out / "data", rows, seed)
     say(
         f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "
@@ -119,7 +122,7 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
 
 
 def _ask_small_model(run: RunDir, model: Path) -> None:
-    """Serve the released int8 model as its runtime on a cluster does, and ask it."""
+    """Serve the released int8 model as its runtime on a cluster does, and print its labels for EXCHANGES."""
     from qinglan.http.http_client import outages, sync_client
 
     options = ["--model", str(model), "--engine", "onnx", "--name", "style-small", "--port", "0"]

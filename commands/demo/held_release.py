@@ -1,8 +1,9 @@
-"""Release a model that the gate holds, marked as held, with a signed override, so that the demo can roll it out.
+"""Release a model that the gate has held, so that the demo can roll it out. The release is marked as held, and a
+signed override allows the rollout.
 
     release_held(config, run, record["verdict"]["reasons"])
 
-`qinglan run` ends before this, with code 7. The release's name does not move to a held model.
+`qinglan run` ends before this step, with code 7. In the store, the release's name is not moved to a held model.
 """
 
 import os

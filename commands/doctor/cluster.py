@@ -18,7 +18,7 @@ from qinglan.errors import ConfigError, QinglanError
 
 
 class Component(NamedTuple):
-    """A part of the platform, by the group of its kinds."""
+    """A part of the platform, recognised by the API group of its resources."""
 
     name: str
     group: str
@@ -92,7 +92,8 @@ def kfp_check() -> Check:
 
 
 def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, namespace: str) -> Iterator[Check]:
-    """All that `qinglan submit` looks for, by the same code; the run's files are named only when it is submitted."""
+    """Run the checks of `qinglan submit`, except those of the input files, which are known only when a run is
+    submitted."""
     with TemporaryDirectory(prefix="qinglan-") as folder:
         graph, pipeline = compile_graph(profile_target("rewriter", tenant, profile, ""), (), Path(folder))
     request = RunRequest(

@@ -22,7 +22,7 @@ def examine(
     tenant: str, profile: str, questions: Path | None, knowledge_base: Path | None, options: Sequence[str],
     paid: bool, cluster: bool, namespace: str,
 ) -> list[Check]:  # fmt: skip
-    """Every check for these options; a profile that cannot be read is an error among them."""
+    """Run every check for these options. A profile that cannot be read is reported among the errors."""
     folder = run_folder(tenant, profile) if tenant else RUNS
     checks = list(machine_checks(folder))
     config: RunConfig | None = None
@@ -35,7 +35,7 @@ def examine(
             checks.append(failed("profile", error))
     if config is not None:
         of_profile = [*profile_checks(config, folder, date.today(), cluster)]
-        if any(check.subject == "room" for check in of_profile):  # the profile needs more than the least of any run
+        if any(check.subject == "room" for check in of_profile):  # the profile's own check replaces the general one
             checks = [check for check in checks if check.subject != "room"]
         checks += [*of_profile, *provider_checks(callable_models(config), paid)]
     if cluster:

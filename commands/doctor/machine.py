@@ -16,12 +16,12 @@ from qinglan.sizing.constants import GB
 from qinglan.sizing.host_memory import host_bytes
 
 LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
-"""GB of disk for a whole run of the laptop profile with its environment, and GB of memory."""
+"""Least GB of free disk, and of memory, for a whole run of the laptop profile with its environment."""
 
 PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"}
 
 SLOW_LOOKUP_SECONDS, LOOKUP_LIMIT_SECONDS = 1.0, 5.0
-"""Seconds from which on a look-up of this machine's name is slow, and after which it is given up."""
+"""Seconds after which a look-up of this machine's name counts as slow, and seconds after which it is given up."""
 
 
 def machine_checks(folder: Path) -> Iterator[Check]:
@@ -60,7 +60,7 @@ def gpu_check(cuda: str) -> Check:
 
 
 def proxy_check(environment: Mapping[str, str]) -> Check:
-    """Warn of a proxy in the environment: no call of ours uses it (qinglan/http/http_client.py)."""
+    """Warn of a proxy in the environment, because Qinglan's calls do not use it (qinglan/http/http_client.py)."""
     named = sorted(name for name in environment if name.upper() in PROXIES and environment[name])
     if not named:
         return Check("ok", "proxy", "none is set; calls go straight to their addresses.")
@@ -72,7 +72,8 @@ def proxy_check(environment: Mapping[str, str]) -> Check:
 
 
 def lookup_seconds(limit: float = LOOKUP_LIMIT_SECONDS) -> float:
-    """Seconds of `socket.getfqdn`, at most `limit`: a nameserver that does not answer costs half a minute."""
+    """Measure the seconds that `socket.getfqdn` takes, and give up after `limit`: if no nameserver answers, it takes
+    half a minute."""
     started = time.monotonic()
     lookup = threading.Thread(target=socket.getfqdn, daemon=True)
     lookup.start()

@@ -25,7 +25,8 @@ READY = {
 
 
 def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) -> Iterator[Check]:
-    """Check all that a run of this profile in the folder needs; faults of this machine warn if a cluster runs it."""
+    """Check everything that a run of this profile in the folder needs. With `cluster`, problems of this machine are
+    only warnings, because the run is not here."""
     stages = REWRITER.until(REWRITER.last)
     ready = "the run starts its own." if config.stand_ins.rag else READY["RAG"]
     readiness = check_readiness(config, stages)
@@ -49,7 +50,8 @@ def profile_checks(config: RunConfig, folder: Path, today: date, cluster: bool) 
 
 
 def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, today: date) -> Iterator[Check]:
-    """The plan's refusals and warnings, and the obstacles to a promotion; with a folder also its disk."""
+    """Report the plan's refusals and warnings, and the obstacles to a promotion. With a folder, also check that this
+    machine has the memory and disk."""
     stages = REWRITER.until(REWRITER.last)
     try:
         counted = count_tokens(config)

@@ -22,7 +22,7 @@ from qinglan.reward.judge import read_score
 
 AGAIN = "Run qinglan doctor again; if it stays, see docs/teachers.md."
 SHOWN_MODELS = 10
-"""Models of a host in the message about a wrong name."""
+"""Most models of a host that the message about a wrong model name lists."""
 
 CALL_SECONDS = 60.0
 LIST_SECONDS = 10.0
@@ -32,7 +32,7 @@ OTHER_FORMATS: tuple[AnswerFormat, ...] = ("json_schema", "json_object", "tool",
 
 
 def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Check]:
-    """Check each model; with `paid`, by one call of its role."""
+    """Check each model: with `paid` by one real call, otherwise by the host's list of models."""
     for role, model in models.items():
         yield call_check(role, model) if paid else list_check(role, model)
 
@@ -89,14 +89,15 @@ def ask_models(role: str, model: PaidModel) -> Any:
 
 
 def known_models(role: str, model: PaidModel, names: Sequence[str]) -> str:
-    """The next step after a wrong model name: the host's own names, those like it first."""
+    """The next step after a wrong model name: it lists the host's own model names, the most similar first."""
     alike = get_close_matches(model.model, [name[:80] for name in names], SHOWN_MODELS, cutoff=0.0)
     more = f" It has {len(names):,}." if len(names) > len(alike) else ""
     return f"Set gateway.{role}.model to one that it has: {', '.join(alike)}.{more}"
 
 
 def refused_model_step(role: str, model: PaidModel) -> str:
-    """The next step after a final refusal: the host's models, if it lists them without this model."""
+    """The next step after a final refusal. If the host lists its models without this one, the step names the listed
+    models."""
     import httpx2
 
     try:
@@ -145,7 +146,8 @@ async def _call(role: str, model: PaidModel) -> Check:
 
 
 def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
-    """The next step after an unusable answer; of a truncated answer, the setting to raise."""
+    """The next step after an unusable answer: the setting to raise if the answer was truncated, otherwise another
+    try."""
     if error.reason == "truncated":
         setting = f"gateway.{role}.max_output_tokens"
         return f"{setting} is {model.max_output_tokens:,}. Set {setting}: {2 * model.max_output_tokens}, or more."
@@ -153,7 +155,7 @@ def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
 
 
 def uncounted_check(role: str, what: str) -> Check:
-    """The warning of an answer without a token count: a run books such an answer at the highest possible cost."""
+    """Warn of an answer without a token count: a run books such an answer at the highest possible cost."""
     return Check(
         "warning", role,
         f"{what} The answer has no `usage` with a count of tokens that can be right: a run books each such answer at "
@@ -164,7 +166,8 @@ def uncounted_check(role: str, what: str) -> Check:
 
 
 async def ask_once(role: str, model: PaidModel) -> tuple[str, Usage | None]:
-    """The answer's text, or the score of a judgement, and the tokens that the host counted."""
+    """Make one call. Return the beginning of the answer, or the score of a judgement, and the tokens that the host
+    counted."""
     structured = role != "teacher"
     upstream = Upstream(model, role, CALL_SECONDS)
     try:
@@ -178,7 +181,7 @@ async def ask_once(role: str, model: PaidModel) -> tuple[str, Usage | None]:
 
 
 async def accepted_format(role: str, model: PaidModel) -> AnswerFormat | None:
-    """The first other form in which this model gives a judgement."""
+    """Find the first other answer format in which this model gives a judgement; None if there is none."""
     for answer_format in OTHER_FORMATS:
         if answer_format == model.structured_answers:
             continue

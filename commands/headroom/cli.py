@@ -30,7 +30,7 @@ def headroom(
     from commands.headroom.report import headroom_report
     from pipelines.execute.rundir import RunDir
 
-    with redirect_stdout(sys.stderr):  # the progress: on stdout is the result alone
+    with redirect_stdout(sys.stderr):  # progress goes to stderr, and only the result to stdout
         report = headroom_report(RunDir(run), samples, rows)
     if as_json:
         say_json(report.as_json())
@@ -59,7 +59,8 @@ def report_lines(report: "HeadroomReport") -> Iterator[str]:
 
 
 def table_lines(by_kind: "Mapping[str, Headroom]", names: Sequence[str]) -> Iterator[str]:
-    """A line of each kind of question, under the names of the columns; each column is as wide as its widest cell."""
+    """Format the table: the names of the columns, then a line for each kind of question. Each column is as wide as
+    its widest cell."""
     from rich.cells import cell_len, set_cell_size
 
     from commands.run.gains import with_interval

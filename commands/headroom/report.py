@@ -1,7 +1,7 @@
 """`qinglan headroom`: what a training by rewards could gain on a run's dev rows, and what each recipe costs.
 
-The rows are those of the convert stage. With an SFT model its rewrites are sampled and the run's RAG service is
-asked; without it the retrievals of validation stand in, and nothing is asked.
+The rows come from the convert stage. If the run has an SFT model, its rewrites are sampled and sent to the run's RAG
+service. Otherwise the retrievals of the validate stage are used, and no service is called.
 """
 
 import asyncio
@@ -49,14 +49,14 @@ class DevRow(NamedTuple):
 
 
 class HeadroomReport(NamedTuple):
-    """All that the command says."""
+    """The result of `qinglan headroom`."""
 
     run: str
     samples: int
-    """Samples of each row; 0 where there is no SFT model yet."""
+    """Number of samples for each row; 0 if there is no SFT model yet."""
 
     labelled: int
-    """Rows whose right passages judges labelled, in place of gold."""
+    """Number of rows without gold, whose right passages come from judges' labels."""
 
     by_kind: Mapping[str, Headroom]
     decision: Decision
@@ -74,7 +74,8 @@ class HeadroomReport(NamedTuple):
 
 
 def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport:
-    """Measure the headroom of a run on its dev rows; whole conversations are drawn where there are more rows."""
+    """Measure the headroom of a run on its dev rows. If there are more than `most_rows`, whole conversations are
+    drawn."""
     config = with_own_inputs(read_rewriter_config(run), run)
     rows = read_dev_rows(run, config)
     rows = [rows[at] for at in draw_rows([row.validated for row in rows], most_rows, config.evaluate.seed)]
@@ -90,7 +91,8 @@ def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport
 
 
 def with_own_inputs(config: RunConfig, run: RunDir) -> RunConfig:
-    """The inputs by the links in the run's folder: they hold where it was moved with its data."""
+    """The configuration with the inputs as linked in the run's folder: the links still work if the folder was moved
+    together with its data."""
     links = {name: run.shown(name) for name in ("questions", "knowledge_base")}
     return config.model_copy(update={name: path for name, path in links.items() if path.exists()})
 
@@ -135,7 +137,7 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
 
 
 def validated_rows(run: RunDir, ids: Collection[str]) -> dict[str, ValidatedRewrite]:
-    """Rows of the validate stage by id; all of these must be among them."""
+    """The validate stage's rows with these ids, by id; DataError if one is missing."""
     path = run.shown("validated")
     rows = {row.id: row for _, row in read_jsonl(path, ValidatedRewrite) if row.id in ids}
     if missing := sorted(set(ids) - set(rows)):
@@ -144,7 +146,8 @@ def validated_rows(run: RunDir, ids: Collection[str]) -> dict[str, ValidatedRewr
 
 
 def validated_outcomes(rows: Sequence[DevRow]) -> list[RowOutcome]:
-    """Outcomes by validation's retrievals: the teacher's rewrite in the model's place, beside the plain question."""
+    """Outcomes from the retrievals of the validate stage. The teacher's rewrite stands for the model's, and the two
+    samples are the teacher's rewrite and the plain question."""
     outcomes = []
     for row in rows:
         teacher, plain = (
@@ -156,7 +159,8 @@ def validated_outcomes(rows: Sequence[DevRow]) -> list[RowOutcome]:
 
 
 def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], samples: int) -> list[RowOutcome]:
-    """Greedy and sampled rewrites of the run's SFT model, asked of the run's RAG service as the evaluation would."""
+    """Outcomes of greedy and sampled rewrites by the run's SFT model, sent to the run's RAG service as the evaluation
+    would send them."""
     from components.evaluation.rewriter.sample_rewrites import sample_rewrites
 
     prompts = [row.messages for row in rows]
@@ -175,9 +179,9 @@ def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], sam
 
 @contextmanager
 def services_folder(run: RunDir) -> Iterator[RunDir]:
-    """The folder for journal and logs of the services: the run's own, or another one while the run is under way.
+    """The folder for journal and logs of the services: the run's own, or a temporary one while the run is under way.
 
-    Nothing is paid here, so the run's journal is not needed; two gateways may not write one.
+    Two gateways may not write one journal. Nothing is paid here, so the run's journal is not needed.
     """
     if is_locked(run):
         with TemporaryDirectory(prefix="qinglan-headroom-") as folder:
@@ -195,5 +199,5 @@ def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float
 
 
 def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
-    """1 where validation's first passage is right."""
+    """1.0 if the retrieval's first passage is right, else 0.0."""
     return float(bool(retrieval.hits) and retrieval.hits[0].id in prompt.relevant)

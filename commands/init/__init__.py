@@ -1,1 +1,2 @@
-"""`qinglan init`: from a company's sheet and documents to a folder of tenants/ that plan and run take as it is."""
+"""`qinglan init`: make a folder in tenants/ from a company's sheet and documents, ready for `qinglan plan` and
+`run`."""

@@ -1,6 +1,8 @@
-"""Exported chats as questions: each thing that a user says is one, and what was said before is its history.
+"""Turn exported chats into questions: each message of the user is a question, and the messages before it are its
+history.
 
-A sheet may hold a conversation in a cell, or a single message in each row: role, content, conversation.
+A sheet may hold a whole conversation in each cell of a column, or a single message in each row: role, content,
+conversation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,11 +16,11 @@ TEXT_NAMES = (
     "content", "text", "message", "value", "utterance", "body", "内容", "消息", "消息内容", "聊天内容", "对话内容",
     "文本", "发言", "话术",
 )  # fmt: skip
-"""Usual names of the column of what was said."""
+"""Usual names of the column with a message's text."""
 
 OTHER_ROLES = frozenset({"system", "tool", "function", "developer", "系统", "系统消息", "工具"})
 KNOWN_ROLES = 0.9
-"""Share of the rows that name their speaker's role."""
+"""Least share of rows with a known role that a column of speakers' roles must have."""
 
 
 class MessageColumns(NamedTuple):
@@ -27,11 +29,11 @@ class MessageColumns(NamedTuple):
     side: str
     text: str
     conversation: str
-    """Empty where no column holds ids of conversations."""
+    """Empty if no column holds ids of conversations."""
 
 
 def chat_questions(conversation: str, turns: Sequence[Turn]) -> list[Record]:
-    """The questions of a conversation: each turn of the user, with what was said before."""
+    """The questions of a conversation: each turn of the user, with the turns before it as its history."""
     return [
         {"question": turn.text, "history_summary": chat_lines(turns[:at]), "conversation_id": conversation}
         for at, turn in enumerate(turns)
@@ -42,7 +44,8 @@ def chat_questions(conversation: str, turns: Sequence[Turn]) -> list[Record]:
 def message_columns(rows: Sequence[Record], named: Mapping[str, str]) -> MessageColumns | None:
     """The columns of rows that are single messages; None for any other sheet.
 
-    Both sides of a chat are in one column, whatever its name. `named` are columns that a person gave, by field.
+    Rows are messages if one column, under any name, holds both the user's and the assistant's role. `named` are the
+    columns that a person gave, by field.
     """
     names = list(dict.fromkeys(name for row in rows for name in row if name))
     sides = [name for name in names if _holds_sides(rows, name)]
@@ -65,7 +68,8 @@ def _holds_sides(rows: Sequence[Record], name: str) -> bool:
 
 
 def message_questions(rows: Iterable[Record], columns: MessageColumns) -> list[Record]:
-    """The questions of messages, each with its row's other cells; a conversation has the order of the rows."""
+    """Turn messages into questions, each with the other cells of its row. The messages of a conversation follow the
+    order of the rows."""
     chats: dict[str, list[tuple[Turn, Record]]] = {}
     for row in rows:
         side = ROLES.get(str(row.get(columns.side) or "").strip().lower())

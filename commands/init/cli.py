@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 PROJECT_SERVICE = "ours"
 ATTEMPTS = 3
-"""Answers to a question until an invalid one is an error."""
+"""Number of tries that a person has to give a valid answer."""
 
 SHOWN_FILES = 10
-"""Documents listed by name; unreadable ones are always listed."""
+"""Most readable documents that are listed by name; unreadable ones are always listed."""
 
 
 class Question(NamedTuple):
-    """One thing that is asked, unless an option has answered it."""
+    """A question to the person; it is skipped if an option answers it."""
 
     text: str
     default: str
@@ -122,7 +122,7 @@ def lines_of_data(data: "TenantData") -> list[str]:
 
 
 def ask(data: "TenantData", options: Mapping[str, str], yes: bool) -> "Answers":
-    """The five answers: from options, from a person, or the defaults."""
+    """Collect the five answers from options, from a person, or from the defaults."""
     from commands.init.profiles import Answers
     from commands.init.setup import guess_language
 
@@ -154,7 +154,7 @@ def language_question(default: "Language") -> Question:
 
 
 def _answer(name: str, question: Question) -> str:
-    """Ask a person, again after an invalid answer; the last of too many invalid answers is an error."""
+    """Ask a person up to ATTEMPTS times; if the last answer is invalid too, raise its error."""
 
     def reply() -> str:
         text = str(typer.prompt(in_language(question.text), default=question.default))
@@ -169,7 +169,7 @@ def _answer(name: str, question: Question) -> str:
 
 
 def questions_for(language: "Language") -> dict[str, Question]:
-    """Further questions with defaults; the words for the prompts are in the prompts' language."""
+    """The questions beside the language, with their defaults; the default domain is in the prompts' language."""
     import shutil
 
     from commands.init.profiles import training_names
@@ -201,7 +201,7 @@ def check_answer(name: str, answer: str, question: Question) -> str:
 
 
 def plans_of(tenant: str, answers: "Answers") -> tuple["Plan", "Plan"]:
-    """The plans of the trial and of the paid run, which show later refusals now."""
+    """Plan the trial and the paid run, so that refusals show now and not later."""
     from pipelines.checks.plan import make_plan
     from pipelines.lines.config import load_config
 
@@ -209,14 +209,14 @@ def plans_of(tenant: str, answers: "Answers") -> tuple["Plan", "Plan"]:
 
 
 def other_language(answers: "Answers") -> list[str]:
-    """Warn of Chinese words for the trade in English prompts."""
+    """Warn if the prompts are English but the trade was named in Chinese."""
     if answers.language == "en" and is_chinese(answers.domain):
         return ["! The prompts are English, and the trade in them is in Chinese: mend teacher.txt and student.txt."]
     return []
 
 
 def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool) -> list[str]:
-    """Cost and promotion of the paid run."""
+    """Lines on the cost of the paid run and on whether its model can be promoted."""
     from pipelines.checks.promotion import promotion_lines
 
     prepaid = [f"With `qinglan prepay` before it: about {plan.prepaid_cost:.2f} {plan.currency}."]

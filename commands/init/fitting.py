@@ -16,10 +16,10 @@ SMALLEST = "laptop"
 """Name of the training that fits every machine: a tiny model."""
 
 LENGTHS = (LONGEST_PAID, 3072, 2048, 1536, 0)
-"""Limits of a prompt's tokens to try, largest first; 0 keeps those of the training's file."""
+"""Token limits of a prompt to try, largest first; 0 keeps the limits of the training's file."""
 
 MARGIN, STEP = 1.3, 10
-"""The least budget as a multiple of the plan's cost, and what it is rounded up to, in the profile's currency."""
+"""Least budget as a multiple of the plan's cost, and the step in the profile's currency to which it is rounded up."""
 
 
 class Fitted(NamedTuple):
@@ -31,9 +31,9 @@ class Fitted(NamedTuple):
 
 
 def fitted_profile(tenant: str, answers: Answers, data: DataSettings, folder: Path, chosen: bool) -> Fitted:
-    """The paid profile's text, tested in the folder with the tenant's other files.
+    """Make the paid profile's text, and test it in the folder that holds the tenant's other files.
 
-    A training that a person has `chosen` is kept, since it may be for another machine.
+    A training that a person has `chosen` is not replaced, since it may be for another machine.
     """
     path = folder / f"{answers.teacher}.yaml"
     problem: ConfigError | None = None
@@ -52,7 +52,7 @@ def fitted_profile(tenant: str, answers: Answers, data: DataSettings, folder: Pa
 
 
 def attempts(answers: Answers, chosen: bool) -> Iterator[tuple[Answers, int]]:
-    """Trainings with a limit of tokens, the requested training first."""
+    """Yield the answers with each training and token limit to try, the requested training first."""
     trainings = [answers.training] if chosen else dict.fromkeys([answers.training, SMALLEST])
     for training in trainings:
         for longest in (LONGEST_PROMPT,) if training == SMALLEST and not chosen else LENGTHS:

@@ -40,22 +40,23 @@ NAMES: dict[str, tuple[str, ...]] = {
     "split": ("split", "划分", "数据集划分", "subset"),
     "tenant_id": ("tenant_id", "租户", "tenant"),
 }  # fmt: skip
-"""Usual names by field, the pipeline's own first; case, spaces, underscores and hyphens do not count."""
+"""Usual column names by field, the pipeline's own name first. Case, spaces, underscores and hyphens are ignored."""
 
 CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
-"""Names of a conversation's texts in some sheets and of its ids in others: what they hold decides."""
+"""Names that mean a conversation's text in some sheets and its id in others; the cells decide which."""
 
 HISTORY_OR_OTHER_NAMES = (*CONVERSATION_NAMES, "聊天", "previous", "transcript", "chattranscript", "chatlog")
-"""Names of what was said before, or of something else about it: what they hold decides."""
+"""Names that mean the history in some sheets and something else in others; the cells decide which."""
 
 SHORTEST_HISTORY = 10
-"""Characters of a text that is no id and no label, on average."""
+"""Least average number of characters in a history; ids and labels are shorter."""
 
 LEAST_DIFFERENT = 0.5
-"""Share of different texts in a history; labels repeat."""
+"""Least share of different texts in a history, since labels repeat. Guesses about words and digits use the same
+share."""
 
 ASCII_WORD = re.compile("[!-~]+")
-"""An id, a link, a number: no sentence."""
+"""A text without spaces, such as an id, a link or a number, and so no sentence."""
 
 DATE = re.compile(
     r"([\d\s年月日时分秒点号周星期一二三四五六七八九十上下午:：/.,+-]|(?<=\d)T(?=\d)|Z|[ap]m|GMT|UTC"
@@ -73,25 +74,26 @@ OPTIONS = {**TEXT_OPTIONS, "conversation_id": "--conversation-column"}
 """Options that name a column, by field."""
 
 LEAST_VALUES, NEARLY_ALL = 5, 0.95
-"""Values from which on a column's kind shows, and the share of them that counts as all."""
+"""Least number of values that a column is judged by, and the share of them that counts as all."""
 
 SAMPLE = 500
-"""Rows whose cells are looked at."""
+"""Number of rows, from the first on, from whose cells columns are guessed."""
 
 
 class ColumnGuess(NamedTuple):
-    """Column names by field, as `generate.columns` takes them: an empty one keeps a column from being used."""
+    """Column names by field, as `generate.columns` takes them. An empty name keeps the pipeline from using a column
+    that has the field's usual name."""
 
     columns: dict[str, str]
     notes: tuple[str, ...]
     unused: tuple[str, ...] = ()
-    """Columns that are no field's."""
+    """Columns that are used for no field."""
 
 
 def guess_columns(
     rows: Sequence[Mapping[str, Any]], tenant: str, named: Mapping[str, str] = MappingProxyType({})
 ) -> ColumnGuess:
-    """Guess every field's column; `named` are the columns that a person gave, by field, some of them empty."""
+    """Guess every field's column. `named` are the columns that a person gave, by field; some of them may be empty."""
     names = list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row if name))
     notes: list[str] = []
     columns = {field: name for field in NAMES if (name := _by_name(field, names))}
@@ -135,7 +137,8 @@ def guess_columns(
 
 
 def unused_note(guess: ColumnGuess, direct: bool) -> str:
-    """Name the columns that are not used, and the way to use them: rows that were put together have no others."""
+    """A note that names the unused columns and how to use them; empty if all are used. If a run does not read the
+    sheet `direct`, the written questions lack these columns."""
     if not guess.unused:
         return ""
     next_step = "`generate.columns` in the profiles can name them."
@@ -172,7 +175,7 @@ def _by_name(field: str, names: Sequence[str]) -> str:
 
 
 def with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The columns with these names, in the order of the usual ones."""
+    """The columns of `names` whose name is one of the `usual` ones, in the order of `usual`."""
     plain = {plain_name(name): name for name in reversed(names)}
     return [plain[plain_name(name)] for name in usual if plain_name(name) in plain]
 
@@ -182,7 +185,8 @@ def _history_note(column: str) -> str:
 
 
 def _history(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The first column with turns or different sentences; ids, labels, dates and links are none. Empty for none."""
+    """The first column that holds turns of a chat, or varied sentences, and no ids, labels, dates or links; empty if
+    there is none."""
     for name in names:
         values = [row[name] for row in rows if row.get(name)]
         if values and (all(map(read_turns, values)) or _sentences([str(value).strip() for value in values])):
@@ -199,14 +203,16 @@ def _sentences(texts: Sequence[str]) -> bool:
 
 
 def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The column of conversations' ids among these, by its name and for some names its cells; empty for none."""
+    """The column of conversation ids among `names`, by its name and, for an ambiguous name, by its cells; empty if
+    there is none."""
     return _by_name("conversation_id", names) or _conversation_ids(
         rows[:SAMPLE], with_names(CONVERSATION_NAMES, names)
     )
 
 
 def _conversation_ids(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The first column of ids: a word without spaces in each row, with a digit in most. Empty for none."""
+    """The first column of ids: each cell is one word, and at least half of them have a digit. Empty if there is
+    none."""
     for name in names:
         texts = [str(row[name]).strip() for row in rows if row.get(name)]
         digits = sum(any(map(str.isdigit, text)) for text in texts)
@@ -225,8 +231,8 @@ def plain_name(name: str) -> str:
 
 
 def wrong_texts(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], named: Mapping[str, str]) -> list[str]:
-    """Warnings of columns of texts that hold ids or one value; such a column of questions is refused if a person has
-    named it."""
+    """Warn of text columns that hold ids, or nearly always the same value. If a person named such a column for the
+    questions, it is refused instead."""
     warnings = []
     for field, option in TEXT_OPTIONS.items():
         column, values = columns.get(field, ""), _values(rows, columns, field)

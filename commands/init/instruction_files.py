@@ -13,7 +13,7 @@ FIELDS = ("instruction", "input", "history", "output", "chosen", "rejected")
 
 
 def is_instruction(record: Mapping[str, Any]) -> bool:
-    """True for an instruction with an answer, whose history, if it has one, is turns or pairs."""
+    """True for a record with an instruction and an answer; its history, if it has one, must be turns or pairs."""
     history = record.get("history")
     return (
         isinstance(record.get("instruction"), str)
@@ -24,14 +24,16 @@ def is_instruction(record: Mapping[str, Any]) -> bool:
 
 
 def shared_instruction(records: Sequence[Mapping[str, Any]]) -> str:
-    """The instruction that all records share, each with its own input: then it is a prompt, not a user's words."""
+    """The instruction that all records share although their inputs differ: it is a prompt and not a user's words.
+    Empty if there is none."""
     instructions = {record["instruction"].strip() for record in records}
     inputs = [(record.get("input") or "").strip() for record in records]
     return instructions.pop() if len(instructions) == 1 and len(set(inputs)) > 1 and all(inputs) else ""
 
 
 def instruction_question(record: Mapping[str, Any], shared: str) -> dict[str, Any]:
-    """The question: the instruction, unless all records share it, and the input; with the record's history."""
+    """The record as a question: its instruction and input, with the history and the other fields. A shared
+    instruction is left out."""
     parts = ("" if shared else record["instruction"].strip(), (record.get("input") or "").strip())
     question = "\n".join(filter(None, parts))
     history = {"history_summary": record["history"]} if record.get("history") else {}

@@ -1,7 +1,7 @@
 """Rows of an .xls file, read by calamine in a process of its own.
 
-calamine is compiled: a broken file can make it panic or allocate all memory, and either ends its process. This
-module, run with the path, is that process, with limits of memory and CPU time.
+calamine is compiled: a broken file can make it panic or allocate all memory, and either ends its process. Run as a
+script, this module is that process, with limits of memory and CPU time.
 """
 
 import json
@@ -17,17 +17,17 @@ from qinglan.tables.header_rows import FIRST_ROWS, IsName, header_index
 from qinglan.terminal import visible
 
 ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-"""Name of a part that an .xlsx file with a password has, in a container of the old format."""
+"""Name of a part of an .xlsx file with a password, which is stored in a container of the old format."""
 
 MEMORY_LIMIT = 1 << 30
 SHOWN_SHEETS = 5
 SECONDS = 60
-"""CPU seconds; a sheet of 65,536 rows, the most of .xls, takes about two."""
+"""CPU seconds that the reader may take; a sheet of 65,536 rows, the most that .xls allows, takes about two."""
 
 
 def read_old_spreadsheet(path: Path, name: str, is_name: IsName) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    """Rows of a sheet, the first without a name, and remarks; calamine gives a formula's last value, never the
-    formula."""
+    """Read the sheet `name`, or the first visible one; return its rows and remarks. calamine gives a formula's last
+    value, never the formula."""
     sheet = _read(path, name)
     if name and name not in sheet["names"]:
         names = ", ".join(map(visible, sheet["names"]))
@@ -56,7 +56,7 @@ def old_sheet_names(path: Path) -> list[str]:
 
 
 def _read(path: Path, name: str) -> dict[str, Any]:
-    """A sheet as the other process reads it: its rows, and the names of all sheets."""
+    """Read a sheet in another process: its rows, and the names of all visible sheets."""
     if ENCRYPTED in path.read_bytes():
         raise DataError(f"{path}: is encrypted. Save it without a password, and try again.")
     command = [sys.executable, "-m", "commands.init.old_spreadsheet", str(path.resolve()), name]
@@ -89,7 +89,7 @@ def unreadable(path: Path, reason: str) -> DataError:
 
 
 def main() -> None:
-    """Write the first sheet to the output as JSON."""
+    """Write the named sheet, or else the first visible one, to stdout as JSON."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_LIMIT, MEMORY_LIMIT))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -107,7 +107,7 @@ def main() -> None:
         document = json.dumps(
             {"merged": merged, "begin": sheet.start[0] if sheet.start else 0, "rows": rows, "names": names}
         )
-    except BaseException as error:  # calamine raises whatever its parsers meet, and panics are no Exception
+    except BaseException as error:  # calamine lets parser errors through; its panics are no Exception
         document = json.dumps({"error": str(error)})
     sys.stdout.write(document)  # at once: an error halfway through would leave half a document before its own
 

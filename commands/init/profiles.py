@@ -26,7 +26,8 @@ PROMPTS: dict[Language, tuple[str, ...]] = {
 
 LONGEST_DOMAIN = 60
 LONGEST_PROMPT, LONGEST_ROW = 1024, 1152
-"""Most tokens of a prompt and of a row of the trial's tiny model: longer rows would train for hours."""
+"""Most tokens of a prompt, and of a whole row, in the trial with the tiny model: longer rows would train for
+hours."""
 
 LONGEST_PAID = 4096
 """Most tokens of a paid run's prompt; a longer history is better shortened."""
@@ -70,14 +71,14 @@ class DataSettings(NamedTuple):
     """Seed of the split."""
 
     labelled: bool
-    """People have named the passages that answer some rows for training."""
+    """True if some rows have gold passages."""
 
     longest: int
-    """Tokens of the longest prompt, at most."""
+    """Upper bound of the tokens in the longest prompt."""
 
 
 def prompt_texts(answers: Answers) -> dict[str, str]:
-    """Prompt files by name."""
+    """Texts of the tenant's prompt files, by file name."""
     domain = one_line(answers.domain)[:LONGEST_DOMAIN].replace("{", "(").replace("}", ")")
     names = PROMPTS[answers.language]
     return {f"{name}.txt": template(f"{name}.{answers.language}").replace("{domain}", domain) for name in names}
@@ -90,7 +91,7 @@ def template(name: str) -> str:
 def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
     """The trial's profile: the project's demo with this tenant's data and prompts.
 
-    Nothing is labelled: a stand-in judges by the words of its own sample.
+    Labelling is off, because the stand-in judges by the words of its own sample.
     """
     demo = load_yaml(CONFIGS / MODEL_TENANT / "demo.yaml")
     stand_ins = {role: {"model": tenant + ("-examiner" if role == "examiner" else "")} for role in
@@ -111,7 +112,7 @@ def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
 def paid_profile(
     tenant: str, answers: Answers, data: DataSettings, longest: int = LONGEST_PAID, budget: int = 0
 ) -> str:
-    """The profile of the paid run: the project's own with its comments, under this tenant's settings.
+    """The paid run's profile: the project's own profile with its comments, and this tenant's settings.
 
     `longest` limits the tokens of a prompt; `budget` replaces the default budget, 0 keeps it.
     """
@@ -135,7 +136,8 @@ def paid_profile(
 def local_service_settings(data: DataSettings) -> dict[str, Any]:
     """Thresholds for our RAG service, whose scores are probabilities once it is fitted to labelled rows.
 
-    Without labels they only order passages: every rewrite that retrieves something is accepted.
+    Without labels the scores only order passages, so the threshold is 0: every rewrite that retrieves something is
+    accepted.
     """
     demo = load_yaml(CONFIGS / MODEL_TENANT / "demo.yaml")
     validate = demo["validate"] if data.labelled else {"quality_threshold": 0.0}
@@ -160,7 +162,8 @@ def shared_settings(answers: Answers, data: DataSettings) -> dict[str, Any]:
 
 
 def smaller_steps(training: str, rows: int) -> dict[str, Any]:
-    """PPO's sizes for a sheet with fewer rows than a step takes; empty if it has enough, or far too few."""
+    """Smaller sizes of PPO for a sheet with fewer rows than a step takes. Empty if it has enough rows, or too few for
+    any step."""
     ppo = PpoConfig.parse(load_yaml(TRAINING / f"{training}.yaml").get("ppo", {}), training)
     usable = rows * 3 // 4  # near duplicates are left out later
     if usable >= ppo.prompts or usable < LEAST_PROMPTS:
@@ -175,8 +178,8 @@ def smaller_steps(training: str, rows: int) -> dict[str, Any]:
 
 
 def longer_prompts(training: str, longest: int, most: int = LONGEST_PAID) -> dict[str, Any]:
-    """Room for the sheet's longest prompts up to a limit, if the training's own is less; a character counts as a
-    token."""
+    """Token limits that fit the sheet's longest prompts, up to `most`, if the training's own limits are lower. A
+    character counts as a token."""
     longest = min(longest, most)
     values = load_yaml(TRAINING / f"{training}.yaml")
     sft = SftConfig.parse(values.get("sft", {}), training)
@@ -201,7 +204,7 @@ def _yaml(settings: dict[str, Any]) -> str:
     import yaml
 
     class Plain(yaml.SafeDumper):
-        """Writes settings that two places share twice, without marks."""
+        """YAML dumper that writes shared values in full, without anchors and aliases."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True
@@ -210,7 +213,7 @@ def _yaml(settings: dict[str, Any]) -> str:
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """The path as a profile in that folder names it."""
+    """The path relative to the folder, as a profile in that folder names it."""
     import os
 
     return os.path.relpath(path.resolve(), folder.resolve()).replace(os.sep, "/")

@@ -41,7 +41,7 @@ from qinglan.terminal import Verbatim, in_language, labelled, visible
 from qinglan.text.text import is_chinese
 
 RESERVED = ("training", "style")
-"""Folders of pipelines/configs that are no tenant's."""
+"""Names of folders in pipelines/configs that belong to no tenant."""
 
 FIELD_LABELS = ("question", "said before", "user profile", "need", "gold passages", "its split")
 """Names of a row's fields in the preview."""
@@ -50,16 +50,17 @@ COLUMNS_SETTING = "`generate.columns`"
 PREVIEW_ROWS = 5
 QUESTIONS_FILE, KNOWLEDGE_BASE_FILE = "questions.jsonl", "knowledge_base.jsonl"
 LEAST_TRAINING, LEAST_TESTED, SEEDS = 0.6, 0.05, 50
-"""Shares of a sheet's rows that a split needs, and the seeds tried for a small sheet."""
+"""Least share of a sheet's rows for training, least share for dev and for test, and the number of seeds tried for a
+small sheet."""
 
 FOREIGN_SHARE = 0.1
-"""Share of the letters from which on another script than Chinese and Latin is named."""
+"""Share of letters of another script, neither Chinese nor Latin, from which on the script is reported."""
 
 KNOWN_SCRIPTS = ("CJK", "LATIN", "FULLWIDTH")
-"""First words of Unicode's names of the letters that the prompts are written in."""
+"""First words of the Unicode names of Chinese and Latin letters, in which the prompts are written."""
 
 STUDENT_ROOM = 48
-"""Tokens of a chat's own marks."""
+"""Tokens added for the chat template's own marks."""
 
 
 class TenantData(NamedTuple):
@@ -112,8 +113,8 @@ def read_data(
     named: Mapping[str, str] = MappingProxyType({}),
     sheet_name: str = "",
 ) -> TenantData:
-    """Read the sheet as the pipeline will, and the documents; `named` are columns that a person gave, by field, and
-    `sheet_name` is the sheet of a workbook."""
+    """Read the sheet as the pipeline will, and the documents. `named` are the columns that a person gave, by field;
+    `sheet_name` selects a sheet of a workbook."""
     records = read_records(sheet, named, sheet_name)
     if not records.rows:
         raise DataError(
@@ -169,14 +170,14 @@ def _as_the_pipeline_reads(
 
 
 def questions_jsonl(rows: Sequence[Record], guess: ColumnGuess) -> bytes:
-    """The rows by the pipeline's own names of fields, and their other cells left out."""
+    """The rows as JSONL under the pipeline's own field names; cells of other columns are left out."""
     used = {field: column for field, column in guess.columns.items() if column}
     lines = [{field: row[column] for field, column in used.items() if row.get(column) is not None} for row in rows]
     return "".join(f"{json.dumps(line, default=str)}\n" for line in lines).encode()
 
 
 def preview(data: TenantData) -> list[str]:
-    """The first rows, each with all that the pipeline takes of it."""
+    """Lines that show the first rows, each with every field that the pipeline reads."""
     lines = []
     for row in islice(data.rows, PREVIEW_ROWS):
         if isinstance(row, QuarantinedRow):
@@ -195,13 +196,13 @@ def _short(text: str, most: int = 70) -> str:
 
 
 def guess_language(data: TenantData) -> Language:
-    """The language of the questions; Chinese if they have no letters, such as numbers of articles."""
+    """The language of the questions; Chinese if they hold no letters, only numbers for example."""
     text = "".join(row.question for row in data.questions[:200])
     return "zh" if is_chinese(text) or not any(map(str.isalpha, text)) else "en"
 
 
 def foreign_script(text: str) -> str:
-    """The script of texts for which there are no prompts, such as Hangul; empty for Chinese and Latin letters."""
+    """The script of the text if there are no prompts for it, such as Hangul; empty for Chinese and Latin letters."""
     scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
     foreign = Counter({name: count for name, count in scripts.items() if name not in KNOWN_SCRIPTS})
     # Japanese has many Chinese letters, so a tenth of a script is enough.
@@ -210,7 +211,8 @@ def foreign_script(text: str) -> str:
 
 
 def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:
-    """Rows by split: as the sheet marks their conversation, else as the convert stage draws with that seed."""
+    """Count the rows of each split: the sheet's own mark for the conversation, else what the convert stage draws with
+    this seed."""
     marked = {(row.tenant_id, row.conversation_id): row.split for row in reversed(questions) if row.split}
     names = [(row.tenant_id, row.conversation_id) for row in questions]
     config = ConvertConfig(seed=seed)
@@ -218,7 +220,7 @@ def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:
 
 
 def choose_seed(questions: Sequence[Question]) -> int:
-    """The usual seed, or for a small sheet the first of many that leaves dev and test the most rows."""
+    """The usual seed. If it leaves dev or test too few rows, the one of SEEDS seeds that leaves them the most."""
     usual = ConvertConfig().seed
 
     def least(seed: int) -> int:
@@ -235,8 +237,8 @@ def write_tenant(
 ) -> tuple[Path, Answers, list[str]]:
     """Write the tenant's folder, whole or not at all.
 
-    A training that was not `chosen` may be replaced by a smaller one: the answers of the files are returned, with a
-    note on each replacement.
+    A training that no person has `chosen` may be replaced by a smaller one. Returns the folder, the answers that its
+    files follow, and a note on each change.
     """
     folder = tenant_folder(tenant)
     prompts, seed = prompt_texts(answers), choose_seed(data.questions)
@@ -265,7 +267,8 @@ def write_tenant(
 
 
 def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
-    """Most tokens of a student's prompt: the tiny model's tokenizer makes about one of each character."""
+    """Upper bound of the tokens in a student's prompt, with a token for each character, as in the tiny model's
+    tokenizer."""
     lengths = []
     for row in questions:
         prompt_input = PromptQuestion(row.tenant_id, row.question, row.user_profile, row.history_summary)
@@ -274,7 +277,7 @@ def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
 
 
 def readme(tenant: str, data: TenantData, answers: Answers) -> str:
-    """The folder explained in the language of its prompts: its files, every guess, and the next steps."""
+    """The folder's README, in the language of its prompts: its files, every guess, and the next steps."""
     words = chinese().translate if answers.language == "zh" else str
     documents = data.documents.files if data.documents else []
     lines = {
@@ -305,7 +308,7 @@ def readme(tenant: str, data: TenantData, answers: Answers) -> str:
 
 
 def _labelling_step(data: TenantData, answers: Answers) -> str:
-    """The README's step about labels, by how many questions have gold passages."""
+    """The README's step about labels; its text depends on whether all questions have gold passages."""
     labelled_rows, rows = sum(bool(row.gold) for row in data.questions), len(data.questions)
     return template(f"labels.{'all' if labelled_rows == rows else 'more'}.{answers.language}").strip()
 
@@ -315,7 +318,8 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape a text of a file, so that it becomes no link, image or tag of a page; our setting's name stays code."""
+    """Escape Markdown in a text from a file, so that it becomes no link, image or tag. `generate.columns` stays
+    code."""
 
     def escaped(part: str) -> str:
         return "".join(f"\\{letter}" if letter in "`*_[]<>#|\\" else letter for letter in part)

@@ -1,4 +1,4 @@
-"""Any sheet of questions as records: .xlsx, .xls, CSV, JSON, JSONL, exported chats: a record for each question."""
+"""Read a sheet of questions into records, one for each question: .xlsx, .xls, CSV, JSON, JSONL or exported chats."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -39,7 +39,7 @@ INSTRUCTIONS = ("system", "tools")
 """Keys of ShareGPT files with the model's instructions, which may be long and are no part of the chat."""
 
 OF_ALL_QUESTIONS = ("user_profile", "split", "tenant_id")
-"""Fields that a conversation's record states for each of its questions."""
+"""Fields of a conversation's record that hold for each of its questions."""
 
 
 class Records(NamedTuple):
@@ -53,13 +53,13 @@ class Records(NamedTuple):
     """True for JSON: the pipeline takes keys with its own field names as these fields."""
 
     chats: bool = False
-    """Questions of whole conversations."""
+    """True if the rows are the questions of whole conversations."""
 
     note: str = ""
-    """A remark on rows that were put together."""
+    """A remark on rows that were put together from single messages."""
 
     remarks: tuple[str, ...] = ()
-    """Remarks on the row of the names of columns and on the sheet that was read."""
+    """Remarks on what was read, such as which row holds the column names, or which sheet."""
 
 
 def _next_step(rows: Sequence[Record], columns: MessageColumns) -> str:
@@ -82,10 +82,10 @@ def read_records(
     sheet: str = "",
     usual_names: Collection[str] = QUESTION_NAMES,
 ) -> Records:
-    """All rows of a file, whose format is detected from its bytes, not its name.
+    """All rows of a file. Its format is detected from its bytes; of the endings only .json and .jsonl count.
 
-    Rows that are single messages of chats become questions; `named` are columns that a person gave, by field. `sheet`
-    is the name of a workbook's sheet, by default its first visible one.
+    Rows that are single messages of chats become questions. `named` are the columns that a person gave, by field.
+    `sheet` is the name of a workbook's sheet, by default its first visible one.
     """
     usual = {plain_name(name) for name in usual_names}
     records = _file_records(path, named, sheet, lambda text: text in named.values() or plain_name(text) in usual)
@@ -114,7 +114,7 @@ def read_records(
 
 
 def sheets_of(path: Path) -> list[str]:
-    """The names of the sheets of a workbook that can be seen; none of a file of another kind."""
+    """The names of a workbook's visible sheets; empty for a file of another kind."""
     _refuse_large(path)
     if is_old_spreadsheet(path):
         return old_sheet_names(path)
@@ -176,7 +176,8 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
 
 
 def _json_values(path: Path, text: str, named: Mapping[str, str]) -> tuple[list[Any], bool]:
-    """The values of a list, of lines, or of the only list in an object; True if each line is a value."""
+    """Return the values of a list, of lines, or of the only list in an object. The flag is True if each line is a
+    value."""
     if text[:1] == "[":
         values = parse_json(text, str(path), half_characters=True)
         columns = message_columns(values, named) if read_turns(values) else None
@@ -204,7 +205,8 @@ def _only_list(value: Any) -> list[Any] | None:
 
 
 def _chat_of(record: Record) -> list[Turn] | None:
-    """The turns of a record that is an exported conversation and nothing else that is longer than an id."""
+    """The turns of a record that is an exported conversation; None if it holds a question, several chats, or other
+    long texts."""
     chats = [turns for value in record.values() if (turns := read_turns(value))]
     texts = [
         value
@@ -220,8 +222,8 @@ def _chat_id(record: Record, number: int) -> str:
 
 
 def _with_cells(questions: Sequence[Record], record: Record) -> list[Record]:
-    """The questions of a conversation with what else its record holds: profile, split and tenant are those of all
-    its questions, and the rest, such as gold, is the last one's."""
+    """Add the other fields of a conversation's record to its questions: profile, split and tenant to every question,
+    the rest, such as gold, to the last one."""
     cells = {key: value for key, value in record.items() if key not in CHAT_ID_KEYS and read_turns(value) is None}
     names = {name for field in OF_ALL_QUESTIONS for name in with_names(NAMES[field], [*cells])}
     shared = {key: value for key, value in cells.items() if key in names}

@@ -7,7 +7,7 @@ from pipelines.checks.promotion import promotion_lines
 from qinglan.terminal import Verbatim, in_language, labelled, listed
 
 UNFIT_SHOWN = 10
-"""Rows set aside that a terminal shows."""
+"""Most rows set aside that the terminal shows."""
 
 
 def print_plan(plan: Plan) -> None:
@@ -71,7 +71,7 @@ def prepayment_in_words(plan: Plan) -> str:
 
 
 def _calls_table(plan: Plan) -> Any:
-    """All calls, within 80 columns up to a hundred million tokens."""
+    """Table of all calls; it fits into 80 columns up to a hundred million tokens."""
     from rich.table import Table
 
     paid = [step for step in plan.steps if step.model]

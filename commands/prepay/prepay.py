@@ -1,9 +1,13 @@
 """`qinglan prepay`: fill a run's journal through the providers' batch APIs, before `qinglan run` asks.
 
-Requests that are known ahead are those of generate (the teacher's rewrites), of validate (the judge's needs, where
-the sheet states none) and, when the run has divided its rows, those of augment (the teacher's further rows) and
-evaluate's judgements of the systems that need no model. Their journal keys are those of the live calls, so the run
-finds the answers and pays nothing for them. What no batch answered is left to the run.
+These requests are known before the run asks:
+- generate: the teacher's rewrites
+- validate: the judge's needs, for rows whose need the sheet does not state
+- augment and evaluate, once the run has divided its rows: the teacher's further rows, and the judgements of the
+  systems that need no model
+
+They have the journal keys of the live calls, so the run finds the answers and does not pay again. Requests that no
+batch answered are left to the run.
 """
 
 import asyncio
@@ -48,10 +52,10 @@ MOST_ROWS = 50_000
 """Rows of one batch; services refuse more."""
 
 ANSWERS = {"generate": "rewrites", "validate": "needs", "augment": "further rows", "evaluate": "judgements"}
-"""The answers of a step's paid calls."""
+"""Names of the answers that each step pays for."""
 
 SHOWN = 10
-"""Unpaid rows that are named one by one."""
+"""Most unpaid rows that are named one by one."""
 
 
 class QuoteLine(NamedTuple):
@@ -74,7 +78,7 @@ class Quote(NamedTuple):
 
     lines: tuple[QuoteLine, ...]
     journaled: int
-    """Calls that are in the journal or in an open batch already, or that the service rejected before."""
+    """Number of calls that are in the journal or in an open batch already, or that the service rejected before."""
 
     budget: float
     spent: float
@@ -128,7 +132,7 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
 
 
 def give_up(root: Path) -> list[Batch]:
-    """Leave a run's open batches: the answer names them."""
+    """Give up a run's open batches for good; returns them."""
 
     async def end_batches() -> list[Batch]:
         journal = Journal(RunDir(root).journal)
@@ -163,7 +167,8 @@ async def prepay(
     requests: Iterator[PaidRequest], gateway: GatewayConfig, journal_path: Path, approve: Approve,
     most_rows: int = MOST_ROWS,
 ) -> Prepayment | None:  # fmt: skip
-    """Fetch what an earlier prepayment left, and pay for all requests that the journal does not know."""
+    """Collect the answers of batches that an earlier prepayment left open, then pay for all requests that are not in
+    the journal. None if the quote was not approved."""
     async with AsyncExitStack() as stack:
         journal = Journal(journal_path)
         stack.callback(journal.close)
@@ -188,7 +193,8 @@ async def prepay(
 def plan_calls(
     requests: Iterator[PaidRequest], models: Mapping[str, PaidModel], settled: set[str], answered_prompts: set[str]
 ) -> tuple[dict[str, list[BatchCall]], tuple[QuoteLine, ...], int]:
-    """The calls to pay for, by role and each once, with their price, and the number of those that need no batch."""
+    """Return the calls to pay for by role, each once, a line of the quote for each step and role, and the number of
+    calls that need no batch."""
     keys, known = set[str](), 0
     calls: dict[str, list[BatchCall]] = defaultdict(list)
     tokens: dict[tuple[str, str], TokenCount] = defaultdict(TokenCount)
@@ -217,7 +223,7 @@ def plan_calls(
 
 
 def check_budget(quote: Quote) -> None:
-    """Refuse before anything is uploaded what the rest of the budget cannot pay for."""
+    """Raise a BudgetError if the rest of the budget does not cover the quote; nothing has been uploaded yet."""
     if quote.spent + quote.prepaid > quote.budget:
         raise BudgetError(
             f"Prepaying {quote.rows:,} calls would cost about {quote.prepaid:.4f} {quote.currency}; "
@@ -226,7 +232,7 @@ def check_budget(quote: Quote) -> None:
 
 
 def quote_in_words(quote: Quote) -> list[str]:
-    """The quote for people."""
+    """Lines that show the quote to a person."""
     lines = [
         f"{line.step}: {line.rows:,} {ANSWERS[line.step]} by {line.model}: about {line.prepaid:.4f} "
         f"{quote.currency}, live {line.live:.4f}; at most {line.worst:.4f}"
@@ -242,7 +248,8 @@ def quote_in_words(quote: Quote) -> list[str]:
 
 
 class _Rounds:
-    """Sends batches in rounds: of each role's calls as many as fit, all at once; the next when these have ended."""
+    """Sends batches in rounds. A round has one batch for each role, with as many calls as fit; the next round begins
+    when all its batches have ended."""
 
     def __init__(
         self, budget: float, models: Mapping[str, PaidModel], journal: Journal, calls: dict[str, list[BatchCall]],
@@ -271,7 +278,8 @@ class _Rounds:
             batches = []
 
     async def _fill(self, others_open: bool) -> list[Batch]:
-        """The round's batches, in the journal with their money; none if open batches hold the money."""
+        """Make the round's batches and reserve their cost in the journal; empty if open batches hold the rest of the
+        budget. BudgetError if no batch is open and calls are left."""
         batches: list[Batch] = []
         for role, calls in self._calls.items():
             room = self._budget - self._journal.spent()
@@ -315,7 +323,8 @@ class _Rounds:
 
 
 def result_in_words(result: Prepayment, journal: Path) -> list[str]:
-    """The result for people; unpaid rows by name. Nothing if no batch was made: the problems say why."""
+    """Lines that show the result to a person, with the first unpaid rows by name. Empty if no batch was made, since
+    the problems say why."""
     if result.problems and not (result.answered or result.unpaid):
         return []
     held = read_report(journal)["answered"] if journal.is_file() else 0
@@ -332,6 +341,6 @@ def result_in_words(result: Prepayment, journal: Path) -> list[str]:
 
 
 def raise_problems(result: Prepayment) -> None:
-    """Raise an error if a whole batch failed."""
+    """Raise an OutageError if a whole batch failed."""
     if result.problems:
         raise OutageError(*result.problems)

@@ -1,4 +1,4 @@
-"""`qinglan rollout`: people's part in a rollout, which its controller decides."""
+"""`qinglan rollout`: start, watch and steer rollouts. The decisions are made by each rollout's controller."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -11,7 +11,8 @@ from serving.rollout.ports import RolloutSnapshot
 
 
 def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> CheckedRollout:
-    """Return the trusted statement with the same history; IncompleteAuditError if none, AlteredError if different."""
+    """Return the trusted signed statement with the same history. IncompleteAuditError if nothing is signed,
+    AlteredError if the signed history differs or cannot be trusted."""
     if not view.done:
         raise ConfigError(
             f"{view.name}: a history is signed when the rollout has ended, and this one is {view.phase}."

@@ -79,7 +79,7 @@ class RolloutClient:
                 return shown
 
     def _raise_of(self, informer: Informer) -> None:
-        if (trouble := informer.trouble) is None:  # read once: its thread may end it at any time
+        if (trouble := informer.trouble) is None:  # read once: the informer's thread may clear it at any time
             return
         since, refusal = trouble
         if not refusal.passing or time.monotonic() - since > OUTAGE_SECONDS:

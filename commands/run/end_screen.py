@@ -28,7 +28,7 @@ from qinglan.terminal import in_language, listed
 
 Json = Mapping[str, Any]
 SMALL_REASONS = 3
-"""Reasons of the small model's verdict on the screen, below those of the large one."""
+"""Most reasons of the small model's verdict that the screen shows."""
 
 ROW_COUNTS = (
     ("rows in the sheet", "generate", "rows"),
@@ -102,7 +102,7 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
         yield line
     if rows := rows_line(record["steps"]):
         yield rows
-    if not is_done(record, "evaluate"):  # its table has the same figures of the test
+    if not is_done(record, "evaluate"):  # the evaluation's table has the same figures for the test
         yield from first_figures(record["steps"])
     if record["ran"][-1] == "label" and run.shown("label_report").exists():
         yield from report_lines(orjson.loads(run.shown("label_report").read_bytes()))
@@ -153,7 +153,7 @@ def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:
 
 
 def style_end_lines(run: RunDir, record: Json) -> Iterator[str]:
-    """Alarms, the small model's fate, the files to read, and the next command."""
+    """Lines on alarms and on the small model, the files to read, and the next command."""
     yield from alarm_lines(run, record["ran"])
     if record["small_verdict"].get("word") == "hold":
         yield "The small model is held, so it is no release. The large one is."
@@ -173,7 +173,7 @@ def files_lines(run: RunDir, record: Json) -> Iterator[str]:
 
 
 def rows_line(steps: Json) -> str:
-    """How many of the sheet's rows each stage left."""
+    """A line with the number of the sheet's rows that are left after each stage."""
     facts = {stage: (step or {}).get("facts") or {} for stage, step in steps.items()}
     known = [
         f"{in_language(name)} {facts[stage][fact]:,}"
@@ -184,7 +184,7 @@ def rows_line(steps: Json) -> str:
 
 
 def first_figures(steps: Json) -> Iterator[str]:
-    """Tell if the teacher's rewrites find more than the plain questions."""
+    """Lines that compare the teacher's rewrites with the plain questions, without the rows of the test."""
     facts = (steps.get("validate") or {}).get("facts") or {}
     if labelled := facts.get("labelled"):
         plain, rewritten = (facts[name] / labelled for name in ("plain_top1", "rewritten_top1"))
@@ -219,12 +219,12 @@ def cost_line(config: RunConfig, money: Json, before: Json) -> str:
 
 
 def answered_calls(report: Json) -> int:
-    """Requests that a model answered, and that were paid; one that was refused was not."""
+    """Number of requests that a model answered, and that were paid; refused requests do not count."""
     return sum(step["answered"] for step in report.get("by_step", []))
 
 
 def journal_share(report: Json, before: Json, paid: int) -> str:
-    """Answers that this run took from the journal, and their share of all that it was given."""
+    """Number of answers that this run took from the journal, and their share of all answers that it got."""
     hits = report["hits"] - before.get("hits", 0)
     return f"{hits:,} ({hits / (hits + paid):.0%})" if hits + paid else "0"
 

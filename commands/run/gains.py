@@ -26,7 +26,7 @@ class Recipe(NamedTuple):
     name: str
     about: str
     gain: Estimate | None
-    """First-passage share over the recipe before it; None if nothing is known yet."""
+    """Gain over the recipe before it, in the share of rows whose first passage is right; None if not known yet."""
 
     seconds: float | None
     cost: float | None
@@ -41,7 +41,8 @@ class Recipe(NamedTuple):
 
 
 def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
-    """Each recipe with its gain on dev, its time and its price. What has not run yet is estimated for `headroom`."""
+    """Yield each recipe with its gain on dev, its time and its price. With `headroom`, a recipe that has not run yet
+    is estimated."""
     estimated = estimates(config, run) if headroom else {}
     expected = {"sft": headroom.learned, "ppo": headroom.gain} if headroom else {}
     for name, about in RECIPES.items():
@@ -53,7 +54,8 @@ def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterat
 
 
 def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
-    """The recipe with its measured gain on dev; a mean reward is no share of questions and is left out."""
+    """The recipe with its measured gain on dev. A gain in mean reward is ignored, since it is no share of
+    questions."""
     if gain is None or gain.measure == "mean reward":
         return recipe
     low, high = gain.interval or (math.nan, math.nan)
@@ -72,7 +74,8 @@ Cost = tuple[float | None, float | None, str]
 
 
 def measured_cost(run: RunDir, stage: str) -> Cost | None:
-    """Seconds of a stage that this run has done; its price is not worked out, since the machine may be anyone's."""
+    """Seconds of a stage that this run has done; None if it has not, or if it reused an earlier training. Its price
+    is unknown, because the price of the machine is."""
     record = run.step_record(stage) or {}
     reused = record.get("facts", {}).get("reused")  # a training of an earlier attempt
     return (duration_seconds(record), None, "measured") if record.get("status") == "done" and not reused else None
@@ -95,7 +98,7 @@ def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
 
 
 def with_interval(estimate: Estimate) -> str:
-    """The value with its interval, which takes two conversations."""
+    """The value with its interval; without one if there was only one conversation to estimate from."""
     value = f"{estimate.value:+.3f}"
     return value if math.isnan(estimate.low) else f"{value} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
 

@@ -1,6 +1,6 @@
-"""`qinglan run` and `qinglan style run`: start what the laptop lacks, execute the graph, leave a record.
+"""`qinglan run` and `qinglan style run`: start the services that are missing, execute the graph, and write a record.
 
-Asking again is free: the run's journal holds every paid answer, so a run that stopped is simply run again.
+The run's journal holds every paid answer: a run that stopped is called again and pays nothing twice.
 """
 
 import sys
@@ -34,17 +34,18 @@ from standins.samples.tenant_content import TENANTS, content_file
 
 ROLES = ("teacher", "judge", "examiner")
 ENOUGH_LABELS = 1_000
-"""Rows to fit the local reranker on: with all 2,431 of a sample, scores separate no better (AUC .87, .85)."""
+"""Most labelled rows to fit the local reranker on: with all 2,431 rows of a sample, scores separate no better (AUC
+.87, .85)."""
 
 
 def run_pipeline(
     config: RunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False,
     approve: Callable[[Plan], None] | None = None, journal: Path | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Execute the rewriter's line up to a stage, or one stage of it; the answer is what run.json holds.
+    """Execute the rewriter's line up to a stage, or only one stage; returns the content of run.json.
 
-    `approve` is shown the plan of the calls once nothing is missing and before anything is paid; it raises to
-    refuse the run. `journal` is shared with other runs, in place of the folder's own.
+    `approve` is called with the plan after all checks and before anything is paid; it raises an error to refuse the
+    run. `journal` is a journal that several runs share, instead of the folder's own.
     """
     run, stages = RunDir(root, journal), select_stages(REWRITER, only, until)
     checked = check_run(config, run, stages, only)
@@ -72,7 +73,7 @@ def run_pipeline(
 def run_style(
     config: StyleRunConfig, root: Path, only: str = "", until: str = "", quiet: bool = False
 ) -> dict[str, Any]:
-    """Execute the style line up to a stage, or one stage of it; the answer is what run.json holds."""
+    """Execute the style line up to a stage, or only one stage; returns the content of run.json."""
     run, stages = RunDir(root), select_stages(STYLE, only, until)
     config = check_style_run(config, run, stages, only)
     check_keys()
@@ -87,7 +88,7 @@ def run_style(
 
 
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:
-    """Remove the link to the release of an earlier verdict: the new verdict may hold, or there may be none."""
+    """Remove the link to an earlier run's release: this run's gate may hold, or may not be reached."""
     if run.shown("release").is_symlink() and "register" not in stages:
         message = "[release] files/release is gone: it was made of what the run held before. The store keeps it."
         say(message, to=sys.stderr)
@@ -129,17 +130,18 @@ def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None
 
 
 def start_services(config: RunConfig, run: RunDir, stages: Collection[str], stack: ExitStack) -> str:
-    """Start what the stages need; the answer is the gateway's URL, all that a stage knows."""
+    """Start the services that the stages need; returns the gateway's URL, the only address that stages call. Empty if
+    no stage calls it."""
     if not REWRITER.gateway & set(stages):
         return ""
     gateway = start_backends(config, run, stack)
     if not asks_examiner(config, stages):
-        gateway = gateway.model_copy(update={"examiner": None})  # nobody asks it, so its key need not be there
+        gateway = gateway.model_copy(update={"examiner": None})  # no stage calls it, so its key may be missing
     return start_gateway(gateway, run, stack)
 
 
 def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayConfig:
-    """Start the stand-ins that the profile asks for, side by side; the answer is the gateway's settings, with their
+    """Start the stand-ins that the profile asks for, side by side; returns the gateway's settings with their
     addresses."""
     gateway = config.gateway
     teacher = start_teacher(config, run, stack)

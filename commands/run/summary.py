@@ -42,7 +42,8 @@ LEFT_OUT = (
 
 
 def left_out(steps: dict[str, Any]) -> list[tuple[str, int, str]]:
-    """List the rows that training does not use although they passed: the reason, the count and the file."""
+    """List why training leaves out rows that passed the checks before: each reason with the number of rows and the
+    file that lists them."""
     facts = {stage: (record or {}).get("facts") or {} for stage, record in steps.items()}
     counted = [(why, facts.get(stage, {}).get(fact, 0), ARTIFACT_FILES[name]) for why, stage, fact, name in LEFT_OUT]
     return [(why, rows, file) for why, rows, file in counted if rows]

@@ -23,10 +23,10 @@ from qinglan.terminal import Verbatim, in_language, labelled
 
 SPLITS = ("train", "dev")
 CAPTIONS = {"sheet": "need", "augment": "rewrite"}
-"""The name of a note's quote, by stage."""
+"""The caption of a note's quote, by stage."""
 
 KIND_NOTES = {"hindsight": "a rewrite in hindsight", "pseudo": "a question from a passage"}
-"""The further rows of SFT, by kind."""
+"""Descriptions of the teacher's further rows, by kind."""
 
 
 class StageNote(NamedTuple):
@@ -36,10 +36,10 @@ class StageNote(NamedTuple):
     outcome: str
     detail: str
     quote: str = ""
-    """Words of the sheet or of a model, which no language changes."""
+    """Words of the sheet or of a model, which are never translated."""
 
     quoted: bool = False
-    """The outcome is such words, too."""
+    """True if the outcome, too, is words of the sheet or of a model."""
 
 
 def row_history(run: RunDir, row_id: str) -> list[StageNote]:
@@ -80,7 +80,8 @@ def _stopped(run: RunDir) -> list[StageNote]:
 
 
 def _output(run: RunDir, stage: str, name: str) -> Path:
-    """The path of a stage's output: as the run shows it; of a stage that its own verdict stopped, as it wrote it."""
+    """The path of a stage's output: the link in files/ or, for a stage that failed after writing it, the path in its
+    record."""
     record = run.step_record(stage) or {}
     written = mapping_or_empty(mapping_or_empty(record.get("outputs")).get(name)).get("uri")
     return Path(written) if record.get("status") == "failed" and written else run.shown(name)

@@ -35,10 +35,11 @@ DROPPED_TAGS = ("script", "style", "noscript", "template", "nav", "footer", "ifr
 BLOCK_TAGS = (*HEADING_TAGS, "p", "li", "tr", "pre", "div", "blockquote", "dt", "dd", "section", "article", "br")
 CELL_TAGS = ("td", "th")
 SECONDS, SECONDS_A_MB = 60, 20
-"""CPU seconds for a document, and more for each MB: a PDF of 2,000 pages takes about a minute."""
+"""CPU seconds that reading a document may take, and further seconds for each MB: a PDF of 2,000 pages takes about a
+minute."""
 
 SHOWN_FILES = 5
-"""Files that an error names if none holds a passage."""
+"""Most files that the error names if no file holds a passage."""
 
 SCANNED = (".pdf", ".docx")
 """Formats that may hold pictures of pages."""
@@ -64,10 +65,10 @@ class DocumentReport(NamedTuple):
     path: Path
     passages: int
     note: str = ""
-    """The reason if it gave no passage."""
+    """The reason why the file gave no passage; empty if it gave some."""
 
     remarks: tuple[str, ...] = ()
-    """Parts of it that were not read, such as a sheet of a workbook, with the reason."""
+    """Parts of the file that were not read, such as a sheet of a workbook, with the reason."""
 
     @property
     def in_words(self) -> str:
@@ -76,7 +77,7 @@ class DocumentReport(NamedTuple):
 
     @property
     def line(self) -> str:
-        """The file and its report; a note that names the file already is the whole line."""
+        """The path and the report in words; a note that already begins with the path is the whole line."""
         return self.note if self.note.startswith(f"{self.path}:") else f"{self.path}: {self.in_words}"
 
 
@@ -84,11 +85,11 @@ class Documents(NamedTuple):
     passages: list[Passage]
     files: list[DocumentReport]
     notes: tuple[str, ...] = ()
-    """Counts of files that are no part of the knowledge base."""
+    """Sentences with the number of files that were left out, such as drafts."""
 
 
 class FileList(NamedTuple):
-    """Documents with their paths inside the named folder, and the number of hidden ones."""
+    """Documents with their paths inside the named folder, and the number of hidden documents that were left out."""
 
     files: list[tuple[Path, PurePath]]
     hidden: int
@@ -101,7 +102,8 @@ class FilePassages(NamedTuple):
 
 
 def read_documents(places: Iterable[Path]) -> Documents:
-    """Passages of files and of all files under folders; a file that cannot be read is reported with the reason."""
+    """Read the passages of these files, and of all files in these folders. A file that cannot be read is reported
+    with the reason; DataError if no passage is left."""
     listed, drafts = list_files(places), 0
     read = Documents([], [])
     origin: dict[str, str] = {}
@@ -138,7 +140,7 @@ def read_documents(places: Iterable[Path]) -> Documents:
 
 
 def list_files(places: Iterable[Path]) -> FileList:
-    """Files in order; links, hidden files and those of others' packages are left out."""
+    """List the files in order of their paths, without links, hidden files and node_modules."""
     files, hidden = list[tuple[Path, PurePath]](), 0
     for root in places:
         if fault := path_fault(root, "Give the documents of the knowledge base.", folder=True):
@@ -159,7 +161,8 @@ def list_files(places: Iterable[Path]) -> FileList:
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise a DataError after so many CPU seconds: the work of some parsers grows with the square of a file."""
+    """Raise a DataError after `seconds` of CPU time: the work of some parsers grows with the square of the file's
+    size."""
 
     def end(*_: object) -> None:
         raise DataError(f"could not be read in {seconds:.0f} s of work. Save it again, or split it")
@@ -175,7 +178,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 
 def _passages(path: Path, source: PurePath) -> FilePassages:
-    """The passages of a file, and what of it was not read, with the reason."""
+    """Read a file's passages, with a remark on each part that was not read."""
     suffix = path.suffix.lower()
     if suffix in RECORD_ENDINGS:
         sheets = sheets_of(path)
@@ -193,7 +196,7 @@ def _passages(path: Path, source: PurePath) -> FilePassages:
 
 
 def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> FilePassages:
-    """The passages of all sheets that have a column of texts, and the other sheets with the reason.
+    """The passages of all sheets that have a column of texts, with a remark on each other sheet.
 
     An id that occurs in two sheets is an error: leaving one sheet out would hide it.
     """
@@ -218,7 +221,8 @@ def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> Fi
 def record_passages(path: Path, source: PurePath, sheet: str = "") -> Iterator[Passage]:
     """A passage for each row of a sheet: its title, its text, and its other cells as metadata.
 
-    `sheet` names one of several: it becomes metadata, and a part of the ids of rows without an id.
+    `sheet` is set for a workbook of several sheets: its name becomes metadata, and part of the ids of rows without an
+    id.
     """
     rows = read_records(path, sheet=sheet, usual_names=(*CONTENT_NAMES, *TITLE_NAMES, *ID_NAMES)).rows
     columns = {name.strip().lower(): name for row in rows for name in reversed(row)}
@@ -258,7 +262,7 @@ def record_passages(path: Path, source: PurePath, sheet: str = "") -> Iterator[P
 
 
 def _cell(value: Any) -> str:
-    """A cell's text; a formula is none."""
+    """A cell's text; empty for a formula, and for words such as `nan`."""
     if value is None or isinstance(value, Formula):
         return ""
     if isinstance(value, float) and value.is_integer():
@@ -268,12 +272,13 @@ def _cell(value: Any) -> str:
 
 
 def read_plain(path: Path) -> Iterator[Block]:
-    """Paragraphs between empty lines."""
+    """Split a text into paragraphs at its empty lines."""
     return (Block(part) for part in re.split(r"\n\s*\n", read_text(path).replace("\r\n", "\n")))
 
 
 def read_html(html: str) -> Iterator[Page | Block]:
-    """Headings, paragraphs, items and rows of tables; what a browser would run or hide is left out."""
+    """Read headings, paragraphs, list items and table rows. DROPPED_TAGS, such as scripts and navigation, are left
+    out."""
     from bs4 import BeautifulSoup
     from bs4.exceptions import ParserRejectedMarkup
 
@@ -296,9 +301,9 @@ def read_html(html: str) -> Iterator[Page | Block]:
 
 
 def _html_texts(soup: Any) -> Iterator[tuple[Any, str]]:
-    """Each text with its block; the cells of a row are one line.
+    """Yield each text with the block element around it; the cells of a table row are one block.
 
-    Each element takes what it needs from its parent, so the time does not grow with the depth.
+    Each element looks only at its parent, so the time does not grow with the depth of nesting.
     """
     from bs4.element import PreformattedString, Tag
 
@@ -327,7 +332,7 @@ def _html_block(tag: Any, words: list[str]) -> Iterator[Block]:
 
 
 def read_word(path: Path) -> Iterator[Page | Block]:
-    """A .docx file by way of HTML, which keeps headings and tables; images are not even opened."""
+    """Read a .docx file by converting it to HTML, which keeps headings and tables; images are not opened."""
     import mammoth
 
     refuse_bomb(path)
@@ -337,19 +342,19 @@ def read_word(path: Path) -> Iterator[Page | Block]:
             html = mammoth.convert_to_html(
                 file, style_map=TITLE_STYLE, convert_image=no_images, external_file_access=False
             ).value
-    except Exception as error:  # mammoth raises whatever its parsers meet
+    except Exception as error:  # mammoth lets the errors of its parsers through
         raise DataError(f"not a readable .docx file ({visible(error)[:120]})") from error
     return read_html(html)
 
 
 def read_pdf(path: Path) -> Iterator[Block]:
-    """The text of each page; lines that a page's width broke are joined again."""
+    """Read the text of each page, with the broken lines of a paragraph joined again."""
     import logging
 
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
-    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # what it cannot read is said by the error
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # an error below reports what cannot be read
     try:
         reader = PdfReader(path)
         if reader.is_encrypted and not reader.decrypt(""):
@@ -365,7 +370,8 @@ def read_pdf(path: Path) -> Iterator[Block]:
 
 
 def join_lines(text: str) -> Iterator[str]:
-    """Paragraphs of a page: a line continues in the next unless it ends a sentence or is short."""
+    """Join a page's lines to paragraphs. A paragraph ends at an empty line, at a short line, or at a line that ends a
+    sentence."""
     lines = [line.strip() for line in text.splitlines()]
     width = max(map(len, lines), default=0)
     paragraph = ""

@@ -19,7 +19,7 @@ ENDS = {
 }  # fmt: skip
 
 INCLUDE = re.compile(r"\s*<<<\s+\S")
-"""A snippet of another file (https://vitepress.dev/guide/markdown#import-code-snippets)."""
+"""A line that includes a snippet of another file (https://vitepress.dev/guide/markdown#import-code-snippets)."""
 
 STATEMENT = re.compile(
     r"import\s.{0,200}['\"];?\s*$|import\s*\{[^}'\"]*$"
@@ -31,7 +31,7 @@ STATEMENT = re.compile(
 CONTINUED = re.compile(r"(?:=>|[=,+?:.]|&&|\|\|)\s*$")
 STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`")
 LONGEST_STATEMENT = 200
-"""Lines of a statement; one whose brackets are still open then ends at the next empty line."""
+"""Most lines of a statement. If its brackets are still open after them, it ends at its first empty line."""
 
 BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
 TAG = re.compile(
@@ -46,7 +46,7 @@ INLINE = (
     "a", "abbr", "b", "code", "del", "em", "i", "ins", "kbd", "mark", "s", "small", "span", "strong", "sub", "sup",
     "u",
 )  # fmt: skip
-"""Tags inside words, such as H<sub>2</sub>O; another one stands between words."""
+"""Tags that may stand inside a word, such as H<sub>2</sub>O; every other tag separates words."""
 
 GAP = "\0"
 
@@ -67,8 +67,8 @@ def without_hidden(text: str) -> str:
 def _without_comments(lines: Sequence[str]) -> Iterator[str]:
     """Lines without comments, scripts and styles.
 
-    Without its end, such a part hides the rest of the page if a line begins with it, as in a browser
-    (https://spec.commonmark.org/0.31.2/#html-blocks); else it is text.
+    A comment, script or style without an end hides the rest of the page if a line begins with it, as in a browser
+    (https://spec.commonmark.org/0.31.2/#html-blocks). Elsewhere, and in an MDX comment, the mark is text.
     """
     last = {start: number for number, line in enumerate(lines) for start, end in ENDS.items() if end.search(line)}
     fence, start = "", ""
@@ -84,7 +84,8 @@ def _without_comments(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _visible_part(line: str, start: str, ending: Collection[str]) -> tuple[str, str]:
-    """What is seen of a line, and the start of what is hidden after it; `ending` are those with an end below."""
+    """Return the visible part of a line, and the mark of a hidden part that is still open after it. `ending` are the
+    marks whose end is in this line or below."""
     shown, at = list[str](), 0
     while True:
         if start:
@@ -103,7 +104,7 @@ def _visible_part(line: str, start: str, ending: Collection[str]) -> tuple[str, 
 
 
 def _without_statements(lines: Sequence[str]) -> list[str]:
-    """Lines without the statements of MDX, each of which begins a block."""
+    """Lines with an empty line in place of each line of an MDX statement; a statement begins a block of text."""
     shown, at, begins_block = list[str](), 0, True
     while at < len(lines):
         if begins_block and STATEMENT.match(lines[at]):
@@ -128,7 +129,8 @@ def _statement_lines(lines: Sequence[str]) -> int:
 
 
 def _without_tags(text: str, closed: Collection[str]) -> str:
-    """Text without the tags that have an end, or need none: <NAME> in a sentence is a word."""
+    """Text without its tags. A tag counts only if it is closed or needs no end tag: <NAME> in a sentence is a
+    word."""
 
     def replacement(match: re.Match[str]) -> str:
         name, fields = match["name"], match["fields"] or ""
@@ -142,7 +144,7 @@ def _without_tags(text: str, closed: Collection[str]) -> str:
 
 
 def _gap(match: re.Match[str]) -> str:
-    """A space between two words, and nothing at the edge of one."""
+    """One space if there is a visible character on both sides of the removed tags; else nothing."""
     before, after = (
         match.string[max(0, match.start() - 1) : match.start()],
         match.string[match.end() : match.end() + 1],

@@ -18,13 +18,14 @@ ANCHOR = re.compile(r"\s?\{:?\s?#[^{}]{0,200}\}$")
 """The id of a heading as Docusaurus, VitePress and kramdown write it."""
 
 ADMONITION = re.compile(r"\s*:{3,}\s*(?:[\w-]+\s*)?(.*)$")
-"""The first or last line of a box (:::tip Title), of which only the title is text."""
+"""The first or last line of a box (:::tip Title); only the title is kept as text."""
 
 FIELD = re.compile(r"\s*[A-Za-z_][\w-]*\s*:(?:\s|$)")
-"""The first line of front matter, whole or broken; any other line is text between two rules."""
+"""The first line of front matter, also of broken YAML. If text between two `---` lines begins in another way, it is
+ordinary text."""
 
 MOST_FIELDS, LONGEST_FIELD = 20, 200
-"""Fields of front matter that each passage takes as metadata, and characters of each."""
+"""Most fields of front matter that each passage takes as metadata, and most characters of a field."""
 
 
 def read_markdown(text: str) -> Iterator[Page | Block]:
@@ -50,7 +51,8 @@ def read_markdown(text: str) -> Iterator[Page | Block]:
 
 
 def _front_matter(text: str) -> tuple[Page | None, str]:
-    """The page that YAML at the beginning describes, and the rest; what is no YAML mapping stays text."""
+    """Parse the front matter. Return the page that it describes, with a remark if it is broken, and the text below;
+    or None and the whole text if there is no front matter."""
     match = FRONT_MATTER.match(text)
     if not match:
         return None, text

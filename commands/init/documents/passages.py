@@ -1,4 +1,4 @@
-"""A document's headings and paragraphs become passages of a size that a search can return. Pure functions."""
+"""Cut a document's headings and paragraphs into passages of a size that a search can return. Pure functions."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,14 +11,14 @@ from qinglan.rag.contract import Passage
 from qinglan.terminal import visible
 
 LONGEST = 600
-"""Characters of a passage: a handful of sentences, of which a prompt takes several."""
+"""Most characters of a passage: a handful of sentences, so that a prompt has room for several passages."""
 
 LONGEST_CODE = 1500
-"""Most characters of fenced code in one passage; a judge reads as many of a passage."""
+"""Most characters of fenced code in one passage; a judge does not read more of a passage."""
 
 LONGEST_TITLE = 80
 SECTION = " › "
-"""Between a page's title and a section's."""
+"""Separator between a page's title and the headings of its sections."""
 
 SENTENCE_END = re.compile(r"(?<=[。！？；!?;\n])|(?<=\. )")
 FENCE = re.compile(r"[\s>]{0,20}(?:(?:[-*+]|\d{1,9}[.)])\s{1,9})?(`{3,}|~{3,})(.*)")
@@ -34,7 +34,7 @@ class Page(NamedTuple):
     """The page is not published, so it gives no passage."""
 
     remark: str = ""
-    """A fault of the document's own words about itself."""
+    """A remark on front matter that cannot be read; empty if there is none."""
 
 
 class Block(NamedTuple):
@@ -42,14 +42,14 @@ class Block(NamedTuple):
 
     text: str
     level: int = 0
-    """1 to 6 of a heading, 0 of a paragraph."""
+    """1 to 6 for a heading, 0 for a paragraph."""
 
     page: int = 0
-    """Page of a PDF."""
+    """Page number in a PDF; 0 for other documents."""
 
 
 def document_passages(source: PurePath, blocks: Iterable[Page | Block]) -> Iterator[Passage]:
-    """Passages of one document: each under its headings, with an id of the file's name and a number."""
+    """Passages of one document. The title of each names its headings; its id is the file's name with a number."""
     blocks = list(blocks)
     own_heading = sum(isinstance(block, Block) and block.level == 1 for block in blocks) == 1
     about, path = Page(), dict[int, str]()
@@ -91,10 +91,12 @@ def safe_id(text: str) -> str:
 
 
 def _title(page: str, source: PurePath, path: Mapping[int, str], own_heading: bool) -> str:
-    """The page's title and the headings above the text, from the outermost on; each is cut alike if they are long.
+    """The title of a passage: the page's title and the headings above the text, from the outermost on. If they are
+    too long together, each is cut to the same width.
 
-    The page's title is its own, its first heading's, or the file's name. A page with a title often repeats it, in
-    other words, as its only heading of the first level: above other headings, such an `own_heading` is left out.
+    The page's title is the one in its metadata, else its first-level heading, else the file's name. `own_heading` is
+    True if the page has exactly one first-level heading, which often repeats the title in other words: it is left out
+    above other headings.
     """
     headings = [path[level] for level in sorted(path) if level > 1 or len(path) == 1 or not (page and own_heading)]
     page = page or path.get(1) or source.stem
@@ -105,7 +107,8 @@ def _title(page: str, source: PurePath, path: Mapping[int, str], own_heading: bo
 
 
 def fence_numbers(lines: Sequence[str]) -> Iterator[int]:
-    """For each line the number of the fenced code that it belongs to, with its first and last line; 0 for text."""
+    """Yield for each line the number of the fenced code block that it belongs to, with the fences themselves; 0 for
+    text."""
     number, fence = 0, ""
     for line in lines:
         before, fence = fence, next_fence(fence, line)
@@ -114,7 +117,7 @@ def fence_numbers(lines: Sequence[str]) -> Iterator[int]:
 
 
 def next_fence(marks: str, line: str) -> str:
-    """The marks of the fenced code that is open after this line, by those that are open before it; empty for none."""
+    """The fence marks that are open after this line; empty if there are none. `marks` are open before it."""
     match = FENCE.match(line)
     if marks:
         return "" if match and match[1].startswith(marks) and not match[2].strip() else marks
@@ -123,7 +126,8 @@ def next_fence(marks: str, line: str) -> str:
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Pieces of at most LONGEST characters, cut at the ends of sentences where there are any; code stays whole."""
+    """Split a text into pieces of at most LONGEST characters, at the ends of sentences if possible. Fenced code may
+    be longer."""
     piece = ""
     for part in _parts(text):
         if piece and len(piece) + len(part) > LONGEST:
@@ -135,7 +139,7 @@ def split_text(text: str) -> Iterator[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Sentences, none longer than LONGEST, and whole fenced codes."""
+    """Sentences of at most LONGEST characters, and blocks of fenced code."""
     lines = text.splitlines(keepends=True)
     for fence, group in groupby(zip(fence_numbers(lines), lines, strict=True), key=lambda pair: pair[0]):
         part = [line for _, line in group]
@@ -147,7 +151,8 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _code(lines: Sequence[str]) -> Iterator[str]:
-    """Fenced code, in several fences where it is very long."""
+    """A block of fenced code; one above LONGEST_CODE characters is split into several blocks, each with its own
+    fences."""
     if sum(map(len, lines)) <= LONGEST_CODE:
         yield "".join(lines)
         return
