@@ -1,7 +1,7 @@
-"""Capabilities that stages and servers share; it knows neither KFP nor KServe.
+"""Shared code of stages and servers; it does not depend on KFP or KServe.
 
-Only the client in qinglan/kubernetes names objects of theirs, in its table of API paths. What a KFP pod or an
-InferenceService holds is read where it is used: components/training/kubeflow, serving/rollout/cluster and pipelines.
+The only exception is the client in qinglan/kubernetes: its table of API paths names objects of KFP and KServe. Code
+that reads a KFP pod or an InferenceService is in components/training/kubeflow, serving/rollout/cluster and pipelines.
 """
 
 __version__ = "0.1.0"

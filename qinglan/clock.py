@@ -1,6 +1,6 @@
-"""The time of day for durations: a clock that is set while a process runs moves nothing.
+"""Time for measuring durations: setting the system clock while a process runs does not change the result.
 
-steady_time()       seconds since the epoch, as this process counts them
+steady_time()       seconds since the epoch, counted by this process
 how_long(span)      a span of time for people: 12 min, 3.5 h, 41.0 d
 """
 
@@ -11,12 +11,12 @@ _EPOCH = time.time() - time.monotonic()
 
 
 def steady_time() -> float:
-    """Seconds since the epoch: the clock's at the start of this process, and from then on by the monotonic clock."""
+    """Seconds since the epoch: the system clock when this process started, plus the monotonic time since then."""
     return _EPOCH + time.monotonic()
 
 
 def how_long(span: timedelta) -> str:
-    """A span of time for people, without a sign."""
+    """Format a span of time for people, such as `12 min`; the sign is dropped."""
     minutes = abs(span.total_seconds()) / 60
     if minutes < 90:
         return f"{minutes:.0f} min"

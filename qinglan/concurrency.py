@@ -1,4 +1,4 @@
-"""Many slow calls at once, their results in the order of the input, and only a window of them in memory."""
+"""Runs many slow calls at once. Results come in the order of the input, with a limited number of calls in memory."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 async def map_in_order(
     items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], window: int
 ) -> AsyncIterator[Result]:
-    """Yield work(item) for each item in order; the first failure cancels what is under way and is raised."""
+    """Yield work(item) for each item in order; the first failure cancels the calls under way and is raised."""
     pending: deque[asyncio.Task[Result]] = deque()
     failed = asyncio.Event()
 
@@ -23,7 +23,8 @@ async def map_in_order(
             failed.set()
             raise
 
-    # The oldest result is awaited together with the alarm: else a failure would wait for all results before it.
+    # The oldest result is awaited together with the alarm. Else a failure would be raised only after all results
+    # before it.
     alarm = asyncio.create_task(failed.wait())
     try:
         for item in items:
@@ -40,7 +41,7 @@ async def map_in_order(
 
 
 async def _oldest(pending: deque[asyncio.Task[Result]], alarm: asyncio.Task[bool]) -> Result:
-    """The oldest result; the failure of a younger one is raised at once rather than when its turn comes."""
+    """Wait for the oldest result. If a newer call fails meanwhile, its error is raised at once."""
     await asyncio.wait((pending[0], alarm), return_when=asyncio.FIRST_COMPLETED)
     if alarm.done():
         for task in pending:
@@ -50,7 +51,10 @@ async def _oldest(pending: deque[asyncio.Task[Result]], alarm: asyncio.Task[bool
 
 
 async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
-    """All results; the first failure ends the others before it is raised. (asyncio.gather lets them run on.)"""
+    """Run all coroutines and return their results; the first failure cancels the others before it is raised.
+
+    asyncio.gather would let the others run on.
+    """
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         return await asyncio.gather(*tasks)

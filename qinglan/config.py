@@ -1,4 +1,4 @@
-"""The one base of every configuration: frozen, closed, and the only home of each default."""
+"""Base class of all settings: objects are frozen, unknown fields are errors, and each default is defined once."""
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -15,31 +15,31 @@ from qinglan.http.addresses import SECRET_FIELD, hide_secrets
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[int, Field(gt=0)]
 Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""A seed that every generator takes: numpy refuses negative ones, and transformers those of more than 32 bits."""
+"""Seed that all generators accept: numpy refuses negative seeds, and transformers refuses more than 32 bits."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
-"""A tenant or knowledge base: safe in a path, a URL and a Kubernetes label."""
+"""Name of a tenant or knowledge base, safe in a path, a URL and a Kubernetes label."""
 
 TENANT_MODEL = r"^[a-z0-9][a-z0-9_-]{0,62}/[a-z0-9][a-z0-9_-]{0,62}$"
 """The form of a release's name, such as fivedoctors/rewriter."""
 
 
 UNKNOWN_FIELD = "Extra inputs are not permitted"
-"""pydantic's words for a name that a model lacks."""
+"""Message of pydantic about a field that a model does not have."""
 
 
 class Config(BaseModel):
-    """Frozen and closed: a typo in a file is an error that names the field."""
+    """Base class of settings. Objects are frozen, and a misspelt field in a file is an error that names it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
     @classmethod
     def parse(cls, values: Any, where: str) -> Self:
-        """Like model_validate, but the error says where, which field, and what to do."""
+        """Like `model_validate`, but the error names the source `where`, the field and the next step."""
         return parse_as(cls, values, where)
 
     def changes(self) -> dict[str, Any]:
-        """The settings that differ from the defaults, as plain data: `parse` makes the same configuration of them."""
+        """Settings that differ from the defaults, as plain data; `parse` turns them into an equal configuration."""
         return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
 
 
@@ -55,21 +55,22 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
 
 
 def explain_validation_error(error: ValidationError, show_input: bool = True) -> str:
-    """Each wrong field: name, what is wrong, and what was given unless that is a user's own text."""
+    """Describe each wrong field by its name, its fault and the rejected value. With `show_input=False`, for texts of
+    users, the value is left out."""
     items = error.errors(include_url=False)
     first = [item for item in items if not any(_is_copy(item, other) for other in items)]
     return "; ".join(_explain(item, show_input) for item in first)
 
 
 def _is_copy(item: ErrorDetails, other: ErrorDetails) -> bool:
-    """True of an error in settings that were copied from shared ones, if the shared ones have the same error."""
+    """True if an error repeats the same error of shared settings, from which these settings were copied."""
     path, shared = item["loc"], other["loc"]
     same = item["msg"] == other["msg"] and item["input"] == other["input"]
     return same and len(shared) < len(path) and path[-len(shared) :] == shared
 
 
 def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
-    """Suggest a name spelled nearly like one that a configuration lacks, or its place below; else name all there."""
+    """Suggest a setting for each unknown name: a similar name, else the same name at a deeper path, else list all."""
     unknown = [item["loc"] for item in error.errors(include_url=False) if item["type"] == "extra_forbidden"]
     hints = []
     for *path, name in unknown:
@@ -87,12 +88,12 @@ def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    """Types of the settings of a class, by the names that a file has."""
+    """Type of each setting of a class, by its name in a file."""
     return {field.alias or key: field.annotation for key, field in model.model_fields.items()}
 
 
 def _paths_below(model: type[BaseModel], name: str) -> Iterator[str]:
-    """Dotted paths to settings of this name in the classes that a class of settings holds."""
+    """Dotted paths to settings with this name in the nested classes of a settings class."""
     for key, annotation in _fields(model).items():
         inner = _inner_model(annotation)
         if inner is not None:
@@ -102,7 +103,7 @@ def _paths_below(model: type[BaseModel], name: str) -> Iterator[str]:
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
-    """The class of the settings at a path, through lists and mappings; None if there are no settings."""
+    """The settings class at a path, which may lead through lists and mappings; None if no settings are there."""
     at: Any = model
     for part in path:
         if isinstance(at, type) and issubclass(at, BaseModel):
@@ -111,14 +112,14 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
 
 
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    """The class of settings in an annotation such as `dict[str, Pod]` or `DeployConfig | None`."""
+    """The settings class inside an annotation such as `dict[str, Pod]` or `DeployConfig | None`; None without one."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_inner_model, get_args(annotation))), None)
 
 
 def _explain(item: ErrorDetails, show_input: bool) -> str:
-    """One wrong field. Several settings that cannot be together are named by the check's own message."""
+    """Describe one wrong field. A check of several settings names them in its own message, so no value is added."""
     field, value, message = ".".join(map(str, item["loc"])), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] == "tuple_type":
         example = f", such as [{value}]" if show_input and isinstance(value, str) else ""
@@ -139,7 +140,7 @@ def _explain(item: ErrorDetails, show_input: bool) -> str:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file; anything else there is an error that names the file."""
+    """Read the mapping in a YAML file; a ConfigError names the file if it holds anything else or is unreadable."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -152,7 +153,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def yaml_mapping(text: str, where: str) -> dict[str, Any]:
-    """The mapping in a text of YAML; empty if the text is."""
+    """Parse a YAML text that must hold a mapping; an empty text gives an empty mapping."""
     values = parse_yaml(text, where)
     if values is None:
         return {}
@@ -162,11 +163,12 @@ def yaml_mapping(text: str, where: str) -> dict[str, Any]:
 
 
 REPLACED = frozenset({"gpu_nodes"})
-"""Mappings that are one value: of two node selectors mixed, Kubernetes requires all labels, and no node has them."""
+"""Names of mappings that are replaced as a whole. If two node selectors were merged, a node would need the labels of
+both."""
 
 
 def merge_settings(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """One mapping laid over another, level by level; those of REPLACED are replaced as a whole."""
+    """Merge `over` into a copy of `under`, level by level; mappings named in REPLACED are replaced as a whole."""
     out = dict(under)
     for name, value in over.items():
         both = name not in REPLACED and isinstance(value, dict) and isinstance(out.get(name), dict)

@@ -1,11 +1,11 @@
-"""JSON and YAML that people or strangers write: one meaning, or an error that says where.
+"""Strict parsers for JSON and YAML of people or strangers: a document has one meaning, or an error names its line.
 
     parse_json(content, "evaluation.json")      a DataError with the line
     parse_yaml(text, "trust.yaml")              a ConfigError with the line
 
-Programs disagree on a key that is written twice, on numbers beyond a float, and on NaN: a reviewer would read another
-document than the one that counts. All of these are refused here, and so is what would take all memory or time to
-read: nesting without end, and YAML aliases that unfold to millions of nodes.
+Programs differ in how they read a key that is written twice, a number too large for a float, and NaN: a reviewer
+could see another value than the program uses. These are refused. Documents that would take all memory or time are
+refused too: endless nesting, and YAML aliases that unfold to millions of nodes.
 """
 
 import json
@@ -22,14 +22,14 @@ from qinglan.terminal import visible
 
 Value = TypeVar("Value")
 MAX_YAML_NODES = 100_000
-"""Keys and values of a YAML document, with every alias unfolded."""
+"""Largest number of keys and values in a YAML document, with every alias unfolded."""
 
 
 def parse_json(content: bytes | str, where: str, line: int = 1, half_characters: bool = False) -> Any:
-    """The document's value; a DataError with the line where programs could read it differently, or not at all.
+    """Parse a JSON document; a DataError names the line if programs could read it differently, or not at all.
 
-    `line` is that of the document's beginning in its file. With `half_characters` a text may hold lone
-    surrogates, which cannot be written: the caller sets such rows aside.
+    `line` is the line of the file at which the document begins. With `half_characters` a text may hold lone
+    surrogates. They cannot be written as UTF-8, so the caller sets such rows aside.
     """
     try:
         if not half_characters:
@@ -47,7 +47,7 @@ def parse_json(content: bytes | str, where: str, line: int = 1, half_characters:
 
 
 def parse_json_mapping(content: bytes | str, where: str) -> dict[str, Any]:
-    """The document's object; a DataError if it is something else, or no JSON."""
+    """Parse a JSON object; a DataError if the document is something else, or no JSON."""
     value = parse_json(content, where)
     if not isinstance(value, dict):
         raise DataError(f"{where}:1: a JSON object belongs here, and this is {type(value).__name__}.")
@@ -68,8 +68,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_twice_named(content: bytes, where: str) -> None:
-    """Refuse a request in which an object names a key twice: the next program could read the other value, such as
-    another tenant. What is no JSON is left to the request's own parser."""
+    """Raise a DataError if an object in a request has the same key twice: the next program could read the other
+    value, such as another tenant. A body that is no JSON passes, and the request's own parser refuses it."""
     try:
         TWICE_DECODER.decode(content.decode("utf-8"))
     except _AmbiguousError as error:
@@ -85,8 +85,9 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int | float:
-    """A whole number; beyond 64 bits a float, as orjson reads it, which writes no other. Tokenizers' settings have
-    such: int(1e30) for a text of any length.
+    """Parse a whole number. Beyond 64 bits it becomes a float, as in orjson, which cannot write larger whole numbers.
+
+    Settings of tokenizers hold such numbers: int(1e30) means a text of any length.
     """
     number = int(text)
     return number if -(2**63) <= number < 2**64 else _finite(text)
@@ -97,7 +98,7 @@ TWICE_DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def _line_of(text: str) -> int:
-    """Lines before the innermost object with the fault; the document is read once more."""
+    """Count the line breaks before the innermost object with the fault, by reading the document once more."""
     begun = [0]
 
     def parse_object(text_and_end: tuple[str, int], *rest: Any) -> tuple[Any, int]:
@@ -116,12 +117,12 @@ def _line_of(text: str) -> int:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The one document's value; a ConfigError with the line if it has two meanings, or is no YAML."""
+    """Parse a text with one YAML document; a ConfigError names the line if it has two meanings, or is no YAML."""
     return _parse_yaml(text, where, lambda loader: loader.get_single_data())
 
 
 def parse_yaml_documents(text: str, where: str) -> list[Any]:
-    """The values of all documents, such as a compiled graph's two."""
+    """Parse all YAML documents of a text, such as the two of a compiled graph."""
 
     def load(loader: Any) -> list[Any]:
         documents = []
@@ -163,10 +164,10 @@ def _loader_class() -> Any:
     # CSafeLoader composes nodes by recursion in C (_compose_node in PyYAML's yaml/_yaml.pyx): thousands of opening
     # brackets would overflow its stack, and the process would crash.
     class Loader(Composer, CParser, SafeConstructor, Resolver):
-        """SafeLoader without its leniency: a key counts once, a number is one, and aliases cannot multiply.
+        """Strict SafeLoader: refuses a repeated key, a number that is not finite, and aliases that unfold too far.
 
-        libyaml reads the text, in a third of the time of PyYAML's own code. The nodes are composed by PyYAML, since
-        libyaml's composer recurses without a limit.
+        libyaml parses the text, in a third of the time of PyYAML's own parser. PyYAML composes the nodes, since the
+        composer on libyaml recurses without a limit.
         """
 
         def __init__(self, text: str) -> None:
@@ -206,7 +207,7 @@ def _loader_class() -> Any:
 
 
 def _refuse_same_keys(loader: Any, node: Any) -> None:
-    """Keys as they are written, before a merge (`<<`) brings in others, which it may override."""
+    """Refuse a mapping with the same key twice. Keys from a merge (`<<`) may be overridden."""
     import yaml
 
     names = set()
@@ -218,7 +219,8 @@ def _refuse_same_keys(loader: Any, node: Any) -> None:
 
 
 def _refuse_bomb(root: Any) -> None:
-    """Count the nodes with every alias unfolded; without recursion, for a document may be deep."""
+    """Refuse a document with too many nodes once every alias is unfolded. A stack replaces recursion, since documents
+    may be deep."""
     sizes: dict[int, int] = {}
     stack: list[tuple[Any, bool]] = [(root, False)]
     while stack:

@@ -1,25 +1,26 @@
-"""Every failure a user can meet, by the boundary that was crossed.
+"""Errors that a user can meet, each with its own exit code.
 
 QinglanError
 ├── ConfigError    a configuration or command that cannot be run       exit 2
 ├── DataError      a spreadsheet, row or knowledge base that is wrong   exit 3
-│   └── ConflictError   a name that somebody else moved meanwhile
+│   └── ConflictError   a name or service that somebody else changed meanwhile
 ├── OutageError    something we depend on gave no answer                exit 4
 ├── BudgetError    the next call would pass the budget                  exit 5
 ├── TrainingError  a training that stopped or learned nothing usable    exit 6
 ├── GateHeldError  a verdict stops the run: a result, not a fault       exit 7
 ├── AlteredError   changed bytes, or a signature that does not count   exit 8
-├── IncompleteAuditError   an audit found nothing altered, and not everything   exit 9
-└── RowError       one row's call failed for good: it is quarantined, the run continues
+├── IncompleteAuditError   nothing was altered, but not everything could be verified   exit 9
+└── RowError       one row's call failed after all tries: the row is quarantined, the run continues
 
-A message says where, what, and the next step. An outage is never a score and never a silent fallback.
+A message says where, what, and the next step. An outage is never turned into a score or a silent fallback.
 """
 
 
 class QinglanError(Exception):
-    """Anything we can explain; `exit_code` is what the command line ends with.
+    """Base class of errors with an explanation for the user. The command line exits with `exit_code`.
 
-    Each argument is a line of the message. A line break inside of one was not ours, and is printed as a code.
+    Each argument is one line of the message. A line break inside an argument comes from foreign text, and is printed
+    as a code.
     """
 
     exit_code = 1
@@ -66,14 +67,14 @@ class IncompleteAuditError(QinglanError):
 
 
 def error_class_for(exit_code: int) -> type[QinglanError]:
-    """The kind of failure that a program of ours ended with."""
+    """The error class with this exit code; QinglanError if no class has it."""
     # The classes above come before any of another module, since __subclasses__ keeps the order of definition.
     kinds = (kind for kind in QinglanError.__subclasses__() if kind.exit_code != QinglanError.exit_code)
     return next((kind for kind in kinds if kind.exit_code == exit_code), QinglanError)
 
 
 class RowError(QinglanError):
-    """One row could not be answered; `reason` is a short word, `raw` what came back instead of an answer."""
+    """One row could not be answered; `reason` is a short word, `raw` the text that came instead of an answer."""
 
     def __init__(self, reason: str, message: str, raw: str = "") -> None:
         super().__init__(message)

@@ -1,12 +1,12 @@
-"""The run that this process is part of, from its environment."""
+"""Id of the run that this process belongs to, read from the environment."""
 
 import os
 import re
 
 RUN_VARIABLE = "QINGLAN_RUN"
-"""The run's id: on Kubeflow that of the run, here its folder's name."""
+"""Environment variable with the run's id: on Kubeflow the KFP run's id, on a laptop the name of the run's folder."""
 
 
 def run_id() -> str:
-    """The run's id in letters that a URL and a label may hold."""
+    """The run's id, with a `-` for signs that a URL or a label may not hold; `run` if the environment names none."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", os.environ.get(RUN_VARIABLE, "")).lstrip("._-")[:128] or "run"

@@ -1,4 +1,4 @@
-"""Forms in which a model is asked for a JSON object, by what its provider takes; every answer reads the same.
+"""Ways to ask a model for a JSON object, by what its provider supports; callers get every answer in the same form.
 
 | format | the request has | the object comes as |
 |---|---|---|
@@ -7,8 +7,8 @@
 | tool | one function with the schema, which must be called | the call's arguments |
 | text | the schema in the prompt only | the answer, bare or in one code fence |
 
-DeepSeek refuses json_schema with 400 (api-docs.deepseek.com/guides/json_mode, November 2026); the other hosts below
-were not tried here: `qinglan doctor --paid` tries a model with one cheap call.
+DeepSeek refuses json_schema with 400 (api-docs.deepseek.com/guides/json_mode, November 2026). The other hosts below
+were not tried: `qinglan doctor --paid` tries a model with one cheap call.
 """
 
 import re
@@ -27,16 +27,18 @@ HOST_FORMATS: Mapping[str, AnswerFormat] = {
     "dashscope.aliyuncs.com": "json_object",
     "api.siliconflow.cn": "json_object",
 }
-"""Hosts that are asked for a JSON object, the older and wider form; any other is asked by schema."""
+"""Default format of hosts that support only the older `json_object`; the default of all other hosts is
+`json_schema`."""
 
 DEEPSEEK = re.compile(r"deepseek-(?!ai/)")
-"""Model names of DeepSeek's own API, which proxies keep; deepseek-ai/... is what a vLLM calls the weights."""
+"""Model names of DeepSeek's own API, also behind a proxy. Names such as `deepseek-ai/...` do not match: a vLLM uses
+them for the weights."""
 
 FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
 def default_format(base_url: str, model: str) -> AnswerFormat:
-    """The format that a host's models take, used if the settings name none."""
+    """Default answer format for a host and a model, used if the settings name none."""
     if DEEPSEEK.match(model):
         return "json_object"
     return HOST_FORMATS.get(urlsplit(base_url).hostname or "", "json_schema")
@@ -45,7 +47,7 @@ def default_format(base_url: str, model: str) -> AnswerFormat:
 def request_fields(
     answer_format: AnswerFormat, messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Fields of a request that asks for an object of this schema."""
+    """Request fields that ask for a JSON object of the schema in `response_format`."""
     if answer_format == "json_schema" or response_format.get("type") != "json_schema":
         return {"messages": list(messages), "response_format": response_format}
     schema = response_format["json_schema"]
@@ -66,7 +68,7 @@ def request_fields(
 
 
 def object_text(message: Mapping[str, Any], answer_format: AnswerFormat) -> str | None:
-    """The answer's object as text, if it is not the answer itself; None leaves the answer as it is."""
+    """JSON text from a tool call or a code fence; None if the answer's own text is to be used."""
     content = message.get("content")
     if answer_format == "tool":
         try:

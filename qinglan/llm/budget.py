@@ -9,12 +9,12 @@ ROUNDING_ERROR = 1e-9
 
 
 def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:
-    """True if a call of at most `amount` cannot exceed the cap even if all calls under way cost their worst."""
+    """True if a call of up to `amount` stays within the cap, even if each call under way costs its maximum."""
     return spent + reserved + amount <= cap
 
 
 class Budget:
-    """Spent and reserved money, together never above the cap, however many calls are under way."""
+    """Spent and reserved money. New reservations keep the sum within the cap, however many calls are under way."""
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
         self.cap = cap
@@ -23,7 +23,8 @@ class Budget:
         self._settled = asyncio.Event()
 
     async def reserve(self, amount: float) -> None:
-        """Reserve an amount. Wait while only other reservations are in the way: most calls cost less in the end."""
+        """Reserve an amount; a BudgetError if it no longer fits. If only other reservations are in the way, wait for
+        them: most calls cost less than was reserved."""
         while not fits(self.cap, self.spent, self.reserved, amount):
             if not fits(self.cap, self.spent, 0.0, amount):
                 raise BudgetError(

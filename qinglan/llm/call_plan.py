@@ -1,6 +1,6 @@
-"""Requests to paid models and the calls that they become: bytes, key and worst cost.
+"""Turns requests to paid models into calls: the bytes to send, the journal key and the largest possible cost.
 
-`qinglan prepay` and the gateway both plan calls here, so both give the same request the same key in the journal.
+`qinglan prepay` and the gateway both use this module, so the same request has the same journal key in both.
 """
 
 from collections.abc import Set
@@ -14,7 +14,7 @@ from qinglan.llm.providers.prices import Usage, cost, estimate_tokens, worst_cos
 
 
 class PaidRequest(NamedTuple):
-    """A request as a stage sends it, and the row that it is for."""
+    """A request from a stage, and the row that it is for."""
 
     entry: Entry
     messages: list[Any]
@@ -23,7 +23,7 @@ class PaidRequest(NamedTuple):
 
 
 class PlannedCall(NamedTuple):
-    """A request in the form that goes to the model."""
+    """A request in the form that is sent to the model."""
 
     call: Call
     entry: Entry
@@ -45,7 +45,7 @@ def plan_call(paid_request: PaidRequest, model: PaidModel) -> PlannedCall:
 
 
 def next_retry(first: PlannedCall, answered: Set[str]) -> PlannedCall:
-    """The call itself, or its first retry that has no answer yet."""
+    """The first of a call and its retries whose key is not in `answered`."""
     for retry in count():
         call = make_call(first.request, retry_sample(first.call.sample, retry))
         if call.key not in answered:
@@ -54,10 +54,9 @@ def next_retry(first: PlannedCall, answered: Set[str]) -> PlannedCall:
 
 
 def booked(model: PaidModel, usage: Usage | None, worst: float, factor: float = 1.0) -> tuple[Usage, float]:
-    """Tokens and cost of an answer that go into the journal; `factor` is the share of the live price that is paid.
+    """Tokens and cost to book for an answer in the journal; `factor` is the share of the live price that is paid.
 
-    If a service counts more than its request can cost, its count is not believed: the worst cost is booked, as for a
-    service that counts nothing.
+    If the service counts no tokens, or more than the request can cost, no tokens and the worst cost are booked.
     """
     if usage is None:
         return Usage(), worst

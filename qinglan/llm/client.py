@@ -37,11 +37,11 @@ from qinglan.llm.waiting_calls import WaitingCalls
 from qinglan.prompts import Message
 
 MAX_CONCURRENT_REQUESTS = 64
-"""Most requests in flight. The gateway's limits decide how many are paid at once; the rest wait there."""
+"""Most requests of a client in flight. The gateway's limits decide how many it sends at once; the rest wait there."""
 
 GATEWAY_RESTART_SECONDS = 30.0
-"""Seconds that a gateway may take to restart, unless the environment sets others (outage_seconds). Sending again is
-safe: the journal knows what was paid."""
+"""Seconds to retry while a gateway restarts, unless the environment sets another time (outage_seconds). Sending a
+call again is safe: the journal knows which calls are paid."""
 
 
 class Answer(NamedTuple):
@@ -69,7 +69,7 @@ UNREACHABLE_ERRORS = (httpx2.TransportError, _GatewayStopping)
 
 
 class GatewayClient(AsyncClosing):
-    """Client for all requests of a stage; keep it open, thousands of requests may wait in it."""
+    """Client for all requests of a stage. Use one for the whole stage: thousands of requests may wait in it."""
 
     def __init__(self, base_url: str, step: str, back_within: float | None = None) -> None:
         self._base_url = base_url.rstrip("/")
@@ -96,9 +96,9 @@ class GatewayClient(AsyncClosing):
         sample: int = 0,
         response_format: dict[str, Any] | None = None,
     ) -> Answer:
-        """Ask a model; a RowError when it gave no usable text, which is never returned as an answer.
+        """Ask a model for a text; a RowError if its answer is unusable.
 
-        BudgetError and OutageError mean that no row would be answered now.
+        A BudgetError or an OutageError means that no row can be answered now.
         """
         headers = {STEP_HEADER: quote(self._step), ROW_HEADER: quote(row), SAMPLE_HEADER: str(sample)}
         body: dict[str, Any] = {"model": role, "messages": messages}
@@ -136,7 +136,7 @@ class GatewayClient(AsyncClosing):
         return [float(seconds) for seconds in answer["seconds"]]
 
     async def _hold_up(self) -> str:
-        """The gateway's reason why calls wait; asked once, since it is for a line of progress only."""
+        """The gateway's reason why calls wait. A failed request is not repeated: the reason is for progress only."""
         try:
             response = await self._http.get(f"{self._base_url}{WAITS_PATH}", timeout=5)
         except httpx2.TransportError:
@@ -154,7 +154,7 @@ class GatewayClient(AsyncClosing):
         return cast(dict[str, Any], orjson.loads((await self._send_with_retries(send)).content))
 
     def _checked(self, reply: BundledResponse) -> BundledResponse:
-        """The reply if it is an answer; else its error is raised."""
+        """Return a reply of status 200; raise the error of any other reply."""
         if reply.status != 200:
             raise read_error(f"Gateway {self._base_url}", reply.status, reply.content)
         return reply

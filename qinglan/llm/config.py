@@ -14,12 +14,12 @@ from qinglan.llm.provider_quirks import REFUSALS, find_incompatible_setting
 from qinglan.rag.service_shape import RagService
 
 Role = Literal["teacher", "judge", "examiner"]
-"""Roles of paid models: the teacher writes rewrites, the judge scores them for training, the examiner for the
-verdict."""
+"""Roles of paid models: the teacher writes rewrites, the judge scores them for training, and the examiner scores them
+for the verdict."""
 
 
 class Price(Config):
-    """Prices per million tokens, as of a day."""
+    """Prices per million tokens on a given day."""
 
     input: float = Field(ge=0)
     """Price of prompt tokens."""
@@ -34,15 +34,15 @@ class Price(Config):
     """Day on which the price list was read. A plan shows it, so that a stale price is noticed."""
 
     currency: str = "USD"
-    """Currency, the same for all models of a run: a budget is in one currency."""
+    """Currency of the prices. It must be the same for all models of a run, since the budget is in one currency."""
 
 
 class PaidModel(Config):
     """One OpenAI-compatible model."""
 
     base_url: Address = "http://127.0.0.1:8100/v1"
-    """Address of the service. Its host must be on the operator's allowlist, QINGLAN_ALLOWED_HOSTS; by default only
-    loopback is."""
+    """Address of the service. Its host must be on the operator's allowlist, `QINGLAN_ALLOWED_HOSTS`; loopback is
+    always allowed."""
 
     model: str
     """Model name at the service."""
@@ -57,31 +57,33 @@ class PaidModel(Config):
     """Sampling temperature; None for reasoning models, which refuse it."""
 
     max_output_tokens: Positive = 200
-    """Longest answer. An answer that is cut here is quarantined; reasoning models need room to think."""
+    """Longest answer in tokens, thinking included. If an answer is cut at this limit, its row is quarantined."""
 
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
-    """Name of the limit in requests. Reasoning models refuse `max_tokens`; DeepSeek and others know nothing else."""
+    """Request field for `max_output_tokens`. OpenAI's reasoning models refuse `max_tokens`; DeepSeek and others know
+    no other field."""
 
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    """Length of a reasoning model's thoughts; None leaves it to the service. Providers take some of these words."""
+    """Effort that a reasoning model spends on thinking; None leaves it to the service. Each provider accepts only
+    some of these words."""
 
     answer_format: AnswerFormat | None = None
-    """Form in which judgements are asked for: `json_schema`, `json_object`, `tool` (a function call) or `text`. None
-    takes the one that the host is known for: json_object at DeepSeek and a few more, else json_schema."""
+    """Format in which judgements are requested: `json_schema`, `json_object`, `tool` (a function call) or `text`.
+    None takes the host's default: `json_object` for DeepSeek and a few other hosts, else `json_schema`."""
 
     extra_body: dict[str, Any] = {}
-    """Further fields of the request in the service's own format: `thinking: {type: disabled}` at DeepSeek,
+    """Further request fields in the service's own format, such as `thinking: {type: disabled}` for DeepSeek, or
     `chat_template_kwargs: {enable_thinking: false}` for Qwen3 on vLLM."""
 
     strip_thinking: bool = False
-    """Removal of `<think>...</think>` from answers: a vLLM without a reasoning parser leaves it in."""
+    """Removal of `<think>...</think>` from answers, which a vLLM without a reasoning parser leaves in."""
 
     refusal_patterns: tuple[str, ...] = REFUSALS
-    """Regular expressions for the beginning of an answer that declines in words, such as 抱歉，我(不能|无法): its
-    row is refused, as if the service had said so itself. By default those of qinglan/llm/provider_quirks.py."""
+    """Regular expressions for the beginning of an answer that refuses in words, such as 抱歉，我(不能|无法). Such an
+    answer counts as refused, as if the service had marked it. Default: REFUSALS in qinglan/llm/provider_quirks.py."""
 
     typical_seconds: float = 2.0
-    """Seconds of one answer, assumed by the plan; the report takes them only if the journal has no live call."""
+    """Seconds of one answer that the plan assumes. The report uses them only if the journal has no live call."""
 
     batch_price_factor: float = Field(default=0.5, gt=0, le=1)
     """Price of a token in the provider's batch API, which `qinglan prepay` uses, as a share of the live price."""
@@ -103,34 +105,36 @@ class PaidModel(Config):
 
     @property
     def structured_answers(self) -> AnswerFormat:
-        """The form in which this model is asked for an object."""
+        """Format in which this model is asked for a JSON object."""
         return self.answer_format or default_format(self.base_url, self.model)
 
 
 class Limits(Config):
-    """Limits of one run over all its stages and workers."""
+    """Limits of one run, for all its stages and workers together."""
 
     concurrency: Positive = 10
-    """Paid calls at once; the plan's 5-10."""
+    """Number of paid calls at once; the original plan says 5 to 10."""
 
     requests_per_minute: Positive = 3000
-    """The provider's limit for your account, or less."""
+    """Requests per minute: the provider's limit for your account, or less."""
 
     tokens_per_minute: Positive = 2_000_000
-    """The provider's token limit, or less; prompts and the longest possible answers are counted."""
+    """Tokens per minute: the provider's limit for your account, or less. Each call counts with its prompt and its
+    longest possible answer."""
 
     timeout_seconds: float = 60.0
     """Seconds after which a call without an answer counts as possibly billed, and is tried again."""
 
     attempts: Positive = 5
-    """Tries of one call before its row is quarantined; without any connection, before the run stops."""
+    """Number of tries of one call before its row is quarantined. If no connection is possible, the run stops
+    instead."""
 
     longest_wait_seconds: float = 120.0
-    """Longest wait in seconds for a service that answers 429: one Retry-After, or all pauses in a row without an
-    answer. A longer one is an outage: better to stop and resume than to hang."""
+    """Longest wait in seconds for a service that answers 429, for one Retry-After or for all pauses until the next
+    answer. A longer wait is an outage: the run stops, and can be resumed later."""
 
     outage_after: Positive = 8
-    """Calls in a row that failed for good, with no answer in between, before the run stops."""
+    """Number of consecutive calls that fail, each after all its tries, before the run stops."""
 
 
 class RagUpstream(RagService):
@@ -140,13 +144,13 @@ class RagUpstream(RagService):
     """Address of the service. Its host must be on the operator's allowlist too."""
 
     concurrency: Positive = 20
-    """Retrievals at once; the plan's 10-20."""
+    """Number of retrievals at once; the original plan says 10 to 20."""
 
     timeout_seconds: float = 30.0
     """Seconds after which a retrieval without an answer is tried again."""
 
     attempts: Positive = 4
-    """Tries of one retrieval before the run stops with an outage."""
+    """Number of tries of one retrieval before the run stops with an outage."""
 
 
 class MlflowUpstream(Config):
@@ -156,7 +160,7 @@ class MlflowUpstream(Config):
     """Address of the server, such as https://mlflow.example.com. Its host must be on the operator's allowlist too."""
 
     token_env: str = ""
-    """Name of the environment variable that holds the token; empty if the server asks for none."""
+    """Name of the environment variable that holds the token; empty if the server needs no token."""
 
     timeout_seconds: float = 30.0
     """Seconds after which a request without an answer has failed."""
@@ -169,11 +173,11 @@ class GatewayConfig(Config):
     """Model that writes the rewrites that the student learns from and competes with."""
 
     judge: PaidModel
-    """Model that writes the needs and scores rewrites; better of another family than the teacher."""
+    """Model that writes the needs and scores rewrites. Another model family than the teacher's is better."""
 
     examiner: PaidModel | None = None
-    """Model that scores rewrites for the verdict; of another family than the judge, whose taste was trained for.
-    Without an examiner the judge answers, and the report says so."""
+    """Model that scores rewrites for the verdict. Another model family than the judge's is better, since the training
+    follows the judge's taste. Without an examiner the judge scores them, and the report says so."""
 
     budget: float = Field(default=50.0, gt=0)
     """Budget in the currency of the prices. The next call that could exceed it is refused; the run can be resumed."""
@@ -182,10 +186,11 @@ class GatewayConfig(Config):
     """Limits of paid calls."""
 
     rag: RagUpstream = RagUpstream()
-    """The RAG service, and its limits."""
+    """RAG service and its limits."""
 
     mlflow: MlflowUpstream | None = None
-    """MLflow server of trainings whose `trackers` name it; without it they need an address of their own."""
+    """MLflow server for trainings with `mlflow` in `trackers`; required for them on a cluster. On a laptop such a
+    training may use its own address instead."""
 
     def models(self) -> dict[Role, PaidModel]:
         """The model of each role."""
@@ -193,7 +198,7 @@ class GatewayConfig(Config):
 
 
 def check_currency(config: GatewayConfig) -> None:
-    """Refuse models with prices in several currencies: one budget is counted in one."""
+    """Raise a ConfigError if prices are in several currencies: the budget is in one currency."""
     currencies = {role: model.price.currency for role, model in config.models().items()}
     if len(set(currencies.values())) > 1:
         listed = ", ".join(f"{role} in {currency}" for role, currency in currencies.items())

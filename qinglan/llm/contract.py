@@ -21,7 +21,7 @@ WAITS_PATH = "/v1/waits"
 
 STEP_HEADER = "x-qinglan-step"
 ROW_HEADER = "x-qinglan-row"
-"""Headers with the step and the row, as percent-encoded UTF-8: a row's id may be Chinese, a header may not."""
+"""Headers with the step and the row, in percent-encoded UTF-8: a row's id may be Chinese, but a header is ASCII."""
 
 SAMPLE_HEADER = "x-qinglan-sample"
 """Header with the number of the sample if several answers to one prompt are needed; "0" for the first."""

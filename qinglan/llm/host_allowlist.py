@@ -1,4 +1,4 @@
-"""Allowlist of hosts that the gateway may call: those that the operator allows, and this machine itself."""
+"""Allowlist of hosts that may be called: the hosts in QINGLAN_ALLOWED_HOSTS, and this machine itself."""
 
 import ipaddress
 import os
@@ -13,7 +13,10 @@ PORTS = {"http": 80, "https": 443}
 
 
 def check_host(url: str, where: str) -> None:
-    """Raise a ConfigError unless the URL's host is this machine, or in the variable as `host` or `host:port`."""
+    """Raise a ConfigError unless the URL's host is this machine, or QINGLAN_ALLOWED_HOSTS lists it.
+
+    The variable lists a host as `host` or `host:port`.
+    """
     if host := disallowed_host(url, where):
         raise ConfigError(
             f"{where}: host {host!r} is not allowed. "
@@ -28,7 +31,7 @@ def check_called_hosts(config: Config, stage: str) -> None:
 
 
 def disallowed_host(url: str, where: str) -> str:
-    """The URL's host if the allowlist lacks it, else empty; a ConfigError if the URL is no address."""
+    """The URL's host if it is not allowed, else an empty text; a ConfigError if the URL is no valid address."""
     if fault := address_fault(url):
         raise ConfigError(f"{where}: {fault}.")
     parts = urlsplit(url)
@@ -42,7 +45,7 @@ def is_local(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True only for what cannot be another machine: the name localhost, and literal loopback addresses."""
+    """True for the name `localhost` and for literal loopback addresses, which cannot be another machine."""
     # No name is resolved here: its answer may be another one when the request is sent (DNS rebinding).
     if host == "localhost":
         return True

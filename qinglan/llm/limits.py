@@ -18,19 +18,20 @@ TOKEN_BURST_SECONDS = 10.0
 PROBE_SECONDS = 30.0
 
 RATE_LIMIT_PAUSES = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-"""Seconds of the pauses in a row after 429s that name no time; the last one is repeated."""
+"""Seconds of consecutive pauses after a 429 without a Retry-After; the last pause is repeated."""
 
 SHORTEST_PAUSE = 0.1
-"""Seconds of a pause at least: a Retry-After may name 0 seconds, or a time that is past."""
+"""Shortest pause in seconds: a Retry-After may name 0 seconds, or a time in the past."""
 
 FIRST_GAP, SHORTEST_GAP = 1.0, 0.02
-"""Seconds between two requests after a pause: the first, and the one below which there is no limit any more."""
+"""Seconds between two requests after a pause: the gap at first, and the smallest gap, after which the limit ends."""
 
 
 class RateLimit:
-    """The rate limit of the paid services: after a 429 all calls pause, then they follow one by one.
+    """Rate limit of the paid services. After a 429 all calls pause; then they are sent one by one.
 
-    Each answer halves the seconds between two requests. So a service that still refuses gets one request a pause.
+    Each answer halves the gap between two requests, and each new 429 pauses all calls again. So a service that still
+    refuses gets about one request per pause.
     """
 
     def __init__(self, longest_wait: float) -> None:
@@ -48,25 +49,25 @@ class RateLimit:
         self._since, self._pauses, self._refusals = 0.0, 0, 0
 
     def wait(self, now: float) -> float:
-        """Seconds until a request may be sent; 0 takes the turn."""
+        """Seconds until a request may be sent. If it is 0, the request counts as sent now."""
         if now < self._next:
             return self._next - now
         self._next = now + self._gap
         return 0.0
 
     def left(self, now: float) -> float:
-        """Seconds that are left of the pause."""
+        """Seconds until the pause ends; 0 without a pause."""
         return max(0.0, self._resume - now)
 
     def answered(self, sent: float) -> None:
-        """End the row of refusals. An answer to a request from before the pause does not shorten the pause."""
+        """Reset the count of refusals. Halve the gap too, if the answered request was sent after the pause."""
         self._start_over()
         # Halving the gap reaches the configured rate again after about six answers (1 s to 0.02 s).
         if sent >= self._resume:
             self._gap = self._gap / 2 if self._gap > SHORTEST_GAP else 0.0
 
     def refused(self, retry_after: float | None, sent: float, now: float) -> str:
-        """Pause for a 429 to a request of the time `sent`; the result is the reason to give up, or empty."""
+        """Pause after a 429 to a request that was sent at `sent`; returns the reason to give up, or an empty text."""
         self._since = self._since or sent
         self._refusals += 1
         if sent >= self._resume:  # the other requests that were under way are refused for the same reason
@@ -106,12 +107,12 @@ class RequestThrottle:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Hold one of the concurrent calls, also between the tries of a call."""
+        """Hold one slot of the concurrent calls, also while the call waits between two tries."""
         async with self._slots:
             yield
 
     async def turn(self, tokens: int) -> float:
-        """Wait until a request of about `tokens` tokens may be sent; the result is the time then."""
+        """Wait until a request of about `tokens` tokens may be sent; returns the monotonic time of that moment."""
         await self._requests.acquire()
         await self._tokens.acquire(min(tokens, self._tokens.max_rate))
         while (wait := self.rate_limit.wait(now := time.monotonic())) > 0:  # noqa: ASYNC110
@@ -120,13 +121,14 @@ class RequestThrottle:
 
 
 def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
-    """An even limit per minute: a burst holds as many as fall in its seconds, and at least one."""
+    """Spread a limit per minute evenly. A burst may hold the share of `burst_seconds`, and always one."""
     burst = max(1.0, per_minute * burst_seconds / 60)
     return AsyncLimiter(burst, burst * 60 / per_minute)
 
 
 class CircuitBreaker:
-    """Opens after many failures in a row; then one call in a while probes if the service answers again."""
+    """Opens after `outage_after` consecutive failures. Then one call every `probe_every` seconds is let through, to
+    probe if the service answers again."""
 
     def __init__(self, outage_after: int, probe_every: float = PROBE_SECONDS) -> None:
         self._outage_after = outage_after
@@ -134,10 +136,10 @@ class CircuitBreaker:
         self._failures = 0
         self._next_probe = 0.0
         self.outage = ""
-        """The reason why it is open; empty while it is closed."""
+        """Reason why the breaker is open; empty while it is closed."""
 
     def check(self) -> None:
-        """Raise during an outage, unless this call is the next probe."""
+        """Raise an OutageError while the breaker is open, unless this call is the next probe."""
         if not self.outage:
             return
         if (now := time.monotonic()) < self._next_probe:
@@ -148,7 +150,7 @@ class CircuitBreaker:
         self._failures, self.outage = 0, ""
 
     def failed(self, why: str) -> None:
-        """Count a call that failed for good."""
+        """Count a call that failed after all its tries."""
         self._failures += 1
         if self._failures >= self._outage_after:
             self.trip(

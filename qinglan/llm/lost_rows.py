@@ -19,7 +19,7 @@ WARN_SHARE = 0.05
 
 PROMPTS: Mapping[str, str] = {"generate": "generate.system_prompt", "validate": "validate.need_prompt"}
 ROLES: Mapping[str, Role] = {"generate": "teacher", "validate": "judge"}
-"""The model whose answer a row of the stage needs."""
+"""Role of the model whose answer a row needs, by stage."""
 
 
 class Loss(NamedTuple):
@@ -30,19 +30,20 @@ class Loss(NamedTuple):
 
 
 def read_losses(quarantine: Path, stage: str) -> list[Loss]:
-    """The rows that a stage lost, by reason, the most frequent first; rows that are no questions are not lost."""
+    """Count the rows that a stage lost by reason, the most frequent first. Rows that were set aside when the sheet
+    was read do not count."""
     reasons = Counter(row.reason for _, row in read_jsonl(quarantine, QuarantinedRow) if row.stage == stage)
     return [Loss(*item) for item in reasons.most_common()]
 
 
 def lost_share(losses: Sequence[Loss], answered: int) -> float:
-    """Lost rows as a share of the rows that were asked."""
+    """Lost rows as a share of lost and answered rows."""
     lost = sum(loss.rows for loss in losses)
     return lost / (lost + answered) if lost else 0.0
 
 
 def cut_rows(losses: Sequence[Loss]) -> int:
-    """Rows whose answer was cut: they are asked for again only under a higher limit."""
+    """Number of rows whose answer was cut. They are requested again only under a higher limit."""
     return sum(loss.rows for loss in losses if loss.reason == CUT)
 
 
@@ -52,7 +53,7 @@ def limit_setting(stage: str) -> str:
 
 
 def asks_again(losses: Sequence[Loss]) -> str:
-    """A sentence on the rows that the same command asks for again."""
+    """Sentence that says which lost rows the same command would request again."""
     if not (cut := cut_rows(losses)):
         return "The same command asks for these rows only; complete answers are not paid for again."
     again = sum(loss.rows for loss in losses) - cut
@@ -68,9 +69,9 @@ def causes_in_words(losses: Sequence[Loss]) -> str:
 
 
 def remedy(stage: str, reason: str) -> str:
-    """The setting or action that gets rows with this reason answered.
+    """Setting or action by which rows with this reason get an answer.
 
-    A reason without one of its own (connection, status 503 ...) is a passing failure of the service.
+    Reasons that are not listed (connection, status 503 ...) are treated as temporary failures of the service.
     """
     model = f"gateway.{ROLES[stage]}"
     no_completion = f"check {model}.base_url: the answer is no completion"
@@ -93,7 +94,7 @@ def remedy(stage: str, reason: str) -> str:
 
 
 def loss_lines(stage: str, losses: Sequence[Loss], answered: int) -> list[str]:
-    """Lines on a stage's lost rows, with a warning if there are many; none if there are none."""
+    """Lines about a stage's lost rows, with a warning mark if many rows are lost; an empty list if no row is lost."""
     share = lost_share(losses, answered)
     if not losses:
         return []

@@ -24,10 +24,10 @@ RESERVED_FIELDS = frozenset({
     "model", "messages", "temperature", "max_tokens", "max_completion_tokens", "response_format", "reasoning_effort",
     "stream", "n", "tools", "tool_choice",
 })  # fmt: skip
-"""Request fields that have a setting of their own, or none at all."""
+"""Request fields that `extra_body` may not hold: they have their own setting, or the gateway chooses them."""
 
 INTERRUPTED_FINISH_REASONS = frozenset({"insufficient_system_resource"})
-"""Finish reasons of answers that the service broke off; such a failure passes."""
+"""Finish reasons of answers that the service broke off; such a failure is temporary."""
 
 HOSTS_WITHOUT_BATCHES = frozenset({"api.deepseek.com"})
 """Hosts whose documentation names no batch API (api-docs.deepseek.com, November 2026)."""
@@ -44,8 +44,8 @@ REFUSALS = (
     "(you )?(with )?(this|that|your request|the request)\\b",
     "(?i)as an? (ai|artificial intelligence|large language)( language)?( model| assistant|,)",
 )
-"""Beginnings of answers that decline in words. A rewrite is a search query: it may begin `I cannot log in`, but it is
-no apology by a model, and names no help that a model refuses."""
+"""Patterns for the beginning of answers that refuse in words: an apology, or a refused kind of help. A search query
+such as `I cannot log in` does not match."""
 
 THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
 REFUSAL_PREFIX_CHARACTERS = 200
@@ -53,7 +53,7 @@ REFUSAL_PREFIX_CHARACTERS = 200
 
 
 def find_incompatible_setting(settings: Mapping[str, Any]) -> str:
-    """Reason why this model would refuse or misread every request, and the remedy; empty when it would not."""
+    """Reason why this model would refuse or misread every request, and the remedy; empty if the settings fit."""
     model, limit, extra_body = settings["model"], settings["max_tokens_parameter"], settings["extra_body"]
     if fixed := sorted(RESERVED_FIELDS & extra_body.keys()):
         return (
@@ -81,7 +81,7 @@ def find_incompatible_setting(settings: Mapping[str, Any]) -> str:
 
 
 def has_batches(base_url: str) -> bool:
-    """False for hosts that are known to have no batch API: these, and a vLLM on this machine."""
+    """False for hosts without a batch API: HOSTS_WITHOUT_BATCHES, and any service on this machine, such as vLLM."""
     host = urlsplit(base_url).hostname or ""
     return host not in HOSTS_WITHOUT_BATCHES and not is_loopback(host)
 
@@ -89,9 +89,10 @@ def has_batches(base_url: str) -> bool:
 def clean_completion(
     raw: bytes, strip_thinking: bool, refusal_patterns: Sequence[str], answer_format: AnswerFormat = "json_schema"
 ) -> bytes:
-    """The completion for callers: without thoughts, a refusal in words marked, a called tool's object as the text.
+    """Prepare a completion for callers: remove thoughts, mark a refusal in words, and put JSON from a tool call or a
+    code fence into the text.
 
-    The journal keeps what was received, so other settings can be applied to the same answer at no cost.
+    The journal keeps the received bytes, so other settings can be applied to the same answer at no cost.
     """
     if not (strip_thinking or refusal_patterns or answer_format in ("tool", "text")):
         return raw
@@ -108,7 +109,7 @@ def clean_completion(
 
 
 def strip_thoughts(text: str) -> str:
-    """Text after the thoughts, or before thoughts that never ended."""
+    """The text after the thoughts; if the thoughts never end, the text before them."""
     # Newer chat templates of Qwen3 put <think> into the prompt, so an answer may hold only the closing tag.
     _, ended, answer = text.rpartition(THOUGHT_ENDS)
     if ended:

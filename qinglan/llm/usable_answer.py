@@ -1,4 +1,4 @@
-"""Checks that an answer can be used; the gateway asks again for one that cannot, and clients raise a RowError."""
+"""Checks if an answer can be used. If not, the gateway may send the call again, and clients raise a RowError."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from qinglan.llm.provider_quirks import clean_completion
 from qinglan.text.text import is_blank
 
 MAX_LINE_CHARACTERS = 1_000
-"""Most characters of a rewrite or a need; the RAG contract refuses queries of 4,000."""
+"""Most characters of a rewrite or a need; the RAG contract refuses queries of more than 4,000."""
 
 CUT = "length"
-"""The finish reason of an answer that ended at its limit."""
+"""Finish reason of an answer that was cut at its length limit."""
 
 
 def cleaned_answer(raw: bytes, model: PaidModel) -> bytes:
-    """A received completion as callers get it, by the settings of its model."""
+    """Clean a received completion for callers, by the settings of its model."""
     return clean_completion(raw, model.strip_thinking, model.refusal_patterns, model.structured_answers)
 
 
@@ -31,7 +31,7 @@ def is_usable(raw: bytes, model: PaidModel, structured: bool) -> bool:
 
 
 def is_cut(raw: bytes) -> bool:
-    """Tell if a received completion ended at the limit of its length, so that a higher limit may complete it."""
+    """Tell if a received completion was cut at its length limit; under a higher limit it may be complete."""
     try:
         return bool(orjson.loads(raw)["choices"][0].get("finish_reason") == CUT)
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):

@@ -1,10 +1,10 @@
-"""Says which calls wait while no answer comes: a provider that hangs would otherwise look like one that works.
+"""Reports waiting calls while no answer comes: without it, a provider that hangs would look like one that works.
 
     with waiting.call():
         answer = await send()
 
-`[generate] 10 calls wait, the oldest for 80 s: status 429 (rate limit); asked again in 8 s`: a line of progress, as
-any other of its step.
+It prints a progress line of its step, such as
+`[generate] 10 calls wait, the oldest for 80 s: status 429 (rate limit); asked again in 8 s`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ class WaitingCalls:
     """The calls of one client that have no answer yet."""
 
     def __init__(self, step: str, hold_up: Callable[[], Awaitable[str]]) -> None:
-        """`hold_up` asks for the reason why calls wait; it is asked only when a line is due."""
+        """`hold_up` returns the reason why calls wait; it is called only when a line is due."""
         self._step, self._hold_up = step, hold_up
         self._sent: dict[object, float] = {}
         self._answered = 0.0
@@ -30,7 +30,7 @@ class WaitingCalls:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """A call waits for as long as the block lasts."""
+        """Count one call as waiting until the block ends."""
         key = object()
         self._sent[key] = time.monotonic()
         if self._watch is None:
@@ -54,7 +54,8 @@ class WaitingCalls:
 
 
 def waiting_line(step: str, sent: Collection[float], answered: float, now: float) -> str:
-    """The line about calls that were sent at these times; empty if a call ended lately, or if none waits for long."""
+    """Progress line about calls that were sent at the times in `sent`; empty if a call ended within SILENT_SECONDS,
+    or if no call has waited that long."""
     if not sent or now - max(min(sent), answered) < SILENT_SECONDS:
         return ""
     seconds = now - min(sent)

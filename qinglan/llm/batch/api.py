@@ -32,16 +32,16 @@ WINDOW: Literal["24h"] = "24h"
 
 REQUEST_LINE = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
 REQUEST_LINE_OVERHEAD = len(REQUEST_LINE) + 64
-"""Bytes around a request in a batch's file; the call's key takes 64 of them."""
+"""Bytes that a request needs in a batch's file beside its own; the call's key takes 64 of them."""
 
 MAX_FILE_BYTES = 190_000_000
-"""Largest file of a batch; services refuse more than 200 MB."""
+"""Largest file of a batch in bytes; services refuse more than 200 MB."""
 
 MAX_RESULT_BYTES = 2_000_000_000
-"""Largest file of results; each of its lines is an answer."""
+"""Largest file of results in bytes."""
 
 NAME_METADATA_KEY = "qinglan"
-"""The key of a batch's name in its metadata."""
+"""Metadata field that holds our name of a batch."""
 
 ENDED_STATUSES = {"completed", "failed", "expired", "cancelled"}
 RUNNING_STATUSES = {"validating", "queued", "in_progress", "finalizing", "cancelling"}
@@ -71,8 +71,8 @@ class BatchStatus(NamedTuple):
     total: int
     problems: tuple[BatchProblem, ...]
     files_pending: bool = False
-    """True if a file is expected that the service has not named yet: it counts rows of that file, or calls the batch
-    completed without naming any file. A later status may name it."""
+    """True if the service has not named a file yet although it counts rows for it, or if it calls the batch completed
+    and names no file. A later status may name the file."""
 
 
 class UnknownBatchError(FatalUpstreamError):
@@ -80,7 +80,7 @@ class UnknownBatchError(FatalUpstreamError):
 
 
 class NoBatchApiError(FatalUpstreamError):
-    """The service knows no files to upload."""
+    """The service has no endpoint for uploading files, so it has no batch API."""
 
 
 class BatchResultLine(NamedTuple):
@@ -98,7 +98,7 @@ class BatchService:
         self._where = f"batches of {upstream.where}"
 
     async def upload(self, path: Path, name: str) -> str:
-        """Upload a file; the result is the service's name of it."""
+        """Upload a file and return the id that the service gives it."""
 
         async def send(client: openai.AsyncOpenAI) -> bytes:
             with path.open("rb") as file:
@@ -128,7 +128,7 @@ class BatchService:
         return self._status(await self._json("POST", "/batches", body))
 
     async def find(self, name: str, file: str) -> BatchStatus | None:
-        """Find the batch with our name or file, if its creation reached the service; lists come in any order."""
+        """Search the service's list for the batch with our name or file; None if the batch was never created."""
         # https://platform.openai.com/docs/api-reference/batch/list: `after` is the last id of the page before. A list
         # of a service that ignores it would have no end, so the same page twice is an error.
         after, pages = "", set[str]()
@@ -255,7 +255,7 @@ class BatchService:
 
 
 def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:
-    """Read a line by the same rules as a live answer."""
+    """Outcome of a result line, read by the same rules as a live answer."""
     response = value.get("response")
     try:
         if isinstance(response, dict):
@@ -287,13 +287,13 @@ def _object(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """The objects under `data` of a list as these services write them."""
+    """Objects in the list `data` of an answer; an empty list if the answer has no such list."""
     listed = values.get("data")
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
 def _status_code(value: object) -> int:
-    """An HTTP status code; 0 if the value is none."""
+    """The value as an HTTP status code; 0 if it is not a number."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else _number(value)
 
 

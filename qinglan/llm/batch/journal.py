@@ -1,7 +1,8 @@
-"""Batches in the journal: the rows of each, its progress, and the outcome of every row.
+"""Batches in the journal: their rows, their progress, and the outcome of every row.
 
 Each state of a batch is on disk before the next step: made (its attempts count as sent, the money is reserved),
-uploaded (the service's file), created (the service's batch), ended. A killed process resumes from the last one.
+uploaded (the service's file), created (the service's batch), ended. After a kill the next process resumes from the
+last state.
 """
 
 import sqlite3
@@ -42,7 +43,7 @@ class Batch(NamedTuple):
     id: int
     role: str
     name: str
-    """Our name in the batch's metadata; it finds the batch if the answer to its creation was lost."""
+    """Our name in the batch's metadata, by which it is found if the answer to its creation was lost."""
 
     made_at: float
     rows: int
@@ -51,7 +52,7 @@ class Batch(NamedTuple):
 
     file: str
     batch: str
-    """The service's names of the file and of the batch; empty until they exist."""
+    """Ids of the file and of the batch at the service; empty until they exist."""
 
     status: str
 
@@ -95,7 +96,7 @@ class BatchJournal:
         return {str(row[0]) for row in self._journal.read(query)}
 
     def answered_prompts(self) -> set[str]:
-        """Prompts (see prompt_key) with an answer that was not cut: it serves under any limit of length."""
+        """Keys of prompts (see prompt_key) with a complete answer, which is reused under any length limit."""
         query = "SELECT prompt, response FROM prompts JOIN calls ON key = call WHERE state = 'answered'"
         return {str(prompt) for prompt, response in self._journal.read(query) if not is_cut(response)}
 
@@ -114,7 +115,7 @@ class BatchJournal:
         return batch
 
     async def note(self, batch: Batch) -> Batch:
-        """Write a batch's progress at the service."""
+        """Store a batch's file, id and status at the service."""
         await self._journal.write(
             ("UPDATE batches SET file = ?, batch = ?, status = ? WHERE id = ?", (*batch[6:9], batch.id))
         )
@@ -140,7 +141,7 @@ class BatchJournal:
                 file.write(REQUEST_LINE % (key.encode(), request))
 
     def row(self, batch: Batch, key: str) -> tuple[BatchRow, bool] | None:
-        """The row that a result line answers, and whether it has an outcome already; None for a line of no row."""
+        """Find the row of a result line; the bool is True if the row has an outcome already. None without a row."""
         rows = self._journal.read(
             "SELECT id, call, step, row, reserved, outcome != 'sent' FROM attempts WHERE call = ? AND batch = ?",
             (key, batch.id),
@@ -153,7 +154,7 @@ class BatchJournal:
         return [BatchRow(*row) for row in self._journal.read(query, (batch.id,))]
 
     def unanswered(self, batch: Batch) -> list[BatchCall]:
-        """Calls that another batch may answer, in the order of the file."""
+        """Calls of the batch without an answer that another batch may answer, in the order of the file."""
         query = (
             "SELECT key, model, sample, request, step, row, role, reserved FROM attempts JOIN calls ON key = call "
             f"WHERE batch = ? AND state != 'answered' AND NOT ({REJECTED}) ORDER BY id"
@@ -162,7 +163,7 @@ class BatchJournal:
         return [BatchCall(Call(*row[:4]), Entry(*row[4:7]), row[7]) for row in rows]
 
     def totals(self, batch: Batch) -> tuple[int, float]:
-        """Number of answered rows, and the cost of all."""
+        """Number of answered rows of a batch, and the cost of all its rows."""
         query = "SELECT coalesce(sum(outcome = 'answered'), 0), coalesce(sum(cost), 0) FROM attempts WHERE batch = ?"
         return tuple(self._journal.read(query, (batch.id,))[0])
 

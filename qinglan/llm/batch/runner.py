@@ -1,7 +1,7 @@
 """Runs one batch at its service: upload, create, wait, read the results row by row.
 
-Each step is in the journal before the next begins, so a killed process resumes where it was. A passing failure is
-retried for a while; after that the batch stays open, and the next process fetches it.
+Each step is in the journal before the next begins, so after a kill the next process resumes from there. A temporary
+failure is retried for PATIENCE_SECONDS; after that the batch stays open, and the next process fetches it.
 """
 
 import asyncio
@@ -37,19 +37,19 @@ from qinglan.llm.providers.upstream import (
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 1800.0
-"""Seconds for which an unreachable service is tried before the command ends; its batch runs on there meanwhile."""
+"""Seconds of retries if the service is unreachable, before the command ends. The batch keeps running there."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Shortest and longest pause between two requests, in seconds."""
 
 LOOKUPS = 5
-"""Look-ups of something that should exist before it counts as missing: lists and files may be late."""
+"""Number of look-ups before a batch, a file or a line counts as missing: services may show them late."""
 
 DEADLINE_SECONDS = 25 * 3600.0
-"""Age at which a batch counts as stuck; services end a batch within 24 hours."""
+"""Seconds of waiting after which a batch counts as stuck; services end a batch within 24 hours."""
 
 GROUP = 500
-"""Outcomes that are written before their commit is awaited."""
+"""Number of outcomes that are written before their commits are awaited."""
 
 TOO_LARGE = "token_limit_exceeded"
 RESUME = "What is in a batch is not lost: run `qinglan prepay` again, it goes on from there."
@@ -77,8 +77,8 @@ class BatchEnd(NamedTuple):
     """Reason why the batch as a whole failed, and the next step; empty if it did not."""
 
     resend_rows: int
-    """Most rows of the next batch if unanswered rows can be sent again at once, because a line of the file was faulty
-    or there were too many; else 0."""
+    """Most rows of the next batch if the unanswered rows can be sent again at once: the service refused this batch
+    for a faulty line or for too many tokens. Else 0."""
 
 
 class BatchRunner:
@@ -145,7 +145,7 @@ class BatchRunner:
             self._file.unlink(missing_ok=True)
 
     async def _find(self) -> BatchStatus | None:
-        """Find the batch if it was created and the answer was lost; the service's list may be late."""
+        """Find the batch in case it was created and the answer was lost; the service may list it late."""
         for pause in islice(pauses(), LOOKUPS):
             try:
                 if existing := await self._service.find(self._batch.name, self._batch.file):
@@ -156,7 +156,7 @@ class BatchRunner:
         return None
 
     async def _wait(self) -> BatchStatus:
-        """Wait until the batch has ended and names the files of the answers that it counts."""
+        """Wait until the batch has ended and the service names its result files."""
         left, until = LOOKUPS, time.monotonic() + DEADLINE_SECONDS
         for pause in pauses():
             status = await self._retry(lambda: self._service.ask(self._batch.batch))
@@ -179,7 +179,7 @@ class BatchRunner:
             await asyncio.sleep(pause)
 
     async def _read_files(self, status: BatchStatus) -> None:
-        """Settle the row of every line of the batch's files, once; any other line is logged and skipped."""
+        """Settle the row of every result line. Lines without a row and repeated lines are logged and skipped."""
         self._line_keys.clear()
         try:
             for file in status.files:
@@ -196,7 +196,7 @@ class BatchRunner:
             await self._commit()
 
     async def _settle_rest(self, status: BatchStatus) -> None:
-        """Settle rows that no line answered, by how the batch ended."""
+        """Settle rows without a result line, by how the batch ended."""
         problems = {problem.line: problem for problem in status.problems if problem.line is not None}
         first = self._batches.first(self._batch)
         for row in self._batches.unsettled(self._batch):
@@ -246,7 +246,7 @@ class BatchRunner:
         self._batch = await self._batches.note(self._batch._replace(**changes))  # type: ignore[arg-type]
 
     async def _retry(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Retry passing failures. Only the creation of a batch may be refused for good; all else is an outage."""
+        """Retry temporary failures; an OutageError if they last. Any other error, such as a refusal, is raised."""
         try:
             return await self._retries.run(work)
         except (RateLimitError, TransientError) as error:
@@ -269,7 +269,7 @@ def pauses() -> Iterator[float]:
 
 
 def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamError:
-    """Outcome of a row that no line answered, by how its batch ended."""
+    """Outcome of a row without a result line, by how its batch ended."""
     if problem:
         return RejectedRequestError("rejected", f"The service refused the line: {problem.code}: {problem.message}")
     if status == "completed":
@@ -280,7 +280,7 @@ def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamE
 
 
 def rows_to_resend(status: BatchStatus, rows: int) -> int:
-    """Most rows of the next batch if the service ran none of this one and its rows can be sent again; else 0."""
+    """Most rows of the next batch if the service ran no row of this one and can be sent its rows again; else 0."""
     if status.status != "failed" or rows == 1:
         return 0
     if any(problem.code == TOO_LARGE for problem in status.problems):

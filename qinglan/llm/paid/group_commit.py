@@ -1,4 +1,4 @@
-"""Group commit for SQLite: one thread writes; writes that arrive meanwhile share the next transaction."""
+"""Group commit for SQLite: one thread writes, and writes that arrive during a commit share the next transaction."""
 
 import asyncio
 import queue
@@ -22,7 +22,8 @@ class _Write(NamedTuple):
 
 
 def open_database(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3.Connection:
-    """Open a connection for writing, in WAL mode; transactions are begun by hand. Only its owner can read it."""
+    """Open a connection for writing, in WAL mode. Callers begin transactions themselves; only the file's owner can
+    read the file."""
     try:
         make_private(path)  # SQLite gives the files beside it the same mode
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -40,7 +41,7 @@ def open_database(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3
 
 
 class GroupWriter:
-    """Owns a connection until closed. Writes are committed in the order of the calls."""
+    """Writes to a database in one thread, in the order of the calls; it owns the connection until `close`."""
 
     def __init__(self, database: sqlite3.Connection, name: str) -> None:
         self._database = database
@@ -87,7 +88,7 @@ class GroupWriter:
                 return
 
     def _group(self, first: _Write) -> tuple[list[_Write], bool]:
-        """Collect the first write with all that wait behind it, and whether the end of the queue was among them."""
+        """Collect the first write and those queued behind it; the bool is True if the end mark was reached."""
         group = [first]
         while len(group) < LARGEST_GROUP:
             try:
@@ -126,6 +127,6 @@ def _resolve(group: list[_Write], outcome: list[int] | OutageError) -> None:
 
 
 def _retrieved(done: "asyncio.Future[int]") -> None:
-    """Read the exception of a write that is not awaited, such as a hit's: else asyncio logs it as never retrieved."""
+    """Read the exception of a write, since asyncio logs a warning if a write that is not awaited has one."""
     if not done.cancelled():
         done.exception()

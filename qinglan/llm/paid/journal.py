@@ -1,18 +1,18 @@
 """The journal of paid calls, which is also their cache: requests, attempts, answers and costs.
 
-An attempt is on disk with the money it may cost before its request is sent; the answer and its usage are committed
-together. So a process killed at any point loses nothing: an attempt without an outcome counts as possibly billed, and
-an answer is never requested again.
+Before a request is sent, its attempt is on disk with the money that it may cost. An answer and its usage are
+committed together. So a process that is killed at any point loses nothing: an attempt without an outcome counts as
+possibly billed, and a stored answer is never requested again.
 
 calls      one per distinct request: its key is the digest of the request and the sample
 prompts    finds a call by its request without the limit of the answer's length (prompt_key)
-attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is when that was known
-entries    one per row of a step that requested the answer, with the artifact that it went into
-batches    files of requests that `qinglan prepay` sent to the service (see batch_journal.py)
+attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is the time of the outcome
+entries    one per row of a step that requested the answer, with the artifact that holds the answer
+batches    files of requests that `qinglan prepay` sent to the service (see llm/batch/journal.py)
 
-A complete answer serves under any limit of length; one that was cut serves under its own limit and each lower one,
-where it would be cut again. A call whose other answers are all unusable is sent again by the next run: as another
-sample (retry_sample), since the first answer stays what a signed statement says it is.
+A complete answer is reused under any length limit. A cut answer is reused only under its own limit and lower ones,
+under which it would be cut again. If all answers of a call are unusable, the next run sends it again as another
+sample (retry_sample): the first answer must stay, since signed statements may name it.
 """
 
 import asyncio
@@ -73,13 +73,14 @@ INSERT OR IGNORE INTO prompts (prompt, call) SELECT prompt_key(request, sample),
 WHERE (SELECT count(*) FROM prompts) < (SELECT count(*) FROM calls)
 AND typeof(key) = 'text' AND typeof(request) = 'blob' AND typeof(sample) = 'integer'
 """
-"""Adds the calls of a journal that a release without this table wrote."""
+"""Fills the table `prompts` in a journal of an older release, which did not have this table."""
 
 RECOVER = """
 UPDATE attempts SET outcome = 'lost', detail = 'the gateway stopped before the answer came'
 WHERE outcome = 'sent' AND batch IS NULL
 """
-"""Attempts in a batch are not lost: the service still runs them, and `qinglan prepay` fetches them."""
+"""Marks open attempts of a killed process as lost. Attempts in a batch are not lost: the service still runs them, and
+`qinglan prepay` fetches their answers."""
 
 UPSERT_CALL = """
 INSERT INTO calls (key, model, sample, request, state) VALUES (?, ?, ?, ?, 'sent')
@@ -101,13 +102,13 @@ WHERE prompt = ? AND state = 'answered' ORDER BY sample, key
 """
 
 LIMIT_FIELDS = ("max_tokens", "max_completion_tokens")
-"""Names of the limit of an answer's length in a request."""
+"""Request fields that limit the length of the answer."""
 
 RETRY_STEP = 1_000
-"""Distance between the samples of a call and of its retry; stages number their own samples below it."""
+"""Difference between the sample numbers of a call and of its next retry. Stages number their own samples below it."""
 
 Outcome = Literal["rejected", "lost"]
-"""End of an attempt without an answer: rejected costs nothing, lost may have been billed."""
+"""Outcome of an attempt without an answer: a rejected attempt costs nothing, a lost one may have been billed."""
 
 
 class Call(NamedTuple):
@@ -128,19 +129,19 @@ class Entry(NamedTuple):
 
 
 def make_call(request: dict[str, Any], sample: int) -> Call:
-    """The call of a request as it goes to the model: model, messages, parameters and response format."""
+    """Create the call for a request (model, messages, parameters, response format), as it is sent to the model."""
     # Sorted keys: the same request gives the same key, however its fields were put together.
     body = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
     return Call(call_key(body, sample), str(request["model"]), sample, body)
 
 
 def call_key(request: bytes, sample: int) -> str:
-    """The key of a request's bytes, as they were sent."""
+    """Key of a call: the digest of the request's bytes, as sent, and of the sample number."""
     return sha256(request + b"\n%d" % sample).hexdigest()
 
 
 def prompt_key(request: bytes, sample: int) -> str:
-    """The key of a request without its limit of length; all retries of a sample share it."""
+    """Key of a request without its length limit; all retries of a sample share this key."""
     try:
         fields = orjson.loads(request)
     except orjson.JSONDecodeError:
@@ -165,16 +166,16 @@ def retry_sample(sample: int, retry: int) -> int:
 
 
 class JournalledAnswer(NamedTuple):
-    """An answer as it was received, and the key of its call."""
+    """A received answer, and the key of its call."""
 
     call: str
     response: bytes
     limit: int
-    """Limit of its length in tokens; 0 if its request names no limit."""
+    """Length limit of the answer in tokens; 0 if its request has no limit."""
 
 
 class Journal:
-    """The only writer of a journal file; a second one, in this process or another, is refused."""
+    """The only writer of a journal file; a second writer, in this process or another, gets a ConfigError."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,7 +198,7 @@ class Journal:
         self._lock.close()
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Query what is committed now."""
+        """Run a query on the committed data."""
         return self._reader.execute(query, values).fetchall()
 
     def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
@@ -206,31 +207,31 @@ class Journal:
 
     @property
     def failure(self) -> OutageError | None:
-        """The error after which nothing more is written; None while all is well."""
+        """The error that stopped all further writes; None if no write has failed."""
         return self._writer.failure
 
     def numbers(self, count: int) -> int:
-        """Reserve `count` numbers for new attempts; the result is the first."""
+        """Reserve `count` consecutive numbers for new attempts and return the first."""
         first, self._next_attempt = self._next_attempt, self._next_attempt + count
         return first
 
     def spent(self) -> float:
-        """Money of all attempts; an attempt without an answer counts its worst cost."""
+        """Total cost of all attempts; an attempt without an outcome counts with its worst cost."""
         return float(self.read("SELECT coalesce(sum(cost), 0) FROM attempts")[0][0])
 
     def answer(self, key: str) -> bytes | None:
-        """The answer as it was received; None for an unanswered call."""
+        """The received answer to a call; None if the call has no answer."""
         cursor = self._reader.execute("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
         row = cursor.fetchone()
         return bytes(row[0]) if row else None
 
     def answers_to_prompt(self, prompt: str) -> list[JournalledAnswer]:
-        """All answers to a prompt (see prompt_key), under any limit of length, retries last."""
+        """All answers to a prompt (see prompt_key) under any length limit, those of retries last."""
         rows = self.read(ANSWERS_TO_PROMPT, (prompt,))
         return [JournalledAnswer(key, bytes(answer), length_limit(request)) for key, answer, request in rows]
 
     async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
-        """Commit an attempt before its request is sent; the result is its number."""
+        """Commit an attempt before its request is sent, and return its number."""
         number = self.numbers(1)
         await self._writer.write(
             *call_statements(call),
@@ -249,15 +250,15 @@ class Journal:
         await self._writer.write(end_attempt_statement(attempt, outcome, detail, cost))
 
     async def failed(self, key: str, reason: str, raw: str) -> None:
-        """Mark the call as failed; it is tried again when it is requested again."""
+        """Mark the call as failed; the next request for it tries it again."""
         await self._writer.write(fail_call_statement(key, reason, raw))
 
     def hit(self, key: str, entry: Entry) -> None:
-        """Count a hit of the entry. The commit is not awaited: a lost hit loses no money."""
+        """Count that a row used a stored answer. The commit is not awaited: a lost count loses no money."""
         self._writer.write((UPSERT_ENTRY, (*entry, key, 1)))
 
     async def settled(self) -> None:
-        """Wait until all writes so far are committed, hits too, so that a reader sees them."""
+        """Wait until all writes so far are committed, also of hits, so that a reader sees them."""
         await self._writer.write(("UPDATE entries SET hits = hits WHERE 0", ()))
 
     def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
@@ -268,7 +269,7 @@ class Journal:
 
 
 def call_statements(call: Call) -> tuple[SqlStatement, SqlStatement]:
-    """Write a call that is about to be sent."""
+    """SQL statements that record a call before it is sent."""
     return (UPSERT_CALL, call), (INSERT_PROMPT, (prompt_key(call.request, call.sample), call.key))
 
 
@@ -286,7 +287,7 @@ def record_answer_statements(
 
 
 def fail_call_statement(key: str, reason: str, raw: str) -> SqlStatement:
-    """Mark a call as failed, unless an answer came meanwhile, which was paid for and stays."""
+    """SQL statement that marks a call as failed, unless it has an answer: a paid answer is never overwritten."""
     return (
         "UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ? AND state != 'answered'",
         (reason, raw.encode(), key),
@@ -301,7 +302,8 @@ def end_attempt_statement(attempt: int, outcome: str, detail: str, cost: float) 
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Lock the journal until closed or killed, by a file beside it: SQLite has its own locks on the journal."""
+    """Lock the journal until `close` or the end of the process. The lock is on a file beside it, since SQLite locks
+    the journal itself."""
     # flock and not SQLite: SQLite locks a file only while it writes, and a killed process leaves no flock behind.
     lock = open_lock(path.with_name(f"{path.name}.lock"))
     try:

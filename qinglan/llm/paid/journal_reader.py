@@ -1,4 +1,4 @@
-"""Readers of a journal, beside the gateway or long after it: a report, a digest, an export.
+"""Reads a journal, while its gateway runs or long after: for reports, digests and exports.
 
 report = read_report(Path("runs/demo/journal.sqlite"))
 """
@@ -27,7 +27,7 @@ LOST_ATTEMPTS = """
 SELECT count(*) lost_attempts FROM attempts JOIN calls ON key = call
 WHERE state = 'failed' OR (state = 'answered' AND calls.reason != '')
 """
-"""Attempts of calls without a usable answer, which the next run makes again."""
+"""Counts attempts of calls without a usable answer; the next run sends these calls again."""
 
 BY_STEP = """
 SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hits, sum(cost) cost FROM (
@@ -78,13 +78,13 @@ class JournalAnswer(NamedTuple):
 
     model: str
     cost: float | None
-    """Cost of the call; None if it was sent more than once: a batch that ends later may still change it."""
+    """Cost of the call; None if it was sent more than once, since a batch that ends later may change the cost."""
 
     sent: bool
     """True if a request for the call was sent and answered."""
 
     fault: str
-    """Reason why the row cannot be what the gateway wrote; "" if it can be."""
+    """Reason why the gateway cannot have written the row; "" if there is no fault."""
 
 
 class Attempt(NamedTuple):
@@ -94,7 +94,7 @@ class Attempt(NamedTuple):
     outcome: str
     cost: float
     seconds: float | None
-    """Seconds from the commit before it was sent until its outcome was known; None if none came, or in a batch."""
+    """Seconds from the commit before sending until the outcome; None without an outcome, and for a row of a batch."""
 
     request: bytes
     """JSON as it was sent."""
@@ -107,7 +107,7 @@ def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Calls, hits, tokens and money of the whole journal and by step; rows that may have been billed twice."""
+    """Report of a journal: calls, hits, tokens and money, in all and by step, and rows that may be billed twice."""
     with _reading(path) as database:
         report: dict[str, Any] = {}
         for query in (CALLS, ATTEMPTS, LOST_ATTEMPTS):
@@ -131,7 +131,7 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 class ModelAnswers(NamedTuple):
-    """The answers of a model that a journal holds, and the cost that was booked for them."""
+    """Number of a model's answers in a journal, and the cost that was booked for them."""
 
     model: str
     answers: int
@@ -145,7 +145,7 @@ def read_answers_by_model(path: Path) -> list[ModelAnswers]:
 
 
 def journal_digest(path: Path) -> str:
-    """Digest of a journal's answers, by each call's key and answer; it does not depend on their order in time."""
+    """Digest of all answered calls of a journal, over key and answer; the order in time does not matter."""
     digest = sha256()
     with _reading(path) as database:
         for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
@@ -165,7 +165,7 @@ def paid_answers_jsonl(path: Path, step: str) -> bytes:
 
 
 def read_answers(path: Path) -> Iterator[JournalAnswer]:
-    """Every answered call, each compared with its own key."""
+    """Yield every answered call; its `fault` says if the key is not the digest of the request."""
     with _reading(path) as database:
         for row in database.execute(ANSWERS):
             fault = _row_fault(row)
@@ -174,7 +174,7 @@ def read_answers(path: Path) -> Iterator[JournalAnswer]:
 
 
 def _row_fault(row: sqlite3.Row) -> str:
-    """Why the gateway cannot have written this row; "" if it can have. SQLite stores values of any type."""
+    """Reason why the gateway cannot have written this row, or "". Types are checked too: SQLite stores any type."""
     key, request, response, sample = row["key"], row["request"], row["response"], row["sample"]
     if not (isinstance(key, str) and isinstance(request, bytes) and isinstance(response, bytes)):
         return "the journal holds text or nothing where the bytes of a request or an answer belong"
@@ -189,7 +189,7 @@ def _row_fault(row: sqlite3.Row) -> str:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a journal for reading: one consistent view, without a lock on its writer."""
+    """Open a journal for reading: one consistent view that does not block the journal's writer."""
     if not path.is_file():
         raise DataError(f"{path}: no journal there. A run writes it; see that the path is right.")
     with closing(sqlite3.connect(path, isolation_level=None)) as database:

@@ -1,4 +1,4 @@
-"""Keys of paid models, from the environment; a module of its own, as upstream.py imports a large library."""
+"""Reads keys of paid models from the environment. It is not in upstream.py, which imports a large library."""
 
 import os
 

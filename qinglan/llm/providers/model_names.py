@@ -1,4 +1,4 @@
-"""Names of paid models: two spellings of one model are found to be the same.
+"""Compares names of paid models: two spellings of one model count as the same.
 
 same_model("openai/gpt-4o-2024-08-06", "GPT-4o")     # True
 same_model("gpt-4o", "gpt-4o-mini")                  # False
@@ -16,7 +16,8 @@ LOOKALIKES = str.maketrans("авеіјкмнорстухѕԛԝαεικνορτυ
 VENDOR = re.compile(
     r"^(?:(?:us|eu|apac|global)\.)?(?:ai21|amazon|anthropic|cohere|deepseek|meta|mistral|openai|qwen)\."
 )
-"""Prefix of a cloud's model id, such as us.anthropic. on Bedrock; one with a slash is cut by itself."""
+"""Vendor at the beginning of a cloud's model id, such as `us.anthropic.` on Bedrock. A vendor before a slash is cut
+in plain_model_name."""
 
 SUFFIX = re.compile(
     r"-(?:"
@@ -33,7 +34,7 @@ def same_model(name: Any, other: Any) -> bool:
 
 
 def plain_model_name(name: Any) -> str:
-    """The letters and digits by which a model is known; empty for no name."""
+    """Reduce a name to the letters and digits that identify the model; empty if the name is not a text."""
     if not isinstance(name, str):
         return ""
     text = unicodedata.normalize("NFKC", name).casefold()

@@ -34,7 +34,7 @@ def cost(price: Price, input: int, output: int, cached: int = 0) -> float:
 
 
 def worst_cost(price: Price, request: bytes, max_output: int) -> float:
-    """Most that a call can cost: no tokenizer makes more tokens of a text than it has UTF-8 bytes."""
+    """Largest possible cost of a call: a text never has more tokens than UTF-8 bytes."""
     # A service decides which tokens it has cached, so the dearer of both prices is the bound.
     dearest = max(price.input, price.cached_input)
     return (len(request) * dearest + max_output * price.output) / MILLION
@@ -47,7 +47,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def read_usage(completion: dict[str, Any]) -> Usage | None:
-    """Usage that a completion reports; None when it reports none that adds up."""
+    """Tokens that a completion reports; None if the report is missing or contradicts itself."""
     usage = completion.get("usage")
     if not isinstance(usage, dict):
         return None
@@ -66,7 +66,7 @@ def read_usage(completion: dict[str, Any]) -> Usage | None:
 
 
 def _count(values: Any, name: str) -> int:
-    """A count of tokens; 0 if the service does not give it, -1 (which never adds up) if it is no number."""
+    """A count of tokens; 0 if it is missing, and -1, which read_usage refuses, if it is not a whole number."""
     value = values.get(name) if isinstance(values, dict) else None
     if value is None:
         return 0

@@ -8,7 +8,7 @@ SHORTEST_KEY = 8
 
 
 def key_remover(key: str) -> Callable[[str], str]:
-    r"""A function that puts [key] in the key's place, also where JSON or a URL spells letters as \u0073 or %73."""
+    r"""Create a function that replaces the key in a text by [key], also if letters are escaped as \u0073 or %73."""
     if len(key) < SHORTEST_KEY:
         return lambda text: text
     spelled = re.compile("".join(map(_any_spelling, key)))
@@ -16,7 +16,7 @@ def key_remover(key: str) -> Callable[[str], str]:
 
 
 def _any_spelling(letter: str) -> str:
-    """A pattern of one character: itself, escaped once or several times in JSON, in a URL or in HTML."""
+    """Pattern of one character: plain, escaped once or several times in JSON, or escaped in a URL or in HTML."""
     # The number of backslashes has a limit: without it the work on an answer of backslashes grows with their square.
     code = ord(letter)
     digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")

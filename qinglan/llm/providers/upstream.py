@@ -1,9 +1,9 @@
-"""One paid model, called once: an answer as it was received, or an error. Retries are left to the caller.
+"""Calls a paid model once: returns the received answer or raises an error. Callers decide about retries.
 
 UpstreamError
 ├── RateLimitError          429: all calls pause, then this one is sent again
 ├── TransientError          5xx, no answer in time, an unreadable body: sent again, then the row fails
-│   └── UnreachableError    no connection: sent again, then the run stops, since the row was never judged
+│   └── UnreachableError    no connection: sent again, then the run stops, since the row is not at fault
 ├── RejectedRequestError    400: this row's request will never be accepted
 └── FatalUpstreamError      a key, quota, address or model that fails for every row
 """
@@ -32,7 +32,7 @@ NOT_FOUND = "not found"
 """Reason of a FatalUpstreamError: the service knows no such path, model, batch or file."""
 
 CUT_OFF_STATUSES = {502, 504, 520, 524}
-"""Statuses of a proxy that forwarded the request and got no answer, or a broken one; the last two are Cloudflare's
+"""Statuses of a proxy that forwarded the request and got no answer or a broken one; 520 and 524 are Cloudflare's
 (developers.cloudflare.com/support/troubleshooting/http-status-codes). The service may have answered, and billed."""
 
 REJECTED_STATUSES = {400, 413, 422}
@@ -50,7 +50,8 @@ class Completion(NamedTuple):
 
 
 class UpstreamError(Exception):
-    """`maybe_billed` says whether the service may have charged for it; `raw` is what came instead of an answer."""
+    """A call got no answer. `maybe_billed` is True if the service may have charged for it; `raw` is the text received
+    instead of an answer."""
 
     def __init__(self, reason: str, message: str, raw: str = "", maybe_billed: bool = False) -> None:
         super().__init__(message)
@@ -134,7 +135,7 @@ class Upstream:
 
 
 def read_completion(body: str, where: str) -> Completion:
-    """Read a completion from a body of status 200; a body that is none may have been billed all the same."""
+    """Read a completion from a body of status 200. Any other body is a TransientError, which may have been billed."""
     try:
         completion = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -156,7 +157,7 @@ def read_completion(body: str, where: str) -> Completion:
 
 
 def error_from_status(status: int, headers: Mapping[str, str], body: str, where: str) -> UpstreamError:
-    """The error that a status means: of this row only, passing, or of every row."""
+    """The error for a status: it concerns this row only, is temporary, or concerns every row (see UpstreamError)."""
     code, message = _error_of(body)
     text = as_sentence(f"{where}: status {status}: {message}" if message.strip() else f"{where}: status {status}")
     raw = body[:MAX_RAW_CHARACTERS]
