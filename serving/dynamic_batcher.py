@@ -1,4 +1,4 @@
-"""Answers requests that wait at the same time together, off the event loop."""
+"""Batch requests that wait at the same time, and answer each batch in a thread, off the event loop."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 class DynamicBatcher(Generic[Item, Result]):
-    """Calls `answer` with the items that arrived since its last call: one at once, several under load."""
+    """Calls `answer` with all waiting items, at most `most` in a call; a single item is answered at once."""
 
     def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Result]], most: int) -> None:
         self._answer, self._most = answer, most
@@ -21,7 +21,7 @@ class DynamicBatcher(Generic[Item, Result]):
 
     @property
     def waiting(self) -> int:
-        """Number of waiting items, without those that are being answered or whose caller gave up."""
+        """Number of waiting items. Items that are being answered, or whose caller gave up, do not count."""
         return sum(not future.done() for _, future in self._waiting)
 
     async def ask(self, items: Sequence[Item]) -> list[Result]:

@@ -1,8 +1,8 @@
-"""Limits of every request to our servers: bytes and count of its headers, seconds for its head and its body.
+"""Limits of every request to Qinglan's servers: size and number of its headers, and seconds for head and body.
 
-uvicorn has no limit of time for a request with either parser. With httptools it has no limit of a head's bytes
-either; with h11 it has (`h11_max_incomplete_event_size`), but not of the headers' count. A middleware comes too late:
-the application is called after the whole head. Each service limits the bytes of a body itself (`max_body_size`,
+uvicorn does not limit the time of a request. It limits the size of a head only with the parser h11
+(`h11_max_incomplete_event_size`), and the number of headers with no parser. A middleware would be too late, because
+the application is called after the whole head. Each service limits the size of a body itself (`max_body_size`,
 BodyLimit). https://www.uvicorn.org/settings/#timeouts
 """
 
@@ -13,20 +13,20 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 LARGEST_HEAD = 64 * 1024
-"""Bytes of the request line and all headers, as in h11; also of a chunk's header and of the trailers."""
+"""Most bytes of the request line and all headers, as in h11; also of a chunk's header and of the trailers."""
 
 MOST_HEADERS = 100
-"""Headers of a request, as many as Python's http.server and Apache allow."""
+"""Highest number of headers in a request, the same as in Python's http.server and Apache."""
 
 IDLE_SECONDS = 120
-"""Seconds after which a connection without a request is closed. To a client that writes just then, this is an
-outage."""
+"""Seconds after which a connection without a request is closed. A client that sends a request just then gets an
+error."""
 
 REQUEST_SECONDS = 30
 """Seconds from the first byte of a request to its last."""
 
 REST_SECONDS = 2
-"""Seconds for the rest of a body whose request is answered already, so that its sender can read the answer."""
+"""Seconds for the rest of a body whose request is already answered, so that its sender can read the answer."""
 
 REASONS = {
     408: f"The request was not all here within {REQUEST_SECONDS} s.",
@@ -35,11 +35,11 @@ REASONS = {
 
 
 class HeadTooLarge(Exception):
-    """Raised in a callback of httptools, which ends the request with its own error and this one as the context."""
+    """Raised in a callback of httptools if the head is too large. httptools turns it into an error of its own."""
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol of one connection, within the limits of this module."""
+    """Protocol of one connection, which adds the limits of this module to uvicorn's protocol."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -129,7 +129,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """Close the connection with an answer, unless an earlier request still waits for its own."""
+        """Answer with this status and close the connection; only close it if an earlier request has no answer yet."""
         cycle = self.cycle
         in_head = cycle is None or (cycle.response_complete and not cycle.more_body)
         if in_head or (cycle.more_body and not cycle.response_started and not self.pipeline):
@@ -140,5 +140,5 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 def head_size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    """Bytes of a request line and its headers, with `: ` and a line's end each."""
+    """Bytes of the URL and all headers; each header includes `: ` and the end of its line."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)

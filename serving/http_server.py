@@ -1,4 +1,4 @@
-"""Starts and stops a server: it prints its address on one line, and after SIGTERM finishes the requests under way."""
+"""Start and stop a server. It prints its address on one line; after SIGTERM it finishes the requests under way."""
 
 import asyncio
 import contextlib
@@ -25,24 +25,24 @@ from serving.http_limits import IDLE_SECONDS, BoundedHttpProtocol
 BACKLOG = 2048
 
 SO_ATTACH_FILTER, BPF_RET = 26, 6
-"""Constants of Linux that Python does not name: asm-generic/socket.h and linux/bpf_common.h."""
+"""Constants of Linux that Python lacks, from asm-generic/socket.h and linux/bpf_common.h."""
 
 CLIENT_CLOSED_REQUEST = 499
 
 CLOSE_NOTICE_SECONDS = 0.2
-"""Seconds after SIGTERM in which answers still tell clients to close their kept connections."""
+"""Seconds after SIGTERM in which requests are still answered, with `connection: close` for the client."""
 
 
 async def client_disconnected(_: Request, __: Exception) -> Response:
-    """Answer a request whose caller closed the connection; the answer is not read."""
+    """Answer a request whose caller has closed the connection; the caller does not read the answer."""
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
 class _GracefulServer(uvicorn.Server):
-    """A server without uvicorn's signal handlers, which would end the process before its journal is closed."""
+    """uvicorn's server without its signal handlers, which would end the process before its journal is closed."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections; a request on one that was just opened is still answered."""
+        """Accept no more connections. A request on a connection that was just opened is still answered."""
         # Closing a listening socket resets the connections in its queue. So first the kernel drops new packets, then
         # all connections in the queue are accepted, and then the socket is closed.
         loop, late = asyncio.get_running_loop(), list[socket.socket]()
@@ -73,9 +73,9 @@ class _GracefulServer(uvicorn.Server):
 
 
 class _ConnectionCloser:
-    """ASGI middleware: once `parting` is set, every answer carries `connection: close`.
+    """ASGI middleware that adds `connection: close` to every answer once `parting` is set.
 
-    Otherwise a client would send its next request on a connection that is being closed, and lose it.
+    Otherwise a client could send its next request on a connection that is being closed, and lose the request.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -92,7 +92,7 @@ class _ConnectionCloser:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+    """Open a listening socket; port 0 takes a free port. Raises a ConfigError if the port cannot be used."""
     try:
         listening = socket.create_server((host, port), backlog=BACKLOG)
     except (OSError, OverflowError) as error:
@@ -110,7 +110,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def drop_packets(listening: socket.socket) -> None:
-    """Let the kernel drop all new packets for this socket; a client sends again, and finds the socket closed."""
+    """Make the kernel drop all new packets for this socket. A client sends them again, and then finds it closed."""
     # A classic BPF program of one instruction: accept 0 bytes of any packet. A kernel without filters, as in some
     # sandboxes, refuses it; then a connection that is opened just before the close is reset.
     # https://www.kernel.org/doc/html/latest/networking/filter.html
@@ -121,7 +121,7 @@ def drop_packets(listening: socket.socket) -> None:
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
-    """The uvicorn settings of all our servers: one parser with its limits, and no WebSocket."""
+    """uvicorn settings of all Qinglan servers: the request limits of http_limits.py, and no WebSockets."""
     return uvicorn.Config(
         app,
         http=BoundedHttpProtocol,
@@ -136,7 +136,10 @@ def server_config(app: Any, **options: Any) -> uvicorn.Config:
 async def serve_app(
     name: str, app: Any, listening: socket.socket, path: str = "", stopping: Callable[[], None] = lambda: None
 ) -> None:
-    """Print {name: address}, then serve until SIGTERM or SIGINT; `stopping` is called first, answers come after."""
+    """Print {name: address}, then serve until SIGTERM or SIGINT.
+
+    At the signal `stopping` is called first; then the requests under way are answered.
+    """
     host, port = listening.getsockname()[:2]
     parting = _ConnectionCloser(app)
     server = _GracefulServer(server_config(parting, lifespan="off"))
@@ -158,7 +161,7 @@ async def serve_app(
 
 
 class ThreadedServer:
-    """Serves an app in a thread of its own, beside a program that does something else."""
+    """Server that runs an application in a separate thread of another program."""
 
     def __init__(self, app: Any, listening: socket.socket) -> None:
         self._server = uvicorn.Server(server_config(app, lifespan="off", timeout_graceful_shutdown=1))

@@ -1,6 +1,6 @@
-"""KServe's own application (V1, V2, health, metrics) around a model: the part that both model servers share.
+"""Build KServe's application (V1, V2, health, metrics) around a model; rewriter and style server share this module.
 
-serving/http_server.py listens and drains. Cut sys.argv before importing this module: kserve reads it at its import.
+serving/http_server.py runs the application. Callers cut sys.argv first, because kserve reads it when it is imported.
 """
 
 import logging
@@ -23,21 +23,21 @@ from serving.request_errors import QueueFull, describe_validation_error
 JSON = "application/json"
 RETRY_SECONDS = "1"
 BINARY_HEADER = "inference-header-content-length"
-"""KServe's header of a body whose tensors are bytes after the JSON."""
+"""Header with which KServe marks a body whose tensors are bytes after the JSON."""
 
 RenderError = Callable[[int, str, dict[str, str] | None], Response]
-"""Renders status, message and headers in a service's envelope."""
+"""Function that renders status, message and headers in a service's error format."""
 
 
 def require_model_folder(folder: Path) -> Path:
-    """The folder that a command line names as --model."""
+    """Return the folder of the option --model. Raises a DataError if it does not exist."""
     if not folder.is_dir():
         raise DataError(f"--model {folder}: no such folder. A run leaves its models in runs/<run>/files.")
     return folder
 
 
 def create_app(model: Any) -> FastAPI:
-    """The application with the model loaded; a model that cannot be loaded is an error before anyone is served."""
+    """Load the model and build its application. If the model cannot be loaded, the server does not start."""
     from kserve import ModelServer
     from kserve.model_server import app
     from kserve.protocol.rest.server import RESTServer
@@ -56,7 +56,7 @@ def create_app(model: Any) -> FastAPI:
 
 
 class FixedModelRepository:
-    """KServe's model repository without unloading: no request may unload the model."""
+    """Model repository for KServe that refuses to load and unload models on request."""
 
     async def load(self, name: str) -> None:
         raise NotImplementedError("This server has one model, loaded when it started.")
@@ -65,7 +65,7 @@ class FixedModelRepository:
 
 
 def shorten_client_errors(record: logging.LogRecord) -> bool:
-    """Log one line for a request that cannot be answered, instead of KServe's traceback."""
+    """Logging filter that replaces KServe's traceback for an invalid request by one line."""
     from kserve.errors import InvalidInput, ModelNotFound
 
     error = record.exc_info[1] if record.exc_info else None
@@ -76,17 +76,17 @@ def shorten_client_errors(record: logging.LogRecord) -> bool:
 
 
 def read_payload(payload: Any, headers: Any) -> Any:
-    """A V1 request's values: KServe hands on the bytes of `application/json; charset=utf-8` unread."""
+    """Read the values of a V1 request. KServe passes bytes unread if the content type has a charset."""
     return read_json(payload, headers) if isinstance(payload, bytes) else payload
 
 
 def is_json(headers: Mapping[str, str]) -> bool:
-    """True if the content type is JSON, with any parameters; a missing one counts as JSON."""
+    """True if the content type is JSON, with any parameters. A missing content type counts as JSON."""
     return headers.get("content-type", JSON).partition(";")[0].strip().lower() == JSON
 
 
 def read_json(body: bytes, headers: Any) -> Any:
-    """A JSON body; another content type, or a body that is not JSON, is a 400 that says so."""
+    """Parse a JSON body. Raises InvalidInput (status 400) if the content type or the body is not JSON."""
     from kserve.errors import InvalidInput
 
     if not is_json(headers or {}):
@@ -98,7 +98,7 @@ def read_json(body: bytes, headers: Any) -> Any:
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """The answer in KServe's own envelope."""
+    """Build an error answer in KServe's own format."""
     return JSONResponse({"error": message}, status, headers)
 
 
@@ -108,7 +108,7 @@ NOT_JSON_RESPONSE = error_response(
 
 
 def is_binary(headers: Mapping[str, str]) -> bool:
-    """True if KServe's V2 would read the body as bytes: also a body without a content type."""
+    """True if KServe's V2 protocol would read the body as bytes, as it does without a content type."""
     return BINARY_HEADER in headers or "content-type" not in headers or not is_json(headers)
 
 

@@ -1,4 +1,4 @@
-"""/metrics and /healthz of the programs without other requests: the rollout's controller and its shadow."""
+"""Application with only /metrics and /healthz, for the rollout's controller and its shadow."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ WELL = PlainTextResponse("well\n")
 def operator_app(
     registry: CollectorRegistry, problem: Callable[[], str] = str, healthy: Response = WELL
 ) -> Starlette:
-    """The application; `problem` says why the program cannot work, or nothing."""
+    """Build the application. `problem` returns the reason why the program cannot work, or "" if it can."""
 
     async def metrics(_: Request) -> Response:
         return PlainTextResponse(generate_latest(registry), media_type="text/plain; version=0.0.4")

@@ -1,4 +1,4 @@
-"""The end of a program: an error of ours is one line on stderr and an exit code, without a traceback."""
+"""End a program at a QinglanError with its message on stderr and its exit code, without a traceback."""
 
 import sys
 from collections.abc import Iterator

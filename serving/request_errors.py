@@ -1,4 +1,4 @@
-"""Checks of a request before it is parsed, and errors that never repeat what was sent."""
+"""Checks of a request before it is parsed, and error messages that never repeat the request's text."""
 
 from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import Headers
@@ -10,14 +10,13 @@ from qinglan.errors import DataError
 
 
 class QueueFull(Exception):
-    """The queue has no room for these requests."""
+    """Raised if the queue has no room for the questions of a request."""
 
 
 class BodyLimit:
-    """ASGI middleware: at most `largest` bytes of a body reach the application, and no JSON with two meanings.
+    """ASGI middleware that refuses a body of more than `largest` bytes, and JSON that names a key twice.
 
-    A larger body, or an object that names a key twice, such as two tenants, is an HTTPException, which the service
-    renders in its own envelope.
+    It raises an HTTPException (413 or 400), which the service renders in its own error format.
     """
 
     def __init__(self, app: ASGIApp, largest: int) -> None:
@@ -52,7 +51,7 @@ class BodyLimit:
 
 
 def describe_validation_error(error: RequestValidationError) -> str:
-    """Each wrong field with what is wrong with it; the text itself is not sent back."""
+    """List each wrong field with its error; the message does not contain the request's text."""
     lines = []
     for item in error.errors():
         broken = item["type"] == "json_invalid"

@@ -1,4 +1,4 @@
-"""The cause of a training command's failure, with the next step, read off the last lines of its log."""
+"""Find the cause of a training command's failure in the last lines of its log, and name the next step."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from qinglan.errors import QinglanError, TrainingError
 from qinglan.jobs.spec import Outcome
 
 TAIL = 200_000
-"""Bytes at the end of a log that are read."""
+"""Bytes that are read at the end of a log."""
 
 CAUSES = (
     (r"No space left on device", "the disk is full", "Free some space"),
@@ -28,7 +28,7 @@ RESUMES = "and run again: it goes on from its last checkpoint."
 
 
 def explain_failure(name: str, outcome: Outcome, log: Path) -> QinglanError:
-    """The error for a command that failed, from its log and from the cluster's reason."""
+    """Build the error of a failed command from its log and from the cluster's reason in `outcome`."""
     tail = ""
     if log.is_file():  # a pod that never ran has no log
         with log.open("rb") as file:

@@ -1,10 +1,10 @@
-"""A check that the machine has the GPUs that a profile needs, before anything starts."""
+"""Check that the machine has enough GPUs for a profile, before anything starts."""
 
 from qinglan.errors import ConfigError
 
 
 def need_gpus(stage: str, required: int) -> None:
-    """Raise a ConfigError with the next step if this machine has fewer GPUs."""
+    """Raise a ConfigError with the next step if this machine has fewer than `required` GPUs."""
     import torch
 
     if (available := torch.cuda.device_count()) < required:

@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, so that `finally` blocks end started processes and jobs."""
+"""Turn SIGTERM into an exception, so that `finally` blocks end started processes and jobs."""
 
 import signal
 import sys
@@ -11,7 +11,7 @@ SIGTERM_EXIT_CODE = 143
 
 @contextmanager
 def sigterm_raises() -> Iterator[None]:
-    """Leave the block by SystemExit at SIGTERM, unless another handler is set or this is not the main thread."""
+    """Raise SystemExit at SIGTERM within the block, unless another handler is set or this is not the main thread."""
     is_main = threading.current_thread() is threading.main_thread()  # signal.signal raises in other threads
     if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
@@ -25,7 +25,7 @@ def sigterm_raises() -> Iterator[None]:
 
 @contextmanager
 def signals_ignored() -> Iterator[None]:
-    """Ignore a second SIGTERM, or Ctrl-C, which would stop the cleaning up."""
+    """Ignore SIGTERM and Ctrl-C within the block, because a second signal would stop the cleanup."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Run a command on this machine: its output is logged and read line by line, and no process of it is left.
+"""Run a command on this machine, log its output line by line, and leave none of its processes running.
 
 code = run(Command(["swift", "sft", ...], {"OMP_NUM_THREADS": "1"}), log, on_line=curve.read)
 """
@@ -22,12 +22,12 @@ STOP_SECONDS = 15.0
 
 
 class LocalRunner:
-    """Fulfils Runner with a process of this machine."""
+    """Implementation of the Runner protocol that runs each job as a process on this machine."""
 
     remote = False
 
     def attaches(self, spec: JobSpec) -> bool:
-        """A process ends with the stage that started it."""
+        """Return False: a process ends with the stage that started it, so no earlier one can be followed."""
         return False
 
     def run(
@@ -57,9 +57,9 @@ def run_command(
     on_line: Callable[[str], None] = lambda line: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Run it to its end and give its exit code; its output goes to `log` and, line by line, to `on_line`.
+    """Run the command to its end and return its exit code; output goes to `log` and, line by line, to `on_line`.
 
-    `stop` is asked twice a second: True ends the command early, with all that it started.
+    `stop` is called twice a second. If it returns True, the command and all processes that it started are ended.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     process = subprocess.Popen(
@@ -90,7 +90,7 @@ def run_command(
 
 
 def terminate_process_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a process and all others of its group: by SIGTERM, later by SIGKILL."""
+    """End a process by SIGTERM, then end all that is left of its process group by SIGKILL."""
     try:
         if process.poll() is None:
             _signal(process.pid, signal.SIGTERM)
@@ -109,7 +109,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 class _Reader(threading.Thread):
-    """Reads to the end also after an error, as a full pipe would stop the command."""
+    """Thread that reads the command's output, also after an error, because a full pipe would stop the command."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path, on_line: Callable[[str], None]) -> None:
         super().__init__(daemon=True)

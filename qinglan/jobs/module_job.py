@@ -1,7 +1,7 @@
-"""Run heavy work after a training as a separate command, on the machine of the training.
+"""Run heavy work after a training as a separate command on the machine of the training.
 
-On a cluster the launching step has neither the GPUs nor the memory for a model. Settings, and the result or the
-error, are exchanged through files beside the training.
+On a cluster, the launching step has neither the GPUs nor the memory for a model. Files in the training's folder carry
+the settings to the command, and its result or error back.
 
 answer = run_module_job(runner, "sft-finish", "components.training.sft.finish", settings, note, log, gpus)
 
@@ -25,7 +25,7 @@ from qinglan.jobs.spec import Command, JobSpec, Runner
 def run_module_job(
     runner: Runner, name: str, module: str, settings: Mapping[str, Any], note: Path, log: Path, per_node: int
 ) -> dict[str, Any]:
-    """Run the module with these settings and return its result; its error is raised here again."""
+    """Run the module with these settings and return its result. An error of the module is raised here again."""
     with atomic_write(note) as partial:
         partial.write_bytes(orjson.dumps(settings))
     command = Command([sys.executable, "-m", module, str(note)], {"HF_HUB_OFFLINE": "1"})
@@ -48,9 +48,10 @@ def run_where_trained(
     per_node: int,
     on_cpu: bool,
 ) -> Mapping[str, Any]:
-    """Call a function of a module where the training of this folder ran; the module's main is module_job_main().
+    """Run `work` on the machine that trained the model. The main program of its module must be module_job_main().
 
-    A model that was trained on this machine's CPU is small: starting a process would take longer than the work.
+    A model that was trained on this machine's CPU is small, so `work` is called in this process: to start another one
+    would take longer.
     """
     if on_cpu and not runner.remote:
         return work(settings)
@@ -60,7 +61,7 @@ def run_where_trained(
 
 
 def module_job_main(note: str, work: Callable[[dict[str, Any]], Mapping[str, Any]]) -> int:
-    """The other side: the module's exit code."""
+    """Main program of a module that run_module_job() starts: call `work`, store its result, return the exit code."""
     path = Path(note)
     _answer(path).unlink(missing_ok=True)
     result: dict[str, Any] = {}

@@ -1,6 +1,7 @@
-"""Find and end all processes of a training, as Ray's leave the process group in which they were started.
+"""Find and end all processes of a training. Ray's processes leave the process group in which they were started.
 
-Each process inherits a mark in its environment and keeps its files in a folder of the training. Either identifies it.
+Each process inherits a mark in its environment, and keeps its files in the training's temporary folder. Either one
+identifies it.
 """
 
 import contextlib
@@ -25,11 +26,10 @@ POLITE_SECONDS = 5.0
 
 @contextmanager
 def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
-    """A mark for the environment and a folder for temporary files; after the block, every process with either is
-    ended, and shared memory that no process holds is removed.
+    """Yield a mark for the environment and a temporary folder, and end every process with either after the block.
 
-    `note` remembers the mark, so that processes of a killed stage are ended when the stage runs again. It names no
-    folder, since a note that came with another person's run could name any.
+    Shared memory that no process holds is also removed. The file `note` stores the mark, so that the next run of a
+    killed stage ends its processes. It does not store the folder: a note from another person's run could name any.
     """
     if note.is_file():
         earlier = note.read_text()
@@ -49,8 +49,7 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
 
 
 def temporary_folder(mark: str) -> Path:
-    """The folder of a training's temporary files. Ray puts sockets into it, whose paths have at most 107 bytes.
-
+    """Folder of a training's temporary files. Ray puts sockets into it, and a socket's path has at most 107 bytes.
     https://man7.org/linux/man-pages/man7/unix.7.html
     """
     return Path(tempfile.gettempdir()) / f"ql-{mark[:8]}"
@@ -64,7 +63,7 @@ def _end(mark: str, started: float) -> None:
 
 
 def terminate_processes(mark: str, folder: str) -> None:
-    """End every process with this mark, or with a file of this folder open: by SIGTERM, later by SIGKILL."""
+    """End every process that has this mark or an open file in this folder, by SIGTERM and later by SIGKILL."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in find_processes(mark, folder):
             with contextlib.suppress(ProcessLookupError):
@@ -77,10 +76,9 @@ def terminate_processes(mark: str, folder: str) -> None:
 
 
 def find_processes(mark: str, folder: str) -> list[int]:
-    """The running processes of a training.
+    """Process ids of a training's running processes, found by the mark or by an open file in the folder.
 
-    Ray's agents overwrite their environment, and the mark in it, with their title; their logs stay open in the
-    folder.
+    Ray's agents overwrite their environment, and so the mark, with their title. But they keep logs in the folder.
     """
     marked = f"{PROCESS_MARK_VARIABLE}={mark}".encode()
     processes = (process for process in Path("/proc").glob("[0-9]*") if int(process.name) != os.getpid())
@@ -88,7 +86,7 @@ def find_processes(mark: str, folder: str) -> list[int]:
 
 
 def wait_for_process_group(group: int, seconds: float) -> None:
-    """Wait until no process of this group runs any more; what still does after so long is killed."""
+    """Wait until no process of the group runs; after `seconds`, kill those that still run."""
     until = time.monotonic() + seconds
     while _runs(group):
         if time.monotonic() > until:

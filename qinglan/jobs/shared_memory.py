@@ -1,7 +1,7 @@
-"""Remove shared memory that a training or an engine left behind: names in /dev/shm that no process holds.
+"""Remove shared memory that a training or a vLLM engine left behind: files in /dev/shm that no process holds.
 
-verl kills vLLM's processes, also at the end of a good run, so they remove nothing: each training would leave its
-message queues and semaphores until the machine's shared memory is full. So would a vLLM that has to be killed.
+verl kills vLLM's processes even after a successful training, so they cannot clean up. Without this module, each
+training would leave message queues and semaphores, until the machine's shared memory is full.
 """
 
 import os
@@ -12,13 +12,13 @@ from pathlib import Path
 FOLDER = Path("/dev/shm")
 
 PATTERNS = ("psm_*", "sem.mp-*", "verl_weights_*", "*-cpushm_*")
-"""Names that multiprocessing, verl and vLLM give to queues, semaphores, weights on their way and a CPU's ranks."""
+"""File names of multiprocessing, verl and vLLM for queues, semaphores, weights in transfer, and ranks on a CPU."""
 
 
 def remove_abandoned_segments(since: float) -> None:
-    """Remove segments of this user that were made since then and that no running process has mapped or open.
+    """Remove this user's segments that are newer than `since` and that no running process has mapped or open.
 
-    Segments of another training are held by its processes; a container has its own shared memory.
+    Another training's segments stay, because its processes hold them. A container has its own shared memory.
     """
     # A maker holds a segment before it has its name, so the names are listed before the processes are read.
     candidates = {}
@@ -37,7 +37,7 @@ def remove_abandoned_segments(since: float) -> None:
 def held_inodes() -> Iterator[int]:
     """Inodes in /dev/shm that running processes have mapped or open.
 
-    Names would not do: the C library makes a semaphore under a temporary name, which its maker's mapping still shows.
+    Names do not suffice: the C library creates a semaphore under a temporary name, which the mapping still shows.
     """
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # another user's process, or one that has ended

@@ -1,35 +1,35 @@
-"""The contract of a job: command, machines and outcome, the same for a process here and a job on a cluster."""
+"""Command, machines and outcome of a job, the same for a local process and for a job on a cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
 Join = Literal["torchrun", "ray"]
-"""How the nodes of a training find each other: ms-swift's torchrun, or a Ray cluster as verl wants it."""
+"""Method by which the nodes of a training join: torchrun for ms-swift, a Ray cluster for verl."""
 
 
 class Command(NamedTuple):
     argv: Sequence[str]
     environment: Mapping[str, str] = {}
-    """Variables in addition to those of this process."""
+    """Environment variables that are added to those of this process."""
 
     folder: Path | None = None
-    """The working folder."""
+    """Working folder of the command; None is the folder of this process."""
 
 
 class JobSpec(NamedTuple):
     """A command, and the machines it needs."""
 
     name: str
-    """The step, such as "sft". With the run's id it names the job, so that a retry finds it again."""
+    """Name of the step, such as "sft". The job is named by the step and the run's id, so that a retry finds it."""
 
     command: Command
     nodes: int = 1
     per_node: int = 1
-    """GPUs of a node, and processes there."""
+    """Number of GPUs, and of processes, on each node."""
 
     join: Join | None = None
-    """None: the command is one process, or starts what it needs by itself."""
+    """Method by which the nodes join; None if the command is one process or starts its processes by itself."""
 
     hours: float = 24.0
     """Time limit in hours."""
@@ -37,19 +37,19 @@ class JobSpec(NamedTuple):
 
 class Outcome(NamedTuple):
     code: int
-    """The exit code of the command that counts; 0 is success."""
+    """Exit code of the command, or of the pod that caused the failure; 0 is success."""
 
     reason: str = ""
-    """The cluster's reason for a failure, with the pod that failed and the next step; empty on this machine."""
+    """Reason for a failure, such as the failed pod or the exceeded time limit; empty if only the log has it."""
 
 
 class Runner(Protocol):
-    """Runs a job to its end. An interrupted `run` ends the job and leaves nothing behind."""
+    """Protocol of a class that runs a job to its end. An interrupted `run` ends the job and leaves nothing behind."""
 
     remote: bool
-    """True if the command runs elsewhere, and this machine needs no GPU for it.
+    """True if the command runs on another machine, so that this machine needs no GPU.
 
-    It then sees only the shared volumes: QINGLAN_CACHE, QINGLAN_SCRATCH, QINGLAN_BASE_WEIGHTS.
+    The command then sees only the shared volumes: QINGLAN_CACHE, QINGLAN_SCRATCH, QINGLAN_BASE_WEIGHTS.
     """
 
     def attaches(self, spec: JobSpec) -> bool:
@@ -62,4 +62,7 @@ class Runner(Protocol):
         on_line: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Write the output to `log` and each line to `on_line`; `stop` is polled, and True ends the job."""
+        """Run the job and return its outcome; output goes to `log` and, line by line, to `on_line`.
+
+        `stop` is polled; if it returns True, the job is ended.
+        """

@@ -1,4 +1,4 @@
-"""A Kubernetes API server: client, informers, explained errors and logins.
+"""Client of a Kubernetes API server, with informers, explained errors and logins.
 
-Jobs, the rollout's controller, `qinglan submit` and live audits stand on it.
+Jobs, the rollout's controller, `qinglan submit` and live audits use it.
 """

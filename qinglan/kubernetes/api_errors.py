@@ -1,4 +1,4 @@
-"""Errors of the API server, explained with the next step: pure functions over its answers."""
+"""Explain errors of the API server, with the next step, by pure functions over its answers."""
 
 import re
 
@@ -17,7 +17,7 @@ UNKNOWN_PATH = "404 page not found"
 
 
 class ApiError(Exception):
-    """A call that the API server refused or did not answer; its status is then 0."""
+    """Raised if the API server refused a call, or did not answer it (`status` is then 0)."""
 
     def __init__(self, method: str, resource: str, status: int, body: str | bytes) -> None:
         super().__init__(f"{method} {resource}: {status} {body!r}")
@@ -26,7 +26,7 @@ class ApiError(Exception):
 
     @property
     def message(self) -> str:
-        """The message of the Status object in the answer, else the whole text."""
+        """Message of the Status object in the answer; the whole text if the answer has none."""
         try:
             body = orjson.loads(self.text)
         except orjson.JSONDecodeError:
@@ -35,22 +35,22 @@ class ApiError(Exception):
 
     @property
     def missing(self) -> bool:
-        """True if there is no such object, while the server knows its kind."""
+        """True if the object does not exist, although the server knows its kind."""
         return self.status == 404 and UNKNOWN_PATH not in self.text
 
     @property
     def passing(self) -> bool:
-        """True if the error may pass by itself: a server that restarts may answer 401 or 403 meanwhile."""
+        """True if the error may be temporary. A server that restarts may also answer 401 or 403 for a while."""
         return self.status in (0, 401, 403, 429) or self.status >= 500
 
     @property
     def at_once(self) -> bool:
-        """True if another try makes sense even when no call has succeeded yet."""
+        """True if a retry makes sense even if no call has succeeded yet; 401 and 403 do not count."""
         return self.status in (0, 429) or self.status >= 500
 
 
 def explain_api_error(refusal: ApiError, host: str, namespace: str) -> QinglanError:
-    """The error to show to a person, with the next step."""
+    """Convert the error to one that a person understands, with the next step."""
     message, what = refusal.message, f"{VERBS[refusal.method]} {refusal.resource} in {namespace}"
     if refusal.status == 0 and "certificate" in message.lower():
         return ConfigError(

@@ -1,4 +1,4 @@
-"""A client of the API server over plain dicts: each call has a time limit and is counted; errors have a status.
+"""Client of the API server that takes and returns plain dicts. Each call has a time limit and is counted.
 
 api = connect()
 api.get("pytorchjobs", "sft-0123456789ab")
@@ -36,10 +36,10 @@ PATHS = {
 }
 NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 CALL_SECONDS = (5.0, 30.0)
-"""Time limits for the connection and for the answer."""
+"""Time limits in seconds for the connection and for the answer."""
 
 MAX_CONCURRENT_CALLS = 32
-"""Calls at the same time from all threads; watches and logs that stay open are not counted."""
+"""Highest number of calls at the same time from all threads, without watches and logs, which stay open."""
 
 CONNECTIONS = 1024
 PLAIN = "application/json"
@@ -65,11 +65,11 @@ class Api:
         return str(self.client.configuration.host)
 
     def server_time(self) -> float:
-        """Seconds since the epoch by the server's clock, as its first answer dated it, or else by this machine's."""
+        """Seconds since the epoch by the server's clock, or by this machine's clock before the first answer."""
         return steady_time() + (self._seconds_ahead or 0.0)
 
     def within(self, namespace: str) -> "Api":
-        """A client of the same server in another namespace; an empty name keeps this one."""
+        """Create a client of the same server for another namespace; "" keeps the current namespace."""
         if namespace and not NAMESPACE.fullmatch(namespace):
             raise ConfigError(
                 f"{namespace!r} is no namespace's name: small letters, digits and - within, 63 at most. "
@@ -101,7 +101,7 @@ class Api:
         return self._call("PATCH", resource, name, body=body)
 
     def delete(self, resource: str, name: str, uid: str) -> None:
-        """Delete with foreground propagation, only if the uid still matches."""
+        """Delete the object and wait for its dependents (foreground propagation), only if its uid still matches."""
         # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion
         # The uid keeps a delete that was delayed from a new object of the same name.
         body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
@@ -126,7 +126,7 @@ class Api:
         body: Any = None,
         seconds: tuple[float, float] = CALL_SECONDS,
     ) -> Iterator[Any]:
-        """Open a call and give its answer to the block, unread; it is closed afterwards."""
+        """Send a call and yield its answer unread; the answer is closed after the block."""
         with self._lock:
             self.calls[f"{method} {'/'.join([resource, *name.split('/')[1:]])}"] += 1
         path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")
@@ -150,7 +150,7 @@ class Api:
             response.close()  # after reading to the end, the connection is back in the pool already
 
     def batches(self, response: Any, resource: str) -> Iterator[list[bytes]]:
-        """Lines of a streamed answer, in batches as they arrive."""
+        """Yield the lines of a streamed answer, in batches as they arrive."""
         rest = b""
         with _api_errors("GET", resource):
             for chunk in response.stream(READ):
@@ -161,7 +161,7 @@ class Api:
 
 
 def _seconds_ahead(date: str) -> float | None:
-    """Seconds by which the clock of this HTTP date is ahead of this process; None if it is no date."""
+    """Seconds by which an HTTP date is ahead of this machine's clock; None if the text is not a date."""
     try:
         return parsedate_to_datetime(date).timestamp() - steady_time()
     except ValueError:
@@ -182,7 +182,7 @@ def _api_errors(method: str, resource: str) -> Iterator[None]:
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Api:
-    """Connect with the ServiceAccount of the pod this runs in, else with KUBECONFIG."""
+    """Connect with the pod's ServiceAccount if this process runs in a pod, else with KUBECONFIG."""
     from kubernetes import client
 
     settings, path = client.Configuration(), ""

@@ -1,9 +1,9 @@
-"""Report every change of one kind of object, by one list and then one watch.
+"""Report every change of one kind of object: list the objects once, then watch them.
 
     informer = Informer(api, "pods", {"labelSelector": "app=x"}, lambda change, pod: print(change, pod))
     informer.start()
 
-A watch that ended continues from its last version; if that is too old, everything is listed again.
+A watch that ended continues from its last resourceVersion; if this version is too old, everything is listed again.
 https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 
@@ -19,29 +19,29 @@ from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 
 WATCH_SECONDS = 120
-"""Seconds after which the server ends a watch; the next one continues from there."""
+"""Seconds after which the server ends a watch; the next watch continues from its last version."""
 
 QUIET_SECONDS = WATCH_SECONDS + 15.0
-"""Seconds of silence after which a connection counts as dead."""
+"""Seconds without data after which a connection counts as dead."""
 
 PAGE = 200
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 GONE = 410
 
 Handler = Callable[[str, Mapping[str, Any]], None]
-"""A function that gets "ADDED", "MODIFIED" or "DELETED", and the object."""
+"""Function that is called with "ADDED", "MODIFIED" or "DELETED", and the object."""
 
 
 class Informer:
-    """Calls `handler` in a separate thread until it is stopped."""
+    """Calls `handler` for every change, in a separate thread, until stop() is called."""
 
     def __init__(self, api: Api, resource: str, query: Mapping[str, str], handler: Handler) -> None:
         self.api, self.resource, self.query, self.handler = api, resource, query, handler
         self.trouble: tuple[float, ApiError] | None = None
-        """Time since which no call has succeeded, and the last error; None while calls succeed."""
+        """Time (monotonic) since which no call has succeeded, and the newest error; None while calls succeed."""
 
         self.begun = threading.Event()
-        """Set once everything is listed and watched, or the first attempt was refused."""
+        """Event that is set once everything is listed and watched, or the first attempt has failed."""
 
         self._version, self._pause = "", FIRST_PAUSE
         self._known: dict[str, Mapping[str, Any]] = {}
@@ -102,7 +102,7 @@ class Informer:
         self._version = str(page["metadata"]["resourceVersion"])
 
     def _watch(self) -> None:
-        """Apply changes until the call ends."""
+        """Watch from the last version, and handle changes until the server ends the watch."""
         query = {
             **self.query,
             "watch": "true",
@@ -144,7 +144,7 @@ class Informer:
 
 
 def _key(thing: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of an object that are kept, to report its deletion if it is missing from the next list."""
+    """Copy the fields of an object that are needed to report its deletion if the next list lacks it."""
     meta = thing["metadata"]
     metadata = {name: meta[name] for name in ("name", "uid", "labels", "ownerReferences") if name in meta}
     return {"metadata": metadata, "involvedObject": thing.get("involvedObject", {})}

@@ -1,4 +1,4 @@
-"""A login to a cluster, from a kubeconfig or from the pod that this runs in."""
+"""Load a login to a cluster from a kubeconfig, or from the pod in which this process runs."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from qinglan.errors import ConfigError
 
 
 def load_login(path: str, settings: Any) -> None:
-    """Fill a client's settings from a kubeconfig, or, without a path, from the pod's ServiceAccount."""
+    """Fill a client's settings from a kubeconfig; if `path` is empty, from the pod's ServiceAccount."""
     from kubernetes import config
     from yaml import YAMLError
 
@@ -35,7 +35,7 @@ def load_login(path: str, settings: Any) -> None:
 
 
 def _check_form(path: str) -> None:
-    """Check that every file is a mapping in YAML; the library does not."""
+    """Check that every file of a kubeconfig is a mapping in YAML, because the library does not check it."""
     for part in (Path(part).expanduser() for part in path.split(os.pathsep) if part):
         if not part.exists():
             continue  # kubectl ignores a missing file, too
@@ -49,7 +49,7 @@ def _check_form(path: str) -> None:
 
 @contextmanager
 def _captured_plugin_errors() -> Iterator[list[str]]:
-    """Collect the library's log of a login plugin that failed; it only logs the error."""
+    """Collect the errors of login plugins, which the library only logs."""
     root, failures, handler = logging.getLogger(), list[str](), logging.NullHandler()
 
     def collect(record: logging.LogRecord) -> bool:

@@ -1,7 +1,7 @@
-"""A ModelRollout as an object of the API server.
+"""Functions over ModelRollouts, which are plain objects of the API server.
 
-The deploy stage creates one, and the rollout's controller carries it out. Both use these functions over plain data;
-manifests/platform/modelrollout.yaml has the schema.
+The deploy stage creates a ModelRollout, and the rollout's controller carries it out. Both use these functions.
+The schema is in manifests/platform/modelrollout.yaml.
 """
 
 import re
@@ -15,14 +15,14 @@ Object = Mapping[str, Any]
 
 
 def rollout_number(rollout: Object) -> int:
-    """The number of a rollout within its service: 7 for rewriter-7; 0 for a name of another form."""
+    """Number of a rollout within its service, such as 7 for `rewriter-7`; 0 if the name has another form."""
     service, name = rollout["spec"]["inferenceService"], rollout["metadata"]["name"]
     match = re.fullmatch(rf"{re.escape(service)}-([1-9]\d*)", name)
     return int(match[1]) if match else 0
 
 
 def rollouts_of_service(rollouts: Iterable[Object], service: str) -> list[Object]:
-    """Rollouts of one InferenceService in the order of their creation."""
+    """Rollouts of one InferenceService, in the order of their numbers."""
     matching = [rollout for rollout in rollouts if rollout["spec"]["inferenceService"] == service]
     return sorted(
         matching, key=lambda rollout: (rollout_number(rollout), rollout["metadata"].get("creationTimestamp", ""))
@@ -30,7 +30,7 @@ def rollouts_of_service(rollouts: Iterable[Object], service: str) -> list[Object
 
 
 def rollout_outcome(rollout: Object) -> str:
-    """The outcome: Promoted, RolledBack, Refused or Aborted; "" while the rollout is under way."""
+    """Outcome of a rollout: Promoted, RolledBack, Refused or Aborted; "" while the rollout is under way."""
     return str((rollout.get("status") or {}).get("outcome") or "")
 
 
@@ -39,7 +39,7 @@ def is_under_way(rollout: Object) -> bool:
 
 
 def next_rollout(rollouts: Iterable[Object]) -> Object | None:
-    """The oldest rollout that has not ended, of those of one InferenceService."""
+    """Oldest rollout that has not ended; None if all have. All must be of the same InferenceService."""
     waiting = [rollout for rollout in rollouts if is_under_way(rollout)]
     return min(
         waiting,
@@ -49,10 +49,10 @@ def next_rollout(rollouts: Iterable[Object]) -> Object | None:
 
 
 def deployed_uris(rollouts: Iterable[Object]) -> set[str]:
-    """URIs of the models that these rollouts of one InferenceService have deployed, or rolled back to.
+    """URIs of the models that these rollouts of one InferenceService have deployed or rolled back to.
 
-    A canary counts from its verification until its rollout has ended, and afterwards only if it was promoted. The
-    stable model, which was verified before, always counts.
+    A canary's URI is included from its verification until its rollout ends, and afterwards only if it was promoted.
+    The stable model's URI is included once the canary is verified, unless the rollout was refused.
     """
     uris = set()
     for rollout in rollouts:
@@ -67,13 +67,13 @@ def deployed_uris(rollouts: Iterable[Object]) -> set[str]:
 
 
 def describe_rollout(rollout: Object) -> str:
-    """The rollout's phase and share of the traffic, for a message."""
+    """Describe the rollout's phase and its percentage of the traffic, for a message."""
     status = rollout.get("status") or {}
     return f"{status.get('phase', 'not begun')}, {status.get('percent', 0)} % of the traffic"
 
 
 def rollout_object(namespace: str, number: int, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A ModelRollout to create. It has no annotations: KServe copies those of its objects to pods."""
+    """Build a ModelRollout to create. It has no annotations, because KServe copies annotations of objects to pods."""
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,

@@ -1,4 +1,4 @@
-"""Alarms of a training under way, and those of a loss: pure functions over the metrics so far."""
+"""Alarms of a running training, such as a rising loss, computed by pure functions over the metrics so far."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -7,23 +7,23 @@ from typing import Literal, NamedTuple
 LOSSES = ("loss", "eval_loss", "gradient_norm")
 LOWER_RATE = "Lower the learning rate, or look for odd rows."
 RISE = 0.02
-"""Share by which a validation loss must stand above the lowest, so that noise raises no alarm."""
+"""Relative rise of the validation loss above its lowest value that raises an alarm; noise stays below it."""
 
 RISEN_LOOKS = 2
-"""Validations in a row that must stand above the lowest."""
+"""Consecutive validations with a loss above the lowest that raise an alarm."""
 
 
 class Alarm(NamedTuple):
-    """A warning about a training under way."""
+    """Warning about a running training."""
 
     name: str
     level: Literal["warn", "stop"]
     message: str
-    """The observation, its likely cause, and the next step."""
+    """Observation, likely cause, and next step."""
 
 
 def loss_alarms(rows: Sequence[Mapping[str, float]]) -> list[Alarm]:
-    """All alarms that a training on labelled rows raises so far."""
+    """All alarms that the metrics of a training on labelled rows raise so far."""
     raised = (not_finite(rows, LOSSES), validation_rising(rows))
     return [alarm for alarm in raised if alarm is not None]
 
@@ -31,7 +31,7 @@ def loss_alarms(rows: Sequence[Mapping[str, float]]) -> list[Alarm]:
 def not_finite(
     rows: Sequence[Mapping[str, float]], names: Collection[str] | None = None, advice: str = LOWER_RATE
 ) -> Alarm | None:
-    """Figures of the newest row that are no finite number: all of them, or those of these names."""
+    """Raise an alarm if a metric of the newest row is NaN or infinite. `names` limits the check to these metrics."""
     row = rows[-1] if rows else {}
     broken = [name for name in sorted(row) if (names is None or name in names) and not math.isfinite(row[name])]
     if not broken:
@@ -42,7 +42,7 @@ def not_finite(
 
 
 def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
-    """The last validations all stand clearly above the lowest: the training rows are learned by heart."""
+    """Raise an alarm if the last validation losses are all clearly above the lowest, a sign of overfitting."""
     looks = [(row["eval_loss"], row["step"]) for row in rows if math.isfinite(row.get("eval_loss", math.nan))]
     if len(looks) <= RISEN_LOOKS:
         return None
@@ -58,7 +58,10 @@ def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
 
 
 def sft_without_gain(rows: int, unrewritten: float, trained: float) -> Alarm | None:
-    """The student finds the right passage of dev rows first no more often than the questions as they were asked."""
+    """Raise an alarm if the student's rewrites rank the right passage first no more often than plain questions do.
+
+    `unrewritten` and `trained` are the shares of dev rows whose right passage was ranked first.
+    """
     if not rows or trained > unrewritten:
         return None
     message = (

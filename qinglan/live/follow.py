@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-"""Codes of a terminal, which Ray writes around the names of its processes."""
+"""Colour codes of a terminal, which Ray writes around the names of its processes."""
 
 
 class LineFollower:
-    """Returns at each call the lines that were completed since the last."""
+    """Function object that returns the lines that were completed since its last call."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._read = path, 0
@@ -20,7 +20,7 @@ class LineFollower:
 
 
 def complete_lines(path: Path, start: int = 0) -> list[bytes]:
-    """Lines of a file from byte `start` on that end with a newline; none if there is no file."""
+    """Lines of a file from byte `start` on, without an unfinished last line; an empty list if the file is missing."""
     try:
         with path.open("rb") as file:
             file.seek(start)
@@ -30,7 +30,10 @@ def complete_lines(path: Path, start: int = 0) -> list[bytes]:
 
 
 def log_tail(path: Path, lines: int, longest: int) -> list[str]:
-    """The last lines of a log, cut to a length; none without a file. Of a progress bar the newest state is read."""
+    """Last lines of a log, each cut to `longest` characters; an empty list if the file is missing.
+
+    If a progress bar rewrote a line, only its newest state is returned.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - lines * longest))

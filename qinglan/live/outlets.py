@@ -1,4 +1,4 @@
-"""The receivers of a training's steps: files in the run's folder, and messages to the run's gateway."""
+"""Outlets of a training's steps: files in the run's folder, and messages to the run's gateway."""
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -15,17 +15,17 @@ from qinglan.pages.curves import CURVE_FILE, curve_svg
 from qinglan.terminal import say
 
 LIVE_VARIABLE = "QINGLAN_LIVE"
-"""Set by `qinglan run` to a folder of the run."""
+"""Environment variable with the folder for live files; `qinglan run` sets it."""
 
 PAGE_FILE, SNAPSHOT_FILE = "index.html", "training.json"
 FILES_EVERY, SENT_EVERY = 1.0, 5.0
-"""Shortest seconds between two writes, and between two messages."""
+"""Shortest time in seconds between two writes of files, and between two messages to a gateway."""
 
 HEARTBEAT = 30.0
-"""Seconds after which an unchanged state is written and sent again, which shows that the training is alive."""
+"""Seconds after which an unchanged state is written and sent again, to show that the training is alive."""
 
 RETRY_AFTER = 60.0
-"""Seconds until the next try after one that failed."""
+"""Seconds until the next attempt after a failed write or message."""
 
 SEND_TIMEOUT = 2.0
 
@@ -34,7 +34,7 @@ Write = Callable[[TrainingSnapshot, Rows], None]
 
 
 class Outlet:
-    """One receiver of a training's state; a failure is reported once, and the training continues."""
+    """Receiver of a training's state. If it fails, the failure is printed once, and the training continues."""
 
     def __init__(self, label: str, every: float, write: Write) -> None:
         self._label, self._every, self._write = label, every, write
@@ -43,7 +43,10 @@ class Outlet:
         self._failed = False
 
     def due(self, now: float, news: Hashable) -> bool:
-        """True if it is time to write: there is news, or HEARTBEAT has passed."""
+        """True if the state should be written now, because it has changed or HEARTBEAT has passed.
+
+        It is False until `every` seconds, or RETRY_AFTER after a failure, have passed since the last write.
+        """
         return now >= self._next and (news != self._news or now >= self._last + HEARTBEAT)
 
     def write(self, now: float, news: Hashable, snapshot: TrainingSnapshot, rows: Rows) -> None:
@@ -58,7 +61,7 @@ class Outlet:
 
 
 def outlets(stage: str, gateway_url: str) -> list[Outlet]:
-    """The outlets of this process: a folder that the environment names, and a gateway."""
+    """Create the outlets of this process: one for $QINGLAN_LIVE if it is set, one for the gateway if there is one."""
     chosen = []
     if folder := os.environ.get(LIVE_VARIABLE):
         chosen.append(Outlet(f"{stage} live files", FILES_EVERY, file_writer(Path(folder))))
@@ -68,7 +71,7 @@ def outlets(stage: str, gateway_url: str) -> list[Outlet]:
 
 
 def file_writer(root: Path) -> Write:
-    """Write a training's files, and the page of all trainings in the folder."""
+    """Create the function that writes a training's files, and the page of all trainings in the folder."""
 
     def write(snapshot: TrainingSnapshot, rows: Rows) -> None:
         folder = root / snapshot.stage
@@ -84,7 +87,7 @@ def file_writer(root: Path) -> Write:
 
 
 def read_trainings(root: Path) -> list[TrainingSnapshot]:
-    """The trainings in a run's live folder; a snapshot that another release wrote otherwise is left out."""
+    """Read the trainings in a run's live folder. A snapshot in the format of another release is left out."""
     snapshots = []
     for path in root.glob(f"*/{SNAPSHOT_FILE}"):
         with suppress(ValidationError):  # it would end the training that writes the page
@@ -93,7 +96,7 @@ def read_trainings(root: Path) -> list[TrainingSnapshot]:
 
 
 def gateway_sender(gateway_url: str) -> Write:
-    """Send a training's snapshot to a gateway."""
+    """Create the function that sends a training's snapshot to a gateway."""
     import httpx2
 
     from qinglan.http.http_client import sync_client

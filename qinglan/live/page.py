@@ -1,4 +1,4 @@
-"""The page of trainings: the same in a run's folder and at its gateway."""
+"""Page of trainings, which is the same in a run's folder and at its gateway."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -18,11 +18,11 @@ FIGURES = {
     "train_gold": "gold passage first in training", "gold_dev": "gold passage first on dev",
     "kl": "distance from the SFT model (KL)", "entropy": "entropy",
 }  # fmt: skip
-"""Labels of figures by name; the page shows other figures folded, under their names."""
+"""Labels of metrics by name. The page shows other metrics in a folded list, with their names as labels."""
 
 
 def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
-    """The page, running trainings first; it reloads itself, less often while no training runs."""
+    """Render the page, with running trainings first. It reloads itself, less often if no training runs."""
     from markupsafe import Markup
 
     ordered = sorted(trainings, key=lambda training: (training.state != "running", -training.stepped))
@@ -39,14 +39,14 @@ def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
 
 
 def headline(trainings: Sequence[TrainingSnapshot]) -> str:
-    """The page's title, which distinguishes the tabs of several runs."""
+    """Title of the page. It names the run, so that a person can tell browser tabs apart."""
     runs = sorted({training.run for training in trainings})
     more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
     return f"Trainings of {runs[0]}{more}" if runs else "Trainings"
 
 
 def _curves(training: TrainingSnapshot) -> Iterator[str]:
-    """Charts in the reader's language, one for each unit; the file beside them stays English, as a log does."""
+    """Yield one chart for each unit, in the reader's language. The file curve.svg stays English, like a log."""
     units: dict[str, dict[str, Points]] = {}
     for label, points in training.curves.items():
         units.setdefault(_unit(label), {})[translated(label)] = points
@@ -57,7 +57,7 @@ def _curves(training: TrainingSnapshot) -> Iterator[str]:
 
 
 def _unit(label: str) -> str:
-    """The unit of a curve: rewards, losses and shares of rows have different scales."""
+    """Unit of a curve: `reward`, `loss` or `share`. Each unit has a chart of its own, because the scales differ."""
     return next((unit for unit in ("reward", "loss") if unit in label), "share")
 
 
@@ -77,7 +77,7 @@ def _words(training: TrainingSnapshot) -> dict[str, Any]:
 
 
 def duration(seconds: float) -> str:
-    """A time for people: 42 s, 12 min, 3.5 h."""
+    """Format a duration for people: 42 s, 12 min, 3.5 h."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""A training at one moment: the contents of its page, as plain data that a gateway can check and store."""
+"""Snapshot of a training: the contents of its page, as plain data that a gateway can check and store."""
 
 import math
 import re
@@ -10,19 +10,19 @@ from pydantic import Field, FiniteFloat
 from qinglan.config import Config, Name
 
 TRAININGS_PATH = "/v1/trainings"
-"""The path of a gateway that takes a snapshot (POST) and lists them (GET)."""
+"""Path of a gateway to which a snapshot is sent (POST), and which lists all snapshots (GET)."""
 
 POINTS = 400
-"""Points of a curve: more than its width has pixels for would only make it slow."""
+"""Highest number of points in a curve; a chart has not enough pixels to show more."""
 
 LOG_LINES, LOG_WIDTH = 40, 400
 LONGEST = 2000
-"""Letters of an alarm's message."""
+"""Longest message of an alarm, in characters."""
 
 MOST_FIGURES, MOST_CURVES, MOST_ALARMS = 96, 6, 20
 
 Run = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
-"""A run's id: safe in a path, a URL and a label."""
+"""Id of a run, which is safe in a path, a URL and a Prometheus label."""
 
 FIGURE_NAME = r"^[A-Za-z0-9_./@-]{1,64}$"
 Label = Annotated[str, Field(max_length=40)]
@@ -31,14 +31,14 @@ Text = Annotated[str, Field(max_length=LONGEST)]
 
 
 StepNumber = Annotated[int, Field(ge=0, le=10**12)]
-"""A step, or a number of steps: small enough for a float, as Prometheus has it."""
+"""Step, or number of steps; small enough to be exact as a float, the number type of Prometheus."""
 
 Moment = Annotated[float, Field(ge=0, le=253_402_300_799)]
-"""Seconds since 1970, up to the year 9999: the last that a date can have."""
+"""Seconds since 1970, up to the end of year 9999, the last year of a Python date."""
 
 
 class AlarmNote(Config):
-    """An alarm as it is shown."""
+    """Alarm as the page shows it, with the newest step at which it was raised."""
 
     name: Name
     level: Literal["warn", "stop"]
@@ -47,7 +47,7 @@ class AlarmNote(Config):
 
 
 class TrainingSnapshot(Config):
-    """A training at one moment."""
+    """State of a training at one moment."""
 
     run: Run
     stage: Name
@@ -60,11 +60,11 @@ class TrainingSnapshot(Config):
     written: Moment
     step: StepNumber
     total: StepNumber
-    """Steps in all, as far as is known; 0 before the first."""
+    """Total number of steps; 0 if it is not known yet."""
 
     seconds_left: FiniteFloat | None
     figures: Annotated[dict[Annotated[str, Field(pattern=FIGURE_NAME)], FiniteFloat], Field(max_length=MOST_FIGURES)]
-    """The newest value of each."""
+    """Newest value of each metric."""
 
     curves: Annotated[dict[Label, Points], Field(max_length=MOST_CURVES)]
     alarms: Annotated[list[AlarmNote], Field(max_length=MOST_ALARMS)]
@@ -72,12 +72,12 @@ class TrainingSnapshot(Config):
 
     @property
     def share(self) -> float:
-        """The share of its steps that is done."""
+        """Share of the training's steps that are done; 0 if the total is not known yet."""
         return min(1.0, self.step / self.total) if self.total else 0.0
 
 
 def newest_figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The newest value of each figure, without NaN and infinity, which alarms report."""
+    """Newest value of each metric. NaN and infinity are left out, because alarms report them."""
     figures: dict[str, float] = {}
     for row in rows:
         figures |= row
@@ -87,13 +87,13 @@ def newest_figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def curve_points(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
-    """A figure by step, thinned to the points that a picture can show, with the newest one."""
+    """Values of a metric by step, reduced to at most POINTS points, of which the newest is one."""
     points = [(row["step"], row[name]) for row in rows if math.isfinite(row.get(name, math.nan))]
     every = math.ceil(len(points) / POINTS) or 1
     return points[::-every][::-1]
 
 
 def seconds_left(first: tuple[float, float], now: tuple[float, float], total: int) -> float | None:
-    """Seconds until the last step at the pace since `first`; both points are (step, time)."""
+    """Seconds until the last step at the pace from `first` to `now`, both (step, time); None without a pace."""
     steps, seconds = now[0] - first[0], now[1] - first[1]
     return (total - now[0]) * seconds / steps if steps > 0 and seconds > 0 and total >= now[0] else None

@@ -1,4 +1,4 @@
-"""Trackers of experiments: one setting of a run for all of its trainings, each under the names of run and stage.
+"""Experiment trackers (TensorBoard, W&B, MLflow), set once per run; each training is named by its run and stage.
 
     check_trackers(("wandb",), os.environ, has_gateway=False)      # before anything is paid
     with tracked(("tensorboard", "mlflow"), "sft", log, gateway_url) as environment: ...
@@ -9,7 +9,7 @@
 | wandb | WANDB_API_KEY, or WANDB_MODE=offline: files in the stage's log | offline: files, for `wandb sync` |
 | mlflow | MLFLOW_TRACKING_URI | through the run's gateway, which has the address and the token |
 
-W&B does not go through the gateway: its client sends files to addresses of another host, which its server names.
+W&B does not use the gateway, because its client also sends files to other hosts, which W&B's server names.
 """
 
 import os
@@ -29,22 +29,22 @@ from qinglan.terminal import say
 Tracker = Literal["tensorboard", "wandb", "mlflow"]
 
 MLFLOW_PATH = "/trackers/mlflow"
-"""The path under which a gateway forwards to MLflow."""
+"""Path of a gateway under which it forwards requests to MLflow."""
 
 PROJECT = "qinglan"
 URI, KEY, MODE = "MLFLOW_TRACKING_URI", "WANDB_API_KEY", "WANDB_MODE"
 CHECK_SECONDS = 20.0
 
 MLFLOW_PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "9", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "30"}
-"""Retries of MLflow's client: at once, after one minute, then seven times after two, which is 15 minutes.
+"""Settings with which MLflow's client retries for 15 minutes: at once, after one minute, then seven times after two.
 
-A step on a cluster waits that long for its gateway. MLflow's own settings give four minutes, then the training fails.
+A step on a cluster waits this long for its gateway. With MLflow's defaults, a training fails after four minutes.
 https://mlflow.org/docs/latest/api_reference/python_api/mlflow.environment_variables.html
 """
 
 
 def check_trackers(trackers: Collection[str], environment: Mapping[str, str], gateway_has_mlflow: bool) -> None:
-    """Refuse trackers that have no key or address here, before anything is paid."""
+    """Raise a ConfigError if a tracker has no key or address in the environment. Called before anything is paid."""
     if "wandb" in trackers and environment.get(MODE) not in ("offline", "disabled") and not environment.get(KEY):
         raise ConfigError(
             f"trackers names wandb, and {KEY} is not set. Set it, or {MODE}=offline to keep the run's files beside "
@@ -58,7 +58,7 @@ def check_trackers(trackers: Collection[str], environment: Mapping[str, str], ga
 
 
 def check_installed(trackers: Collection[str]) -> None:
-    """Refuse trackers whose package this environment lacks; the images of trainings have them all."""
+    """Raise a ConfigError if a tracker's package is not installed; the training images have all of them."""
     missing = [package for package in trackers if find_spec(package) is None]
     if missing:
         packages = " ".join(PACKAGES[package] for package in missing)
@@ -72,7 +72,7 @@ PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-sk
 
 @contextmanager
 def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) -> Iterator[dict[str, str]]:
-    """Set the trackers' environment for a training in this process, and yield it for a process elsewhere."""
+    """Set the trackers' environment variables in this process, and yield them for a training in another process."""
     check_installed(trackers)
     added = tracker_environment(trackers, stage, log, gateway_url, os.environ)
     if added.get(MODE) == "offline" and MODE not in os.environ:
@@ -94,7 +94,7 @@ def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) 
 def tracker_environment(
     trackers: Collection[str], stage: str, log: Path, gateway_url: str, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Environment variables of the trackers' own clients, without keys, which a process inherits."""
+    """Environment variables for the trackers' clients, without keys, which the training's process inherits."""
     added: dict[str, str] = {}
     if "tensorboard" in trackers:
         folder = str(log / "tensorboard")
@@ -122,9 +122,9 @@ def tracker_environment(
 
 
 def without_proxy(url: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables by which MLflow's client reaches this host without the environment's proxy.
+    """Variables with which MLflow's client connects to the URL's host without a proxy.
 
-    requests reads the lower-case one first (requests.utils.should_bypass_proxies).
+    The library requests reads `no_proxy` before `NO_PROXY` (requests.utils.should_bypass_proxies), so both are set.
     """
     before = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     hosts = ",".join(filter(None, [urlsplit(url).hostname, before]))
@@ -132,7 +132,7 @@ def without_proxy(url: str, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _finish_wandb(trackers: Collection[str]) -> None:
-    """End a W&B run of this process: its files are whole only then, and the stage's log is copied next."""
+    """End this process's W&B run, which completes its files, because the stage's log folder is copied next."""
     wandb = sys.modules.get("wandb")
     if "wandb" in trackers and wandb is not None:
         if wandb.run is not None:
@@ -143,12 +143,12 @@ def _finish_wandb(trackers: Collection[str]) -> None:
 
 
 def training_name(stage: str) -> str:
-    """The name of a training at its trackers: run and stage."""
+    """Name of a training in its trackers: the run's id and the stage."""
     return f"{run_id()}-{stage}"
 
 
 def check_forwarded(uri: str) -> None:
-    """Check that the gateway forwards to an MLflow that answers: hours of training would otherwise not be tracked."""
+    """Check that MLflow answers through the gateway, because hours of training could otherwise not be tracked."""
     import httpx2
 
     from qinglan.http.http_client import sync_client

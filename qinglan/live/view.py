@@ -1,4 +1,4 @@
-"""Follow a training: keep its steps and alarms, write them to the run's folder, and send them to its gateway."""
+"""Follow a training: store its steps and alarms, write them to the run's folder, and send them to its gateway."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,21 +27,21 @@ from qinglan.terminal.progress import ShowStep, step_progress
 
 
 class Part(NamedTuple):
-    """One of several trainings of a stage, such as a fold, with its own files and its own part of the page."""
+    """One of several trainings of a stage, such as a fold. It has its own files and its own section of the page."""
 
     name: str = ""
-    """Label; empty for the only training, or for the one that is the stage's result."""
+    """Label; empty for the stage's only training, or for the training that is the stage's result."""
 
     number: int = 1
     total: int = 1
 
     def of(self, stage: str) -> str:
-        """The stage's name with the part's, as a folder and a label have it."""
+        """Join the names of stage and part, for a folder and a label."""
         return "-".join([stage, *re.findall("[a-z0-9]+", self.name.lower())])
 
 
 WHOLE = Part()
-"""The only training of a stage."""
+"""Part for the only training of a stage."""
 
 
 @contextmanager
@@ -53,9 +53,9 @@ def live_training(
     gateway_url: str = "",
     part: Part = WHOLE,
 ) -> Iterator["LiveTraining"]:
-    """Follow a training for as long as the block lasts; an error in it is a training that failed.
+    """Follow a training for as long as the block lasts; if the block raises an error, the training counts as failed.
 
-    `curves` maps a curve's label to the figure that it draws; `log` is the training's own, if it has one.
+    `curves` maps a curve's label to its metric. `log` is the training's log file, if it has one.
     """
     with step_progress(stage, part.total - part.number) as show:
         live = LiveTraining(part.of(stage), title, curves, log, show, outlets(stage, gateway_url), part)
@@ -68,7 +68,7 @@ def live_training(
 
 
 class LiveTraining:
-    """One training's steps, alarms and log."""
+    """Steps, alarms and log of one training, sent to its outlets."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class LiveTraining:
 
     @property
     def rows(self) -> list[dict[str, float]]:
-        """The metrics by step, a row for each step, also if its metrics arrived at several times."""
+        """Metrics in the order of steps, one row per step, even if a step's metrics arrived at different times."""
         return [self._rows[at] for at in sorted(self._rows)]
 
     @property
     def stopped(self) -> Alarm | None:
-        """The alarm that ends the training."""
+        """Alarm of level `stop`, because of which the training must end; None without one."""
         return next((alarm for alarm, _ in self._alarms.values() if alarm.level == "stop"), None)
 
     def step(self, row: Mapping[str, float], total: int, note: str = "") -> None:
-        """Take a step's metrics, the number of steps in all, and a few words for a log."""
+        """Store a step's metrics and the total number of steps, and print a progress line with `note`."""
         at = int(row["step"])
         self._rows[at] = {**self._rows.get(at, {}), **row}
         self._total, self._stepped = total, steady_time()
@@ -111,11 +111,11 @@ class LiveTraining:
         self._notes = [*self._notes, f"step {at}/{total} {note}".rstrip()[:LOG_WIDTH]][-LOG_LINES:]
 
     def recall(self, rows: Iterable[Mapping[str, float]]) -> None:
-        """Take the steps of an earlier attempt, which this one continues."""
+        """Store the steps of an earlier attempt that this training continues."""
         self._rows |= {int(row["step"]): dict(row) for row in rows}
 
     def check(self, alarms: Iterable[Alarm]) -> None:
-        """Take the alarms that the steps raise so far; print a new one, or one of another level."""
+        """Store the alarms that the steps raise so far. Print each alarm that is new or has another level."""
         for alarm in alarms:
             before = self._alarms.get(alarm.name)
             if before is None or before[0].level != alarm.level:
@@ -123,7 +123,7 @@ class LiveTraining:
             self._alarms[alarm.name] = alarm, max(self._rows, default=0)
 
     def refresh(self) -> None:
-        """Write and send news, if it is time."""
+        """Send the current state to each outlet for which it is time."""
         now = steady_time()
         # The first step that this process has seen: recalled steps of an earlier attempt are no pace.
         if self._first is None and self._rows:
@@ -134,13 +134,13 @@ class LiveTraining:
                 outlet.write(now, news, self.snapshot(now), self.rows)
 
     def end(self, state: str) -> None:
-        """Write and send the last state at once."""
+        """Send the last state (`done` or `failed`) to each outlet at once."""
         self._state, now = state, steady_time()
         for outlet in self._outlets:
             outlet.write(now, state, self.snapshot(now), self.rows)
 
     def snapshot(self, now: float) -> TrainingSnapshot:
-        """The training at this moment."""
+        """Build the snapshot of the training at the time `now`."""
         step = max(self._rows, default=0)
         rows = self.rows
         return TrainingSnapshot(

@@ -1,12 +1,13 @@
-"""Templates of English texts with their translations, and the match of a text to its template.
+"""Translate texts by templates: find the template that an English text matches, and fill its translation.
 
 msgid "{0}: {1:n} rows, {2}"
 msgstr "{0}：{1} 行，{2:t}"
 
-A text matches a template if it has the template's words in their order; each {N} holds what stands between them, and
-{N:n} a number. The parts are put into the translation as they are, so nothing of a text is lost. A part that the
-translation marks {N:t} is a text of ours, and is translated too; all other parts may be a user's words, and are not.
-No text is divided inside of quotes, backquotes or braces: an example of JSON is one word.
+A text matches a template if it has the template's words in the same order. The slot {N} stands for any part between
+the words, and {N:n} for a number. Each part is copied into the translation unchanged, so nothing of the text is lost.
+A part that the translation marks as {N:t} is a text of this program, so it is translated too. All other parts may be
+a user's words, and are not translated. A text is never divided inside quotes, backquotes or braces, so an example of
+JSON counts as one word.
 """
 
 import re
@@ -20,19 +21,19 @@ from typing import NamedTuple, Self
 from qinglan.messages.po import read_po
 
 LETTERS = re.compile("[A-Za-z]{2}|[0-9] [a-z]$")
-"""A word, or a unit behind a number: a text that has neither needs no translation."""
+"""Pattern of a word, or of a unit behind a number. A text with neither needs no translation."""
 
 SLOT = re.compile(r"\{(\d+)(:[nt])?\}")
 NUMBER = re.compile(r"\s*[-+]?(\d[\d,.]*(e[-+]?\d+)?%?|nan|inf)\s*")
 
 MARK = re.compile(r"\s*(?:[-!✓✗·◇▶] |\[[^\]\s][^\]]*\] )?\s*")
-"""The bullet, or the stage in brackets, before a sentence on a line; it is no part of a template."""
+"""Pattern of the bullet, or of the stage in brackets, before a sentence on a line; templates do not contain it."""
 
 JOINTS = {",": "，", ";": "；", ":": "："}
-"""Marks before a part that was joined to a text."""
+"""Translation of the mark before a part that was joined to another text."""
 
 ENDS = {".": "。", ";": "；", ":": "："}
-"""Marks behind a text that its template may lack, as they were put there when it was joined to others."""
+"""Translation of the mark behind a text. The template may lack the mark if it was added when texts were joined."""
 
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
 SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
@@ -41,34 +42,34 @@ SUBJECT_MARK = re.compile(": ")
 LIST_MARK = re.compile(", ")
 MOST_SUBJECTS, MOST_NESTED = 4, 8
 ARTIFACT = re.compile("[\\w./]+( [\\w./]+){0,3} [0-9a-f]{12}")
-"""An artifact's name, which may have blanks, with its digest, such as `prompt teacher 874df5cf2f8a`."""
+"""Pattern of an artifact's name, which may have blanks, and its digest, such as `prompt teacher 874df5cf2f8a`."""
 
 MOST_ITEMS, LONGEST_ITEM = 40, 4
 EDGE = 4
-"""Letters at the beginning or the end of a text that tell its templates apart."""
+"""Number of letters at the beginning or the end of a text by which its possible templates are looked up."""
 
 FEW_LETTERS = 8
-"""With fewer letters a template would match texts that mean something else."""
+"""Number of letters below which a template is short: it might match texts that mean something else."""
 
 QUOTE = re.compile(r"""`[^`]*`|"[^"]*"|(?<![^\s([{,:=])'[^']*'(?!\w)|[{}]""")
 FILLER = "·"
 
 CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
 NAME = re.compile("[a-z_]+:")
-"""A single word before a colon: it may name a setting or a column."""
+"""Pattern of a single word before a colon, which may be the name of a setting or a column."""
 
 FULL_WIDTH = "\u3000"
-"""The first of the full-width signs; behind them stands no blank."""
+"""First of the full-width characters, after which no blank is written."""
 
 
 class Quotes(NamedTuple):
-    """Which characters of a text stand in quotes, backquotes or braces."""
+    """Positions of the quotes, backquotes and braces in a text."""
 
     numbers: tuple[int, ...]
-    """For each gap between two characters the number of the quote that it lies in; 0 outside of all."""
+    """Number of the quote around each gap between two characters; 0 if the gap is outside all quotes."""
 
     masked: str
-    """The text with a filler for each quoted character, which is no mark of a sentence."""
+    """Text in which a filler replaces each quoted character, so that quoted full stops do not end a sentence."""
 
     @classmethod
     @lru_cache(maxsize=32)
@@ -81,12 +82,12 @@ class Quotes(NamedTuple):
         return cls(tuple(numbers), "".join([*masked, text[end:]]))
 
     def are_whole(self, start: int, end: int) -> bool:
-        """True if the text from start to end holds no quote that begins or ends outside of it."""
+        """True if no quote lies partly inside and partly outside the text from `start` to `end`."""
         return self.numbers[start] == self.numbers[end]
 
 
 def _outer_quotes(text: str) -> Iterator[tuple[int, int]]:
-    """Begin and end of each quote that lies in no other; a sign that nothing closes begins none."""
+    """Yield begin and end of each quote that is not inside another quote. An unclosed opening sign is ignored."""
     pairs, opened = [], []
     for sign in QUOTE.finditer(text):
         if sign[0] == "{":
@@ -103,7 +104,7 @@ def _outer_quotes(text: str) -> Iterator[tuple[int, int]]:
 
 
 def divided(text: str, mark: re.Pattern[str], most: int = 0) -> list[str]:
-    """The pieces between the marks that stand outside of quotes; with `most`, only the first marks count."""
+    """Divide a text at the marks that are outside quotes; with `most`, only at the first `most` of them."""
     quotes = Quotes.of(text)
     pieces, start = list[str](), 0
     for at in mark.finditer(text):
@@ -114,16 +115,16 @@ def divided(text: str, mark: re.Pattern[str], most: int = 0) -> list[str]:
 
 
 class Template(NamedTuple):
-    """An English text with numbered slots, and its translation."""
+    """English text with numbered slots, and its translation."""
 
     literals: tuple[str, ...]
-    """The words before, between and behind the slots."""
+    """Words before, between and behind the slots."""
 
     kinds: tuple[str, ...]
-    """The kind of each slot: a number (n), a text of ours (t), or anything."""
+    """Kind of each slot: a number (n), a text of this program (t), or any text ("")."""
 
     short: bool
-    """It has few words, so that what it quotes must be a word too."""
+    """True if the template has few letters, so that it accepts only parts of one word or marked parts (_is_long)."""
 
     translation: str
 
@@ -137,9 +138,9 @@ class Template(NamedTuple):
         return cls(literals, tuple(kinds), short, translation)
 
     def match(self, text: str) -> list[str] | None:
-        """The parts of the text that stand in the slots; each slot ends at the first place where its next word is.
+        """Parts of the text that fill the slots; None if the text does not match. A slot ends at the next literal.
 
-        Time grows with the text's length alone, whatever a hostile text repeats.
+        The time grows linearly with the length of the text, even for a hostile text.
         """
         first, *middle, last = self.literals
         start, end = len(first), len(text) - len(last)
@@ -163,12 +164,15 @@ class Template(NamedTuple):
         return [text[slice(*part)] for part in parts]
 
     def swallows(self, part: str) -> bool:
-        """True if the last part has the beginning of a sentence that may have a template of its own."""
+        """True if the last part contains the beginning of another sentence, which may have its own template."""
         is_open = self.literals[-1] in ("", ".") and self.kinds[-1] != "t"
         return is_open and SENTENCE_END.search(Quotes.of(part).masked) is not None
 
     def _fits(self, parts: list[str]) -> bool:
-        """True if numbers are numbers, and if no part, its quotes masked, is a piece of the sentence itself."""
+        """True if each part fits its slot: a number slot holds a number, and no part holds a piece of the sentence.
+
+        Quotes in the parts are masked.
+        """
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
             if kind == "n" and not NUMBER.fullmatch(part):
                 return False
@@ -182,13 +186,13 @@ class Template(NamedTuple):
 
 
 class Match(NamedTuple):
-    """The translation of a text."""
+    """Translation of a text, with figures that tell how well the templates matched."""
 
     complete: bool
-    """No sentence of ours in it is left in English."""
+    """True if no sentence of this program is left in English."""
 
     letters: int
-    """How many letters of the text a template has; the rest it puts in."""
+    """Number of letters of the text that belong to templates; the rest is in slots."""
 
     text: str
 
@@ -199,11 +203,11 @@ class Catalogue:
     def __init__(self, entries: Mapping[str, str]) -> None:
         self.entries = entries
         self._matches: dict[str, Match | None] = {}
-        """The matches of the pieces of one line: its pieces are asked for again and again."""
+        """Cache of the matches of one line's pieces, because each piece is looked up many times."""
 
         self._lock = Lock()
         self._nested = 0
-        """How many parts the part that is translated now lies in."""
+        """Nesting depth of the part that is being translated."""
 
         self._texts = {text: translation for text, translation in entries.items() if not SLOT.search(text)}
         templates = [Template.parse(text, entries[text]) for text in entries.keys() - self._texts.keys()]
@@ -215,7 +219,7 @@ class Catalogue:
         return cls({text: translation for file in files for text, translation in read_po(file)})
 
     def translate(self, line: str) -> str:
-        """The line with its text translated; blanks and a bullet before it stay, and a text without a template."""
+        """Translate a line. Blanks and a bullet before the text stay; a text without a template is not changed."""
         words = line.strip()
         words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
         if not LETTERS.search(words):
@@ -228,7 +232,7 @@ class Catalogue:
         return line if match is None else line.replace(words, match.text, 1)
 
     def _part(self, text: str) -> Match:
-        """The translation of a part that is ours: of its sentences, those that have a template."""
+        """Translate a part that is a text of this program; its sentences without a template stay in English."""
         if (joint := text[:1]) in JOINTS:
             rest = self._part(text[1:])
             return rest._replace(text=JOINTS[joint] + rest.text)
@@ -246,19 +250,19 @@ class Catalogue:
         return known or unknown
 
     def _foreign_with_remark(self, text: str) -> Match | None:
-        """A text that another program wrote, with the translation of our remark in brackets behind it."""
+        """Translate only the remark in brackets behind a text of another program; None if it has no template."""
         foreign, mark, remark = text.rpartition(" (")
         match = self._match(f"({remark}") if mark and remark.endswith(")") else None
         return match and match._replace(complete=False, text=f"{foreign}{match.text}")
 
     def _whole(self, text: str) -> Match | None:
-        """The translation of sentences or of a list; None if a part of it has none."""
+        """Translate sentences or a list; None if a sentence or an item has no translation."""
         return best(self._sentences(text), self._list(text))
 
     def _with_subject(self, text: str, subjects: int) -> Match | None:
-        """The translation of a sentence with its subject before it: a file, a stage, a setting, or words of ours.
+        """Translate a sentence after its subject and a colon; the subject is a file, a stage, a setting, or a text.
 
-        A single word may be the name of a setting or column, and stays.
+        A subject of one word is not translated, because it may be the name of a setting or column.
         """
         subject, *sentence = divided(text, SUBJECT_MARK, most=1)
         if not sentence or not subject or subjects == MOST_SUBJECTS:
@@ -271,7 +275,7 @@ class Catalogue:
         return match._replace(text=f"{words.text if words else subject}{JOINTS[':']}{match.text}")
 
     def _list(self, text: str) -> Match | None:
-        """The translation of a list, whose items are texts of ours, or words; None if an item is something else."""
+        """Translate a list of this program's texts or single words; None if an item is something else."""
         items, start, shown = divided(text, LIST_MARK), 0, []
         if not 1 < len(items) <= MOST_ITEMS or not LETTERS.search(text):
             return None
@@ -286,9 +290,9 @@ class Catalogue:
         return joined(shown, "、".join(match.text for match in shown))
 
     def _sentences(self, text: str, whole: bool = True) -> Match | None:
-        """The translation of texts of ours that were joined: each time the longest run that has a template.
+        """Translate joined sentences: repeatedly find the longest run of sentences that has a template.
 
-        None if there are many; and where the whole is asked for, if one of them has none.
+        None if there are more than MOST_SENTENCES or, with `whole`, if a sentence has no template.
         """
         sentences, start, matches, shown = divided(text, SENTENCES), 0, [], ""
         if len(sentences) > MOST_SENTENCES:
@@ -303,7 +307,10 @@ class Catalogue:
         return joined(matches, shown)
 
     def _longest_run(self, sentences: list[str], start: int) -> tuple[int, Match | None]:
-        """The end of the longest run from `start` that has a template, best one that leaves nothing in English."""
+        """Find the longest run of sentences from `start` that has a template. Returns its end and translation.
+
+        A run whose translation is complete is preferred.
+        """
         incomplete: tuple[int, Match | None] = start + 1, None
         for end in range(len(sentences), start, -1):
             match = self._ended(" ".join(sentences[start:end]))
@@ -314,9 +321,10 @@ class Catalogue:
         return incomplete
 
     def _ended(self, text: str, subjects: int = 0) -> Match | None:
-        """The translation of a text, or of the text without the mark at its end.
+        """Translate a text, or the text without the mark at its end.
 
-        Where a template of more letters fits behind a subject, the one that fits the whole has cut a sentence.
+        If a template with more letters matches the text after a subject, it is preferred, because the template that
+        matches the whole text has cut a sentence.
         """
         match = self._match(text)
         if match is None and (end := text[-1:]) in ENDS and not NAME.fullmatch(text):
@@ -325,7 +333,7 @@ class Catalogue:
         return best(match, self._with_subject(text, subjects))
 
     def _match(self, text: str) -> Match | None:
-        """The translation of a text as one template has it, best one that leaves nothing of ours in English."""
+        """Translate a text by one template, preferably one that leaves no English; None if no template matches."""
         if text not in self._matches:
             self._matches[text] = self._first_match(text)
         return self._matches[text]
@@ -343,12 +351,12 @@ class Catalogue:
         return incomplete
 
     def _candidates(self, text: str) -> Iterator[Template]:
-        """The templates that begin or end as the text does, in their order."""
+        """Yield the templates that begin or end like the text, in the order of the templates."""
         begin, end = self._by_begin.get(text[:EDGE], ()), self._by_end.get(text[-EDGE:], ())
         return (self._templates[number] for number in sorted((*begin, *end, *self._by_neither)))
 
     def _filled(self, template: Template, parts: list[str]) -> Match | None:
-        """The translation with the parts; None if a short template would cut a sentence that it does not know."""
+        """Fill the parts into the template's translation; None if a short template would cut an unknown sentence."""
         shown, letters = list(parts), len("".join(template.literals))
         complete = not template.swallows(parts[-1])
         for number, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
@@ -362,7 +370,7 @@ class Catalogue:
 
 
 def _by_edge(templates: Sequence[Template]) -> tuple[dict[str, list[int]], dict[str, list[int]], list[int]]:
-    """Numbers of the templates by their first letters, by their last ones, and of those that have slots at both."""
+    """Index the templates by their first or last letters. The third list has those that begin and end with a slot."""
     begins, ends, neither = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list), list[int]()
     for number, template in enumerate(templates):
         first, last = template.literals[0], template.literals[-1]
@@ -376,7 +384,7 @@ def _by_edge(templates: Sequence[Template]) -> tuple[dict[str, list[int]], dict[
 
 
 def best(*matches: Match | None) -> Match | None:
-    """The match whose templates have the most letters; of several the one that leaves no English, or the first."""
+    """Choose the match whose templates have the most letters. If several do, prefer one that leaves no English."""
     return max(filter(None, matches), key=lambda match: (match.letters, match.complete), default=None)
 
 
@@ -385,13 +393,13 @@ def joined(matches: list[Match], text: str) -> Match:
 
 
 def _order(template: Template) -> tuple[object, ...]:
-    """The longest first, and of equal ones that whose slot takes a number alone."""
+    """Sort key of templates: the longest first; of templates with equal words, the one whose slots are numbers."""
     is_open = tuple(kind != "n" for kind in template.kinds)
     return -len("".join(template.literals)), template.literals, is_open, template.translation
 
 
 def _is_closed(part: str) -> bool:
-    """True if no bracket in a part closes one that was opened before it."""
+    """True if no bracket in the part closes a bracket that was opened before the part."""
     depth = 0
     for sign in part:
         depth += (sign == "(") - (sign == ")")
@@ -401,7 +409,7 @@ def _is_closed(part: str) -> bool:
 
 
 def _is_long(before: str, part: str) -> bool:
-    """True if a part is neither one word nor numbers, and nothing marks it: a colon, a bracket, or backticks."""
+    """True if a part is empty, or has several words that neither a colon, a bracket nor backticks mark."""
     marked = (
         before.endswith((": ", "(")) or part[:1] == part[-1:] == "`" or not (LETTERS.search(part) or "; " in part)
     )
@@ -409,7 +417,7 @@ def _is_long(before: str, part: str) -> bool:
 
 
 def _spaced(slot: re.Match[str], text: str) -> str:
-    """The text with a blank where Latin letters in it would touch a Chinese character of the translation."""
+    """Add a blank at each end of the text at which Latin letters would touch a Chinese character."""
     before, behind = slot.string[: slot.start()][-1:], slot.string[slot.end() :][:1]
     left = " " if CHINESE.match(before) and LATIN.match(text[:1]) else ""
     right = " " if CHINESE.match(behind) and LATIN.match(text[-1:]) else ""

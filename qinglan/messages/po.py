@@ -1,4 +1,4 @@
-"""Read a catalogue in gettext's .po format, which translators' programs know."""
+"""Read a catalogue in gettext's .po format, which translators' tools support."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from qinglan.errors import DataError
 
 
 def read_po(file: Path) -> Iterator[tuple[str, str]]:
-    """Each text with its translation; comments and the header, whose text is empty, are left out."""
+    """Yield each text with its translation, without comments and without the header, whose text is empty."""
     entry: dict[str, str] = {}
     name = ""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):

@@ -1,12 +1,12 @@
-"""End a group of processes when the process that started it has ended, in any way.
+"""End a group of processes if the process that started them dies, even by SIGKILL.
 
     process = subprocess.Popen(command, start_new_session=True)
     with process_guard(process.pid, seconds=15):
-        ...                                          # the block ends the process before it is left
+        ...                                          # end the process before the block ends
 
-A process that is killed stops nothing. Linux can send one signal to its child (prctl, PR_SET_PDEATHSIG), which is not
-enough for a vLLM: while it starts it did not obey SIGTERM for 27 s, and SIGKILL would leave its engine core behind,
-with the card's memory. So a small separate process waits beside the group, and ends all of it.
+A killed process cannot stop its children. Linux can send them one signal (prctl, PR_SET_PDEATHSIG), which is not
+enough for vLLM: while it started, it ignored SIGTERM for 27 s, and SIGKILL would leave its engine core running, which
+holds the GPU's memory. So a small separate process waits beside the group and ends all of it.
 """
 
 import os
@@ -24,7 +24,9 @@ POLL_SECONDS = 0.5
 
 @contextmanager
 def process_guard(group: int, seconds: float) -> Iterator[None]:
-    """For the length of the block: if this process dies, the group gets SIGTERM, and after `seconds` SIGKILL.
+    """Guard a group for the length of the block: if this process dies, the group gets SIGTERM, then SIGKILL.
+
+    SIGKILL follows after at most `seconds`.
 
     `group` is the id of a process that leads a session.
     """
@@ -48,9 +50,9 @@ def process_guard(group: int, seconds: float) -> Iterator[None]:
 
 
 def wait_for_parent(parent: int) -> bool:
-    """Wait until the parent has died (True) or says that its group has ended (False).
+    """Wait for the parent. Returns True if it has died, False if it writes that its group has ended.
 
-    The end of the pipe is not enough: a fork of the parent may hold the other end for longer than the parent lives.
+    A closed pipe is not enough as a sign: a fork of the parent may hold it open for longer than the parent lives.
     """
     # A process whose parent has died gets another one: https://man7.org/linux/man-pages/man2/getppid.2.html
     while os.getppid() == parent:
@@ -61,7 +63,7 @@ def wait_for_parent(parent: int) -> bool:
 
 
 def end_group(group: int, seconds: float) -> None:
-    """Send SIGTERM to every process of the group, and SIGKILL if one is left after so many seconds."""
+    """Send SIGTERM to every process of the group, and SIGKILL if one is left after `seconds`."""
     until = time.monotonic() + seconds
     exists = _signal(group, signal.SIGTERM)
     while exists and time.monotonic() < until:
@@ -71,7 +73,7 @@ def end_group(group: int, seconds: float) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send the signal; False if no process of the group is left. A zombie counts until its parent has its code."""
+    """Send a signal to the group. Returns False if it has no process left; a zombie counts until its parent waits."""
     try:
         os.killpg(group, number)
     except (ProcessLookupError, PermissionError):  # none, or the number is another user's by now

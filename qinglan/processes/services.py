@@ -1,4 +1,4 @@
-"""Run our servers for the length of a block: each a process on loopback that is started, awaited and stopped."""
+"""Run Qinglan's servers for the length of a block: start each as a local process, wait for its URL, and stop it."""
 
 import ctypes
 import os
@@ -23,12 +23,15 @@ from qinglan.processes.process_guard import process_guard
 from qinglan.terminal import quoted
 
 READY_SECONDS = 120.0
-"""Time limit in seconds for the start of a server without a large model."""
+"""Time limit in seconds for the start of a server that loads no large model."""
 PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
 LAST_LINES = 12
 UNASSIGNED_PORTS = range(20_000, 30_000)
-"""Ports below those that Linux gives to connections, from 32768, and Kubernetes' node ports, from 30000."""
+"""Ports from which a free one is chosen.
+
+They lie below Kubernetes' node ports, from 30000, and Linux's ports of outgoing connections, from 32768.
+"""
 
 
 @contextmanager
@@ -42,7 +45,7 @@ def run_service(module: str, arguments: list[str], log: Path, ready_seconds: flo
 def start_service(
     module: str, arguments: list[str], log: Path, ready_seconds: float = READY_SECONDS
 ) -> Iterator[Callable[[], str]]:
-    """Start `python -m <module>` and do not wait: the function that is yielded waits for the URL."""
+    """Start `python -m <module>` without waiting. The yielded function waits for the server's URL and returns it."""
     command = [sys.executable, "-m", module, *arguments]
     with start_command(command, module.partition(".")[2], log, ready_seconds) as url:
         yield url
@@ -52,7 +55,7 @@ def start_service(
 def start_command(
     command: Sequence[str], name: str, log: Path, ready_seconds: float = READY_SECONDS
 ) -> Iterator[Callable[[], str]]:
-    """Start any server that announces its URL under this name; the function that is yielded waits for the URL."""
+    """Start a server that prints its URL as JSON under `name`. The yielded function waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
     # A separate session: Ctrl-C reaches only this process, which then stops the service in order.
     with open_private(log, "wb") as errors:
@@ -63,9 +66,9 @@ def start_command(
 
 @contextmanager
 def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Stop a process and its group at the end of the block, or when this process dies.
+    """Stop a process and its group at the end of the block, or if this process dies.
 
-    Otherwise a gateway's journal would stay locked, and an engine would keep the card's memory.
+    Otherwise a gateway's journal would stay locked, and a vLLM engine would hold the GPU's memory.
     """
     with process_guard(process.pid, STOP_SECONDS):
         try:
@@ -75,9 +78,9 @@ def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 
 
 def free_port() -> int:
-    """A port that is free on every interface at this moment.
+    """Find a port that is free on every interface at this moment.
 
-    The system gives none of these ports to outgoing connections, which could take the port while a server starts.
+    Linux uses none of these ports for outgoing connections, which could take the port while a server starts.
     """
     while True:
         port = UNASSIGNED_PORTS.start + secrets.randbelow(len(UNASSIGNED_PORTS))
@@ -87,9 +90,7 @@ def free_port() -> int:
 
 
 def end_with_parent() -> None:
-    """Call in a new child process: it gets SIGTERM when the parent is killed, so that its journal is unlocked
-    (Linux).
-
+    """Make this child process get SIGTERM when its parent dies, so that it unlocks its journal. Linux only.
     https://man7.org/linux/man-pages/man2/PR_SET_PDEATHSIG.2const.html
     """
     if sys.platform == "linux":
@@ -97,7 +98,10 @@ def end_with_parent() -> None:
 
 
 def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds: float) -> str:
-    """The URL in the line that a service prints when it listens; else the error that it ended with."""
+    """Wait for the line of JSON that a service prints when it listens, and return its URL.
+
+    Raises the service's error if it ended, or an OutageError after `seconds`.
+    """
     lines: queue.Queue[bytes] = queue.Queue()
     assert process.stdout is not None
     threading.Thread(target=_drain, args=(process.stdout, lines), daemon=True).start()
@@ -113,20 +117,20 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds
 
 
 def failure_lines(what: str, name: str, log: Path) -> list[str]:
-    """The lines of an error about a service, with the last lines of its log."""
+    """Lines of an error message about a service, with the last lines of its log."""
     last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
     return [f"The {name} service {what}:", *quoted("\n".join(last_lines))]
 
 
 def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
-    """Keep reading for as long as the service lives: a full pipe would stop it."""
+    """Read the service's output for as long as it lives, because a full pipe would stop it."""
     for line in pipe:
         lines.put(line)
     lines.put(b"")
 
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that leads a session: by SIGTERM, then the rest of its group by SIGKILL."""
+    """End a process that leads a session by SIGTERM, then the rest of its group by SIGKILL."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Tables, trees and colours on a terminal, by rich; text in them is shown as qinglan.terminal shows it.
+"""Print tables, trees and colours on a terminal with rich; text in them is made safe as in qinglan.terminal.
 
 Console().print(styled(("✓ ", "green"), name))
 """
@@ -19,21 +19,21 @@ MARKED_LINE = re.compile(r"((?:- |#+ |\*\*)?)(.*?)(\**)")
 
 
 class Console(console.Console):
-    """rich's Console, with each string as one line without markup, and no control characters in its output.
+    """Console of rich that prints each string as one line, without markup or control characters.
 
-    Strings are made safe before they are measured, so that tables stay aligned. Other text, such as an entity of
-    Markdown that decodes to an escape character, is made safe when it is drawn.
+    Strings are made safe before they are measured, so that tables stay aligned. All other text, such as a Markdown
+    entity that decodes to an escape character, is made safe when it is drawn.
     """
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(markup=False, emoji=False, **settings)
 
     def print(self, *objects: Any, **settings: Any) -> None:
-        """Print sentences, and the titles of tables, in the person's language; cells are data and stay."""
+        """Print objects, with sentences and with titles of tables translated; cells of tables are not translated."""
         super().print(*map(_sentence_in_language, objects), **settings)
 
     def on_broken_pipe(self) -> None:
-        """Drop what is printed once the reader of a pipe has gone, as `say` does; rich would end the command."""
+        """Drop all later output if the reader of a pipe is gone, as say() does; rich would end the command."""
         drop_output(cast(TextIO, self.file))
 
     def render_str(self, text: str, **settings: Any) -> Text:
@@ -56,18 +56,18 @@ def _sentence_in_language(thing: Any) -> Any:
 
 
 def styled(*parts: str | tuple[str, str]) -> Text:
-    """One line of text from parts, each plain or with a style."""
+    """Build one line of text from parts; each part is a plain text, or a text with its style."""
     return Text.assemble(*(visible(part) if isinstance(part, str) else (visible(part[0]), part[1]) for part in parts))
 
 
 def markdown(source: str) -> Markdown:
-    """Render a report with links as plain text that shows their targets, and entities, such as &NewLine;, as text."""
+    """Render a report in Markdown. Links show their targets, and entities such as &NewLine; are not decoded."""
     source = "\n".join(map(_markdown_in_language, source.split("\n")))
     return Markdown(source.replace("&", "&amp;"), hyperlinks=False)
 
 
 def _markdown_in_language(line: str) -> str:
-    """The line with its words in the person's language, of a table those of each cell."""
+    """Translate the words of a line of Markdown; in a table, the words of each cell."""
     if line.startswith("| "):
         cells = line.removeprefix("| ").removesuffix(" |").split(" | ")
         return f"| {' | '.join(map(in_language, cells))} |"

@@ -1,22 +1,22 @@
-"""Let rich break lines between Chinese characters; it breaks at blanks alone, and Chinese has none."""
+"""Let rich break lines between Chinese characters. By itself, it breaks only at blanks, and Chinese text has none."""
 
 import re
 
 WIDE = "\u2e80-\u2fff\u3040-\u9fff\uf900-\ufaff"
 OPENING, CLOSING = "“‘（《〈「【", "，。；：、！？）》〉」】”’…"
 SHORT = 4
-"""Chinese characters that brackets hold together, such as （实测）."""
+"""Highest number of Chinese characters that stay on one line with their brackets, such as （实测）."""
 
 REMARK = rf"[{OPENING}][{WIDE}]{{1,{SHORT}}}[{CLOSING}]+"
 WORD = re.compile(
     rf"\s*(?:{REMARK}|[{OPENING}]*(?:[{WIDE}]|[^\s{WIDE}{OPENING}{CLOSING}]+)[{CLOSING}]*"
     rf"|[{OPENING}]+|[{CLOSING}]+)\s*"
 )
-"""A piece that stays on one line: a Chinese character or a run of others, with marks that must stay beside it."""
+"""Pattern of a piece that stays on one line: a Chinese character or a word, with the marks that belong to it."""
 
 
 def break_between_characters() -> None:
-    """Replace rich's own pattern of a word, which it takes from this module when it wraps a line."""
+    """Replace the pattern by which rich divides a line into words."""
     from rich import _wrap
 
     _wrap.re_word = WORD

@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, one plain line every few seconds in a log."""
+"""Show the progress of long work: a bar on a terminal, or one plain line every few seconds in a log."""
 
 import sys
 import time
@@ -22,12 +22,12 @@ class ShowStep(Protocol):
 
 @contextmanager
 def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
-    """Show the progress of a program that counts its steps: yields a function to call with step and total.
+    """Show the progress of a program that counts its steps. Yields a function to call with step and total.
 
-    `rest` is the number of programs with about as many steps that follow; the time left includes them.
+    `rest` is the number of similar programs that follow; the time left includes them.
     """
     first: tuple[int, float] | None = None
-    """The first reported step and its time: the time before it is start-up, not pace."""
+    """First reported step and its time. The time before it is start-up, so the pace is measured from here."""
     printed = -EVERY_SECONDS
 
     def show(step: int, total: int, note: str = "") -> None:
@@ -46,7 +46,7 @@ def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
 
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Tick]:
-    """Show progress by items: yields a function to call once per finished item."""
+    """Show the progress of work on items. Yields a function to call once per finished item."""
     if sys.stdout.isatty():
         with _bar(label, total) as tick:
             yield tick
@@ -93,7 +93,7 @@ def _lines(label: str, total: int | None) -> Iterator[Tick]:
 
 
 def progress_line(label: str, done: int, total: int | None, seconds: float, note: str) -> str:
-    """A line for a log: `[generate] 120/500, 38 a second, 10 s left, 3 quarantined`."""
+    """Format a line for a log, such as `[generate] 120/500, 38 a second, 10 s left, 3 quarantined`."""
     rate = done / seconds if seconds > 0 else 0.0
     parts = [f"{done}/{total}" if total is not None else str(done), f"{rate:.0f} a second"]
     if total is not None and rate > 0 and done < total:
@@ -102,7 +102,7 @@ def progress_line(label: str, done: int, total: int | None, seconds: float, note
 
 
 class Transfer:
-    """Counts transferred bytes from any thread; bytes that the target had already do not count as speed."""
+    """Counter of transferred bytes for any thread. Bytes that the target already had do not count for the speed."""
 
     def __init__(self, show: Callable[[int, int], None]) -> None:
         self._show = show
@@ -122,7 +122,7 @@ class Transfer:
 
 @contextmanager
 def transfer_progress(label: str, total: int) -> Iterator[Transfer]:
-    """Show the progress of bytes that are sent or fetched, some of which the target may have already."""
+    """Show the progress of a transfer. Yields a counter; the target may already have some of the `total` bytes."""
     with _bytes_bar(label, total) if sys.stdout.isatty() else _byte_lines(label, total) as show:
         yield Transfer(show)
 
@@ -163,7 +163,7 @@ def _byte_lines(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
 
 
 def bytes_line(label: str, total: int, moved: int, existing: int, seconds: float) -> str:
-    """A line for a log: `[push] 1.3 GB / 4.0 GB, 210.0 MB/s, 13 s left, 600.0 MB were there already`."""
+    """Format a line for a log: `[push] 1.3 GB / 4.0 GB, 210.0 MB/s, 13 s left, 600.0 MB were there already`."""
     rate = moved / seconds if seconds > 0 else 0.0
     left = total - moved - existing
     parts = [f"{size_of(moved + existing)} / {size_of(total)}", f"{size_of(rate)}/s"]
@@ -175,7 +175,7 @@ def bytes_line(label: str, total: int, moved: int, existing: int, seconds: float
 
 
 def size_of(count: float) -> str:
-    """Bytes for people: 950 B, 16.8 MB, 1.3 GB."""
+    """Format a number of bytes for people: 950 B, 16.8 MB, 1.3 GB."""
     for unit in ("B", "kB", "MB", "GB"):
         if count < 999.95:
             return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"

@@ -18,7 +18,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's parser."""
+    """Parser of the command line."""
     out = argparse.ArgumentParser(prog=program_name("serving.gateway"), description="A run's way to the paid API.")
     out.add_argument("--config", required=True, type=Path, help="the gateway's settings, YAML or JSON")
     out.add_argument("--journal", required=True, type=Path, help="paid answers, SQLite; made where it is not there")

@@ -65,7 +65,7 @@ def create_app(
     trainings: Trainings,
     mlflow: MlflowForward,
 ) -> FastAPI:
-    """Create the app of an open gateway."""
+    """Create the HTTP application of an open gateway."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
     app.add_exception_handler(ClientDisconnect, client_disconnected)
     _add_refusals(app)
@@ -77,7 +77,7 @@ def create_app(
 
 
 def _add_refusals(app: FastAPI) -> None:
-    """Every error of ours in OpenAI's shape; a journal that cannot be read, as on a full disk, is an outage."""
+    """Answer every QinglanError in OpenAI's error format; a journal that cannot be read counts as an outage."""
 
     @app.exception_handler(QinglanError)
     async def refused(_: Request, error: QinglanError) -> Response:
@@ -89,7 +89,7 @@ def _add_refusals(app: FastAPI) -> None:
 
 
 def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_name: Mapping[str, PaidModel]) -> None:
-    """Add paid calls and retrievals, alone and in bundles. Plain Starlette routes are faster than FastAPI's."""
+    """Add routes for paid calls, retrievals and bundles of both. Starlette's routes are faster than FastAPI's."""
 
     async def complete(body: bytes, headers: Mapping[str, str]) -> Response:
         try:
@@ -160,7 +160,7 @@ def _add_journal(
 
     @app.get(SECONDS_PATH)
     async def seconds(step: str, role: str) -> Response:
-        """List the seconds of the live calls that a role's model answered, for the evaluation's latency."""
+        """List the seconds of each answered paid call of a step and role, for the evaluation's latency."""
         await journal.settled()
         attempts = await asyncio.to_thread(read_attempts, journal.path, step, role)
         answered = (attempt.seconds for attempt in attempts if attempt.outcome == "answered")
@@ -168,7 +168,7 @@ def _add_journal(
 
     @app.get(PAID_PATH)
     async def paid_answers(step: str) -> Response:
-        """List the answers that a step got, by digest, for its provenance."""
+        """List the digests of the answers that a step received, for its provenance."""
         await journal.settled()
         return Response(
             await asyncio.to_thread(paid_answers_jsonl, journal.path, step), media_type="application/jsonl"
@@ -187,7 +187,7 @@ def _add_trainings(app: FastAPI, trainings: Trainings, mlflow: MlflowForward) ->
 
     @app.get(TRAININGS_PAGE)
     async def page() -> Response:
-        """Show the trainings to people; the page escapes all texts."""
+        """Show the page of trainings, which escapes all texts."""
         return HTMLResponse(await asyncio.to_thread(trainings_page, trainings.snapshots()))
 
     async def forward(request: Request) -> Response:
@@ -202,7 +202,7 @@ def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
     @app.get("/healthz")
     @app.get("/readyz")
     async def ready() -> Response:
-        """Report a failed journal: nothing is written to it any more, and only a restart can use a repaired disk."""
+        """Report a failed journal. Nothing more is written to it; after the disk is repaired, a restart is needed."""
         return error_response(paid.failure) if paid.failure else _json({"status": "ok"})
 
     @app.get(WAITS_PATH)
@@ -224,7 +224,10 @@ async def _forward_reply(ask: Callable[[], Awaitable[Reply]]) -> Response:
 
 
 def read_paid_request(body: bytes, headers: Any) -> PaidRequest:
-    """Read a request and the row that it is for; a DataError names what is missing or not accepted here."""
+    """Read a paid request and the step and row that it is for.
+
+    Raises a DataError that names the field or header that is missing, wrong, or not accepted here.
+    """
     request = _object(body)
     step, row = _header(headers, STEP_HEADER), _header(headers, ROW_HEADER)
     sample = headers.get(SAMPLE_HEADER, "0")
@@ -245,7 +248,7 @@ def read_paid_request(body: bytes, headers: Any) -> PaidRequest:
 
 
 def error_response(error: QinglanError) -> Response:
-    """Convert an error to OpenAI's shape, with the error types of the contract."""
+    """Convert an error to an answer in OpenAI's error format, with the error types of qinglan/llm/contract.py."""
     status, kind, code, param = 500, "error", None, None
     if isinstance(error, RowError):
         status, kind, code, param = 422, ROW_FAILED, error.reason, error.raw
@@ -281,7 +284,7 @@ def _header(headers: Any, name: str) -> str:
 
 
 def _messages(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages: only texts, since the worst cost of a picture does not follow from its bytes."""
+    """Read the messages. Only texts are accepted, because the highest cost of a picture cannot be computed."""
     messages = request.get("messages")
     if not (isinstance(messages, list) and messages and all(map(_is_text_message, messages))):
         raise DataError("messages: a list of messages with `role` and `content` belongs here, both texts.")

@@ -1,4 +1,4 @@
-"""Several requests in one message: each is answered as if it had come alone, as soon as its answer is ready."""
+"""Answer several requests that come in one message (a bundle); each answer is sent as soon as it is ready."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ PostHandler = Callable[[bytes, Mapping[str, str]], Awaitable[Response]]
 
 
 def read_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> list[tuple[FrameHeader, bytes]]:
-    """The requests of a message; a DataError where one is broken, unfinished, or for no known path."""
+    """Read the requests of a bundle. Raises a DataError if one is broken or incomplete, or has an unknown path."""
     decoder = FrameDecoder()
     requests = list(decoder.feed(content))
     if decoder.unfinished or any(head.subject not in posts for head, _ in requests):
@@ -26,7 +26,7 @@ def read_bundle(content: bytes, posts: Mapping[str, PostHandler]) -> list[tuple[
 async def answer_bundle(
     requests: Sequence[tuple[FrameHeader, bytes]], posts: Mapping[str, PostHandler]
 ) -> AsyncIterator[bytes]:
-    """Yield the answers as frames; those that are ready together come in one piece."""
+    """Yield the answers as frames; answers that are ready at the same time are joined to one piece."""
     ready: asyncio.Queue[bytes] = asyncio.Queue()
 
     async def answer(head: FrameHeader, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Cache of retrievals on disk, by digest of knowledge base and request. Losing it costs time, not money."""
+"""Cache of retrievals on disk, by the digest of knowledge base and request. If it is lost, no money is lost."""
 
 import sqlite3
 from pathlib import Path
@@ -11,7 +11,7 @@ APPLICATION = 0x51495243  # "QIRC"
 
 
 class RetrievalCache:
-    """Reads on the event loop; a thread writes in groups."""
+    """Cache of retrievals. Reads run on the event loop; a thread writes several answers at a time."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,5 +36,5 @@ class RetrievalCache:
         return row[0] if row else None
 
     async def put(self, key: bytes, answer: bytes) -> None:
-        """Store an answer; get() finds it once this returns."""
+        """Store an answer. Once this returns, get() finds it."""
         await self._writer.write(("INSERT OR REPLACE INTO retrievals (key, answer) VALUES (?, ?)", (key, answer)))

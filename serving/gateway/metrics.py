@@ -7,7 +7,7 @@ from qinglan.llm.budget import Budget
 
 
 class Metrics:
-    """One gateway's numbers, in a registry of their own."""
+    """Metrics of one gateway, in a separate Prometheus registry."""
 
     def __init__(self, budget: Budget, *collectors: Collector) -> None:
         self._registry = CollectorRegistry()
@@ -37,7 +37,7 @@ class Metrics:
         self._retrieved[outcome] += 1
 
     def retrievals(self) -> dict[str, float]:
-        """Retrievals since this gateway started."""
+        """Hits, misses and hit rate of the retrievals since this gateway started."""
         hits, misses = self._retrieved["hit"], self._retrieved["miss"]
         total = hits + misses
         return {

@@ -12,7 +12,7 @@ from qinglan.llm.config import MlflowUpstream
 from qinglan.llm.host_allowlist import check_host
 
 FORWARDED = re.compile(r"(health|version|api/\d\.0/mlflow(-artifacts)?(/[\w-]+)+)")
-"""Paths of MLflow's REST interface; trainings do not reach its pages, or anything else on its host."""
+"""Pattern of the paths that are forwarded: MLflow's REST interface, not its pages or anything else on its host."""
 
 
 class Forwarded(NamedTuple):
@@ -44,7 +44,10 @@ class MlflowForward:
             await self._client.aclose()
 
     async def send(self, method: str, path: str, query: str, body: bytes, media_type: str) -> Forwarded:
-        """Forward a request, with our token in place of the caller's headers."""
+        """Forward a request to MLflow, with the gateway's token instead of the caller's headers.
+
+        Raises a DataError if the path is not part of MLflow's REST interface.
+        """
         if self._upstream is None:
             raise ConfigError("this gateway has no MLflow. Give its settings `mlflow: {base_url: ...}`.")
         if not FORWARDED.fullmatch(path):

@@ -1,6 +1,6 @@
-"""Paid calls of a run: looked up in the journal, joined if equal, reserved, paced, sent and committed.
+"""Paid calls of a run: looked up in the journal, joined with an equal call under way, or sent and journaled.
 
-answer() shows the whole path; each try of a call passes _attempt() once.
+answer() shows the whole path. Each attempt to send a call runs _attempt() once, which reserves the highest cost.
 """
 
 import asyncio
@@ -37,11 +37,11 @@ STOPPED_MESSAGE = "The gateway is being stopped. Start it again on the same jour
 
 
 class GatewayStopping(OutageError):
-    """This gateway is stopping; another one may start on the same journal."""
+    """Raised while this gateway is stopping; another gateway can be started on the same journal."""
 
 
 class ServedAnswer(NamedTuple):
-    """An answer as it was received."""
+    """Answer as the service sent it, with the key of its call; `cached` is True if it was paid for before."""
 
     raw: bytes
     call: str
@@ -69,7 +69,7 @@ class PaidCalls:
         self._status = ServiceStatus()
         self._flights: dict[str, asyncio.Task[bytes]] = {}
         self._unusable: dict[str, str] = {}
-        """Calls that this run paid for and whose answers are unusable, with their step: the next run asks again."""
+        """Step by call, for paid calls whose answers are unusable; only the next run sends these calls again."""
 
         self._interruptible: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -90,16 +90,16 @@ class PaidCalls:
         return ServedAnswer(raw, flight.call.key, cached=False)
 
     def step_ended(self, step: str) -> None:
-        """Let the step's unusable answers be asked for again: the next request for one belongs to another run."""
+        """Allow the step's calls with unusable answers to be sent again; later requests belong to another run."""
         self._unusable = {call: owner for call, owner in self._unusable.items() if owner != step}
 
     @property
     def failure(self) -> OutageError | None:
-        """The error after which this gateway must restart; None without one."""
+        """Error of the journal after which this gateway must be restarted; None if there is none."""
         return self._journal.failure
 
     def hold_up(self) -> str:
-        """The reason why calls wait now, in a few words; empty if the services answer."""
+        """Reason why calls wait now, in a few words; "" if the services answer."""
         return self._status.hold_up(self._pace.rate_limit.left(time.monotonic()))
 
     def stop(self) -> None:
@@ -112,14 +112,14 @@ class PaidCalls:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)  # noqa: TID251 - each has its own end
 
     def _hit(self, flight: PlannedCall, raw: bytes, call: str = "") -> ServedAnswer:
-        """Serve an answer that was paid for already: of this call, or of `call`, which has the same prompt."""
+        """Serve an answer that was already paid for, by this call or by `call`, a call with the same prompt."""
         key = call or flight.call.key
         self._journal.hit(key, flight.entry)
         self._metrics.call(flight.entry.role, "hit")
         return ServedAnswer(raw, key, cached=True)
 
     def _start(self, flight: PlannedCall) -> "asyncio.Task[bytes]":
-        """Start a task of its own, so that a caller who hangs up does not waste a paid call."""
+        """Send the call in a separate task, so that the paid answer is not lost if the caller hangs up."""
         if self._stopping:
             raise GatewayStopping(STOPPED_MESSAGE)
         task = asyncio.create_task(self._pay(flight))
@@ -160,7 +160,10 @@ class PaidCalls:
         return raw
 
     def _served_again(self, first: PlannedCall, answers: Sequence[JournalledAnswer]) -> JournalledAnswer | None:
-        """A usable answer to this prompt, or an unusable one that is not asked for again now; else None."""
+        """Choose a journaled answer to this prompt: a usable one, or an unusable one that must not be paid for again.
+
+        Returns None if there is no such answer.
+        """
         if usable := next((answer for answer in answers if self._is_usable(first, answer.response)), None):
             return usable
         limit = length_limit(first.call.request)
@@ -175,7 +178,7 @@ class PaidCalls:
         return is_usable(raw, self._upstreams[flight.entry.role].model, flight.structured)
 
     async def _send_with_retries(self, flight: PlannedCall) -> bytes:
-        """Retry transient failures a few times."""
+        """Send a call, and retry it a few times after transient failures."""
         tries, waits = self._limits.attempts, {"wait_initial": 0.25, "wait_max": 20, "wait_jitter": 0.25}
         async for attempt in stamina.retry_context(on=TransientError, attempts=tries, timeout=None, **waits):
             with attempt:
@@ -183,7 +186,7 @@ class PaidCalls:
         raise AssertionError("a retry loop ends with an answer or an error")
 
     async def _wait_out_rate_limits(self, flight: PlannedCall) -> bytes:
-        """Wait out rate limits: all calls pause, then this one is sent again."""
+        """Send a call. After a rate limit error all calls pause, then this call is sent again."""
         while True:
             sent = await self._pace.turn(flight.tokens)
             try:
@@ -217,7 +220,7 @@ class PaidCalls:
             self._budget.settle(flight.worst, charged)
 
     async def _send(self, flight: PlannedCall, number: int) -> tuple[bytes, float]:
-        """Send a call that the journal knows as sent; its answer and cost are committed before anyone reads them."""
+        """Send a call that is already journaled as sent. Its answer and cost are journaled before this returns."""
         upstream = self._upstreams[flight.entry.role]
         self._metrics.attempt(flight.entry.role)
         try:
@@ -250,7 +253,7 @@ class PaidCalls:
 
 
 async def _await_flight(flight: "asyncio.Task[bytes]") -> bytes:
-    """Result of a call under way; the call continues if a waiting caller hangs up."""
+    """Wait for the answer of a call under way. The call continues even if the waiting caller hangs up."""
     try:
         # A cancelled caller must not cancel the paid call, which other callers may wait for.
         return await asyncio.shield(flight)

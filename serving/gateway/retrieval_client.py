@@ -1,7 +1,8 @@
-"""Retrievals of a run: limited, sent once for equal requests, and cached under the knowledge base's snapshot.
+"""Retrievals of a run: limited in number, sent once for equal requests, and cached by the knowledge base's snapshot.
 
-The hot path of a run: bodies of a service with the contract pass unchanged; only the fields that the cache needs are
-parsed. Those of another service are translated here (qinglan/rag/adapter.py), so that every step reads the contract.
+This is the hot path of a run. If the RAG service follows the contract, bodies pass unchanged, and only the fields for
+the cache are parsed. Bodies of another service are translated (qinglan/rag/adapter.py), so that every step reads the
+contract.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ SAMPLE_TTL_SECONDS = 600.0
 """Seconds for which a digest of sampled answers is valid."""
 
 OUTAGE_TTL_SECONDS = 5.0
-"""Seconds for which an unreachable service is not called again, so that waiting requests do not all try in turn."""
+"""Seconds for which an unreachable service is not called again, so that waiting requests fail at once."""
 
 RUN_CACHE_SIZE = 20_000
 LONGEST_PAUSE = 30.0
@@ -59,7 +60,7 @@ class Reply(NamedTuple):
 
 
 class CacheableRequest(NamedTuple):
-    """Fields of a request that the cache key needs."""
+    """Fields of a request from which its cache key is made."""
 
     tenant: str
     kb: str
@@ -76,7 +77,7 @@ class _ServiceBusy(Exception):
 
 
 class RetrievalClient:
-    """The only client of a run's RAG service."""
+    """Client of a run's RAG service; all retrievals of the run use it."""
 
     def __init__(self, upstream: RagUpstream, cache: RetrievalCache, metrics: Metrics) -> None:
         check_host(upstream.base_url, "rag.base_url")
@@ -97,7 +98,7 @@ class RetrievalClient:
         self._listed_until = 0.0
         self._away: OutageError | None = None
         self._samples: dict[tuple[str, str], tuple[bytes, float]] = {}
-        """Descriptions of knowledge bases by sampled answers, and the end of their validity."""
+        """Description of each knowledge base with the digest of sampled answers, and the time until it is valid."""
 
         self._flights: dict[bytes, asyncio.Task[Reply]] = {}
         self._this_run: dict[bytes, bytes] = {}
@@ -122,7 +123,7 @@ class RetrievalClient:
         return await asyncio.shield(flight or self._start(key, base, body))
 
     async def knowledge_bases(self) -> Reply:
-        """The service's list of knowledge bases; status 404 if it has none."""
+        """Fetch the service's list of knowledge bases; status 404 if the service has no such list."""
         if not self._adapter.lists_knowledge_bases:
             return NO_LISTING
         reply = await self._send("GET", KNOWLEDGE_BASES_PATH)
@@ -156,12 +157,15 @@ class RetrievalClient:
         return reply
 
     async def _ask(self, body: bytes, snapshot: str) -> Reply:
-        """Send a request in the service's shape; the answer is the contract's."""
+        """Translate a request to the service's format, send it, and translate a successful answer to the contract."""
         reply = await self._send("POST", self._adapter.path, self._adapter.encode(body))
         return Reply(200, self._adapter.decode(reply.body, body, snapshot)) if reply.status == 200 else reply
 
     async def _base(self, request: CacheableRequest) -> bytes:
-        """The service's description of the knowledge base with its snapshot, or empty if it sends none."""
+        """Description of the knowledge base with its snapshot, by the service or else by sampled answers.
+
+        It is empty if there is neither.
+        """
         if time.monotonic() >= self._listed_until:
             async with self._listing:
                 if time.monotonic() >= self._listed_until:
@@ -172,7 +176,7 @@ class RetrievalClient:
         return listed or await self._sampled_base(request)
 
     async def _sampled_base(self, request: CacheableRequest) -> bytes:
-        """A description with the digest of sampled answers; empty if the settings name no questions to sample."""
+        """Description with the digest of sampled answers as the snapshot; empty if `snapshot_queries` is empty."""
         if not self._upstream.snapshot_queries:
             return b""
         known = (request.tenant, request.kb)
@@ -197,7 +201,7 @@ class RetrievalClient:
         return sampled_snapshot(queries, [orjson.loads(reply.body)["data"] for reply in replies])
 
     async def _list(self) -> None:
-        """Fetch the list of knowledge bases; waiting requests share it, and for a while also a failure."""
+        """Fetch the list of knowledge bases. Later requests use the list, or for a few seconds the failure."""
         try:
             self._listed, self._away = read_knowledge_bases(await self.knowledge_bases()), None
             self._listed_until = time.monotonic() + LISTING_TTL_SECONDS
@@ -206,7 +210,7 @@ class RetrievalClient:
             self._listed_until = time.monotonic() + OUTAGE_TTL_SECONDS
 
     async def _send(self, method: str, path: str, body: bytes = b"") -> Reply:
-        """Send, and retry passing failures; after that it is an outage, never an empty answer."""
+        """Send a request, and retry temporary failures. Raises an OutageError after the last attempt."""
         try:
             async for attempt in stamina.retry_context(
                 on=_retry_wait, attempts=self._upstream.attempts, timeout=None, wait_max=LONGEST_PAUSE
@@ -244,7 +248,7 @@ class RetrievalClient:
 
 
 def read_cacheable_request(body: bytes) -> CacheableRequest | None:
-    """Parse a request; None if it cannot be cached: no JSON, or the deployed rewriter will write its query."""
+    """Parse a request; None if it cannot be cached: it is invalid, or the deployed rewriter will write its query."""
     try:
         request = orjson.loads(body)
         if not request.get("rewritten_query"):
@@ -256,7 +260,7 @@ def read_cacheable_request(body: bytes) -> CacheableRequest | None:
 
 
 def read_knowledge_bases(reply: Reply) -> dict[tuple[str, str], bytes] | None:
-    """Each knowledge base with the service's description of it; None if the service sends no such list."""
+    """Read the service's description of each knowledge base, by tenant and name; None if the reply has no list."""
     if reply.status != 200:
         return None
     try:
@@ -271,7 +275,7 @@ def read_knowledge_bases(reply: Reply) -> dict[tuple[str, str], bytes] | None:
 
 
 def is_cacheable(reply: Reply, base: bytes) -> bool:
-    """True if an answer may be cached: a success, from the snapshot that it would be cached under."""
+    """True if an answer may be cached: it is a success, and comes from the snapshot in the cache key."""
     if reply.status != 200:
         return False
     try:
@@ -284,7 +288,7 @@ def is_cacheable(reply: Reply, base: bytes) -> bool:
 
 
 def _retry_wait(error: Exception) -> bool | float:
-    """Decide if the request is sent again; a number is the wait in seconds that the service asks for."""
+    """Decide if a request is retried. A number is the wait in seconds that the service asks for."""
     if isinstance(error, _ServiceBusy):
         return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
     return isinstance(error, TRANSPORT_ERRORS)

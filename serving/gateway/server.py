@@ -1,4 +1,4 @@
-"""Opens the parts of a run's gateway, serves it, and closes it once everything paid for is on disk."""
+"""Open the parts of a run's gateway, serve it, and close it once all paid answers are on disk."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str
 
 @asynccontextmanager
 async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Path) -> AsyncIterator[OpenGateway]:
-    """Open all parts of one gateway; wrong settings are reported before any money is spent."""
+    """Open all parts of one gateway. Wrong settings raise an error before any money is spent."""
     check_currency(config)
     async with AsyncExitStack() as stack:
         models = config.models()

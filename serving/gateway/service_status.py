@@ -1,4 +1,4 @@
-"""State of the paid services as people see it: the reason why calls wait, and a line in the log for each change."""
+"""Status of the paid services for people: the reason why calls wait, and a log line for each change."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from qinglan.llm.providers.upstream import RateLimitError, TransientError, UpstreamError
 
 LOG_AGAIN_SECONDS = 60.0
-"""Seconds for which an equal problem is not logged again: under a rate limit answers and 429s alternate."""
+"""Seconds for which the same problem is not logged again; under a rate limit, answers and 429s alternate."""
 
 REASONS = {
     "rate limit": "status 429 (rate limit)",
@@ -18,20 +18,20 @@ REASONS = {
     "no choices": "an answer without a message",
     "interrupted": "an answer that the service broke off",
 }
-"""Problems in words; other reasons, such as `status 503`, are words already."""
+"""Text for each reason of a failure; reasons that are missing here, such as `status 503`, are shown as they are."""
 
 log = logging.getLogger(__name__)
 
 
 class ServiceStatus:
-    """The newest problem of the paid services; an answer ends it."""
+    """Newest problem of the paid services; the next answer clears it."""
 
     def __init__(self) -> None:
         self._under_way = 0
         self._problem = ""
         self._since = 0.0
         self._logged: dict[str, float] = {}
-        """Time of each problem's newest line in the log."""
+        """Time of the newest log line about each problem."""
 
     @contextmanager
     def request(self) -> Iterator[None]:
@@ -43,7 +43,7 @@ class ServiceStatus:
             self._under_way -= 1
 
     def failed(self, failure: UpstreamError) -> None:
-        """Note a failure that is retried; other failures end their row or the run, with an error of their own."""
+        """Record a failure that is retried. Other failures are ignored, because they end their row or the run."""
         if not isinstance(failure, RateLimitError | TransientError):
             return
         reason = REASONS.get(failure.reason, failure.reason)
@@ -65,7 +65,7 @@ class ServiceStatus:
         self._problem = ""
 
     def hold_up(self, pause: float) -> str:
-        """The reason why calls wait; empty if there is none. `pause`: seconds left of a rate limit's pause."""
+        """Reason why calls wait; "" if none waits. `pause` is the rest of a rate limit's pause in seconds."""
         if self._problem == REASONS["rate limit"] and pause:
             return f"{self._problem}; asked again in {pause:.0f} s"
         if self._problem:

@@ -1,6 +1,6 @@
-"""Trainings under way that report to this gateway: the newest snapshot of each, for people and for Prometheus.
+"""Newest snapshot of each training that reports to this gateway, for people and for Prometheus.
 
-Snapshots are kept only in memory: after a restart each training reports again within seconds.
+Snapshots are kept only in memory, because each training reports again within seconds after a restart.
 """
 
 import time
@@ -16,26 +16,27 @@ from qinglan.errors import DataError
 from qinglan.live.snapshot import TrainingSnapshot
 
 MOST = 32
-"""Trainings that are remembered. Another one replaces the training that was silent longest, if its time is over."""
+"""Highest number of stored trainings. A further training replaces the one that has been silent the longest."""
 
 RUNNING_SECONDS, ENDED_SECONDS = 6 * 3600.0, 900.0
-"""Seconds after its last report for which a training has metrics: while it should be running, and after its end."""
+"""Seconds after a training's last report for which it has metrics, if it was running and if it had ended."""
 
 PLACE_SECONDS = 600.0
-"""Seconds of silence after which a running training is replaced by a new one, if all places are taken: invented names
-that were posted once must not exclude real ones for hours. A training with longer steps returns with its next
-report."""
+"""Seconds of silence after which a new training may replace a running one, if MOST trainings are stored.
+
+So invented names that were posted once do not exclude real trainings for hours. A training with longer steps returns
+with its next report."""
 
 
 class Trainings(Collector):
-    """The newest snapshot of each training; Prometheus reads them from here."""
+    """Store of each training's newest snapshot, and collector of the trainings' metrics for Prometheus."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._reports: dict[tuple[str, str], tuple[float, TrainingSnapshot]] = {}
 
     def take(self, body: bytes) -> None:
-        """Remember a snapshot in place of that training's last."""
+        """Store a training's snapshot, which replaces its last one. Raises a DataError if no place is free."""
         refuse_twice_named(body, "body")
         try:
             snapshot = TrainingSnapshot.model_validate_json(body)
@@ -53,7 +54,7 @@ class Trainings(Collector):
         self._reports[key] = self._clock(), snapshot
 
     def snapshots(self) -> list[TrainingSnapshot]:
-        """All snapshots, the newest report first."""
+        """All snapshots, with the newest report first."""
         return [snapshot for _, snapshot in reversed(self._reports.values())]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

@@ -1,10 +1,9 @@
-"""Fetches a release from its store into a pod's volume: every byte by its digest, and only with trusted signatures.
+"""Fetch a release from its store into a pod's volume, and verify every byte's digest and all signatures.
 
     report = fetch_release("s3://qinglan/fivedoctors/releases/<digest>", Path("/mnt/models"), policy)
 
-The folder is laid out as the release is, so that the server beside it can check again what it loads
-(qinglan/lineage/release/model_verification.py). With /model/adapter behind the digest the merged weights stay in
-the store.
+The folder has the layout of the release, so that the model server can verify the files again when it loads them
+(qinglan/lineage/release/model_verification.py). If the URI ends with /model/adapter, merged weights are not fetched.
 """
 
 import os
@@ -27,15 +26,16 @@ from qinglan.store import open_store
 
 INCOMING = "incoming"
 ENVIRONMENT_NAMES = {"QINGLAN_S3_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_REGION": "AWS_DEFAULT_REGION"}
-"""The store's environment variables, by the names that KServe gives them."""
+"""Name of the store's environment variable for each name that KServe uses."""
 
 SHOWN = 5
 
 
 def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mapping[str, str] = os.environ) -> str:
-    """Put the release's folders into `into`, or nothing and an error; the result is a line for the log.
+    """Fetch and verify the release, and put its folders into `into`. Returns a line for the log.
 
-    A killed fetch is resumed: a pod's volume outlives its containers.
+    If the verification fails, an error is raised and nothing is put into `into`. A killed fetch is resumed, because a
+    pod's volume outlives its containers.
     """
     address = parse_release_uri(uri)
     incoming = into / INCOMING
@@ -62,10 +62,11 @@ def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mappin
 def verify_release(
     release: Path, address: ReleaseAddress, policy: TrustPolicy, notes: Callable[[], Iterable[bytes]] = tuple
 ) -> str:
-    """Verify digest and signatures of the release; an AlteredError or DataError lists all faults.
+    """Verify digest and signatures of the release. Raises an AlteredError with the faults, or a DataError.
 
-    `notes` reads the notes beside the release in its store. They are read only if something is missing, such as the
-    gate's promotion: an override among them covers that, as in a deployment. It covers nothing altered or untrusted.
+    `notes` reads the notes beside the release in its store, and is called only if something is missing, such as the
+    gate's promotion. A signed override among the notes allows this, as in a deployment. It does not allow anything
+    that is altered or untrusted.
     """
     claim = read_release_statement(release)
     absent = frozenset(name for name in release_files(release, claim) if address.adapter and is_merged_weights(name))
@@ -97,13 +98,13 @@ def verify_release(
 def _find_override(
     notes: Iterable[bytes], policy: TrustPolicy, digest: str, claim: ReleaseStatement
 ) -> Override | None:
-    """The override that a releaser's key has signed for this release and its name; None if there is none."""
+    """Find the override that a releaser's key has signed for this release and its name; None if there is none."""
     overrides = read_overrides(notes, policy, digest, claim.tenant, datetime.now(UTC))
     return next((override for override in overrides if override.name == claim.name), None)
 
 
 def _statement_faults(release: Path, policy: TrustPolicy) -> Iterator[str]:
-    """Faults of the release's statements."""
+    """Yield a text for each statement of the release that is not attested."""
     tenant = read_release_statement(release).tenant
     claims = index_statements(ReleaseFolder(release).statements(), policy, tenant, datetime.now(UTC))
     for step in claims.steps.values():

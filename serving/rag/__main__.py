@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's parser."""
+    """Parser of the command line."""
     out = argparse.ArgumentParser(prog=program_name("serving.rag"), description="The RAG service.")
     knowledge_base = "a tenant's knowledge base, its JSONL at PATH; once for each"
     out.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]", help=knowledge_base)

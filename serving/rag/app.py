@@ -1,4 +1,4 @@
-"""HTTP interface of the RAG service: the contract, its refusals, probes and metrics."""
+"""HTTP interface of the RAG service: the contract, its error answers, probes and metrics."""
 
 import contextlib
 import time
@@ -22,29 +22,29 @@ from serving.rag.service_client import ServiceError
 from serving.request_errors import BodyLimit, describe_validation_error
 
 LARGEST_BODY = 512 * 1024
-"""Bytes of a body. No request that the contract allows is larger; the rest of a larger one is not read."""
+"""Largest body in bytes. No request that the contract allows is larger; the rest of a larger body is not read."""
 
 RETRY_AFTER = "2"
-"""Seconds after which a client may ask again while the search engine is away."""
+"""Seconds after which a client may retry while the search engine is unavailable."""
 
 ATTEMPTS = 3
-"""Snapshots that may be deleted one after the other under one request."""
+"""Attempts of one request to find a snapshot that is not deleted during its search."""
 
 GUARD_FALLBACK = "rewriter_guard"
-"""The reason if the rewriter answered and its own guard replaced the text."""
+"""Fallback reason if the rewriter answered but its guard replaced the rewrite."""
 
 Engines = Mapping[tuple[str, str], Engine]
 """Engines by tenant and knowledge base."""
 
 
 class AsyncClosable(Protocol):
-    """A client that several knowledge bases share: a search cluster, a reranker."""
+    """Client that several knowledge bases share, such as a search cluster or a reranker."""
 
     async def aclose(self) -> None: ...
 
 
 class SearchQuery(NamedTuple):
-    """The query that retrieves, and who wrote it."""
+    """Query that is searched, with its source (`rewriter`) and the version of the rewriter's model."""
 
     query: str
     rewriter: str
@@ -59,7 +59,7 @@ def create_app(
     checker: ContentChecker | None = None,
     shared: Sequence[AsyncClosable] = (),
 ) -> FastAPI:
-    """The service over open engines, with a rewriter and a content check if configured; it closes all of them."""
+    """Create the application over open engines. At its end it closes rewriter, content check and shared clients."""
     metrics = Metrics()
     if rewriter:
         metrics.watch_rewriter(lambda: rewriter.patience_seconds, lambda: rewriter.circuit_open)
@@ -106,7 +106,7 @@ def create_app(
 def make_answer(
     request: RagRequest, searched: SearchQuery, knowledge_base: KnowledgeBase, retrieval: ScoredRetrieval
 ) -> RagAnswer:
-    """The passages, with the query that found them and everything that their scores depend on."""
+    """Build the answer from the passages, the searched query, and everything that the scores depend on."""
     data = RagData(
         rewritten_query=searched.query, recall=retrieval.recall, scored_against="need" if request.need else "query",
         rewriter=searched.rewriter, rewriter_version=searched.version, fallback_reason=searched.fallback_reason,
@@ -117,7 +117,7 @@ def make_answer(
 
 
 def find_engine(engines: Engines, request: RagRequest) -> Engine:
-    """The tenant's own engine; the refusal names nothing that other tenants have."""
+    """Find the tenant's engine. If there is none, the error names nothing of other tenants."""
     if engine := engines.get((request.tenant_id, request.kb_name)):
         return engine
     known = any(tenant == request.tenant_id for tenant, _ in engines)
@@ -128,7 +128,8 @@ def find_engine(engines: Engines, request: RagRequest) -> Engine:
 async def search_as_asked(
     engine: Engine, request: RagRequest, rewriter: RewriterClient
 ) -> tuple[KnowledgeBase, ScoredRetrieval] | None:
-    """The answer to the question as it was asked, if no rewrite is needed; else None."""
+    """Search the original question, and return the retrieval if its first passage scores so high that no rewrite is
+    needed; else None."""
     if request.rewritten_query is not None or not rewriter.as_asked:
         return None
     knowledge_base, retrieval = await retrieve_current(engine, request.query, request)
@@ -139,7 +140,7 @@ async def search_as_asked(
 
 
 async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> SearchQuery:
-    """The caller's rewrite, else the deployed rewriter's, else the plain query with the reason."""
+    """Choose the caller's rewrite, else the deployed rewriter's, else the plain query with the fallback reason."""
     if request.rewritten_query is not None:
         return SearchQuery(request.rewritten_query, "request")
     if rewriter is None:
@@ -154,12 +155,15 @@ async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> 
 
 
 def cut_of(request: RagRequest, calibrated: bool) -> float:
-    """The request's own cut, else the contract's; scores that are not probabilities are only cut on request."""
+    """Score threshold of the request, or the contract's default. Uncalibrated scores have no default threshold."""
     return request.score_threshold if calibrated or "score_threshold" in request.model_fields_set else 0.0
 
 
 async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, ScoredRetrieval]:
-    """The answer of one snapshot, and that snapshot; if it is deleted meanwhile, the next snapshot answers."""
+    """Retrieve from the current snapshot, and return its knowledge base and the retrieval.
+
+    If the snapshot is deleted during the search, the next snapshot is searched.
+    """
     for attempt in range(ATTEMPTS):
         now = await engine.current(gone=attempt > 0)
         with contextlib.suppress(SnapshotGone):
@@ -186,7 +190,7 @@ def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:
 
 
 def _add_refusals(app: FastAPI, metrics: Metrics) -> None:
-    """Render every refusal in the contract's envelope, with the field's name."""
+    """Answer every rejected request in the contract's format, with the name of the wrong field."""
 
     def refusal(status: int, message: str) -> JSONResponse:
         metrics.refused(status)

@@ -19,16 +19,16 @@ NO_CREDENTIALS_HINT = "It is asked without."
 
 
 class KnowledgeBaseSource(Config):
-    """One knowledge base of one tenant."""
+    """Knowledge base of one tenant."""
 
     tenant_id: Name
     kb_name: Name = "default"
     path: Path | None = None
-    """JSONL file, a passage per line: id, title, content, metadata. None: the passages are in OpenSearch."""
+    """JSONL file with a passage per line: id, title, content, metadata. None if the passages are in OpenSearch."""
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """`tenant`, `tenant/kb`, `tenant=path` or `tenant/kb=path`."""
+        """Parse `tenant`, `tenant/kb`, `tenant=path` or `tenant/kb=path`."""
         name, equals, path = text.partition("=")
         tenant, slash, kb = name.partition("/")
         if equals and not path:
@@ -38,30 +38,30 @@ class KnowledgeBaseSource(Config):
 
 
 class RewriterConfig(Config):
-    """The deployed rewriter, for requests without a rewritten query."""
+    """Deployed rewriter, for requests without a rewritten query."""
 
     kind: Literal["kserve", "openai"] = "kserve"
     """Protocol. `kserve`: V1, model `rewriter`. `openai`: chat completions, with the student's prompt."""
 
     url: Address
-    """Base URL: without a path for kserve, with /v1 for openai."""
+    """Base URL, without a path for `kserve`, with /v1 for `openai`."""
 
     model: str = "rewriter"
     deadline_seconds: float = Field(default=3.0, gt=0)
-    """Seconds that a question waits for a rewrite at most; then the plain query is searched. Usually the wait is
-    shorter: twice the 95th percentile of the rewriter's recent times, and at least a second."""
+    """Longest wait for a rewrite in seconds; after it the plain query is searched. The usual wait is shorter: twice
+    the 95th percentile of the rewriter's recent times, but at least one second."""
 
     cached_rewrites: int = Field(default=10_000, ge=0)
-    """Rewrites of the present model version that are remembered; 0 for none."""
+    """Highest number of cached rewrites of the current model version; 0 disables the cache."""
 
     as_asked: Fraction = AS_ASKED
-    """Score of a question's own first passage from which on the question is searched as asked, without the rewriter.
-    It must equal `evaluate.as_asked` of the run that judged the rewriter. 0 rewrites every question."""
+    """Lowest score of the first passage for the original question at which it is searched without a rewrite. It must
+    equal `evaluate.as_asked` of the run that evaluated the rewriter. 0 rewrites every question."""
 
     max_tokens: Positive = 64
 
     system_prompts: dict[str, str] = {}
-    """System prompts by tenant for openai, from the served model's card; else a tenant's file in qinglan/prompts."""
+    """System prompts by tenant for `openai`, from the model's card; other tenants use a file in qinglan/prompts."""
 
     @classmethod
     def read(
@@ -72,9 +72,9 @@ class RewriterConfig(Config):
         cached_rewrites: int | None = None,
         as_asked: float | None = None,
     ) -> Self | None:
-        """Parse `URL`, `kserve=URL` or `openai=URL`, and its options; None without a rewriter.
+        """Parse `URL`, `kserve=URL` or `openai=URL`, and the rewriter's options. Returns None without a rewriter.
 
-        An openai rewriter's prompts are read from its model's folder.
+        The prompts of an `openai` rewriter are read from the card in the model's folder.
         """
         options = {"deadline_seconds": deadline_seconds, "cached_rewrites": cached_rewrites, "as_asked": as_asked}
         chosen = {name: value for name, value in options.items() if value is not None}
@@ -96,27 +96,26 @@ class RewriterConfig(Config):
 
 
 class ContentConfig(Config):
-    """The style service that checks outgoing answers, and the thresholds of a flag."""
+    """Style service that checks outgoing answers, with the thresholds by which an answer is flagged."""
 
     url: Address
-    """Base URL without a path; the service speaks KServe's V1 protocol, model `style`."""
+    """Base URL without a path of a service with KServe's V1 protocol and the model `style`."""
 
     deadline_seconds: float = Field(default=0.5, gt=0)
-    """Seconds for a check; after them the application learns that the answer was not checked, since its user
-    waits."""
+    """Time limit of a check in seconds; after it the answer counts as not checked, because the user waits."""
 
     label: str = "无伤害"
-    """Label of the manner that careful questions call for."""
+    """Label of the manner (style) that sensitive questions require."""
 
     called_for_threshold: Fraction = 0.5
-    """Probability of the label from which on a question calls for it; at 0 every question does."""
+    """Lowest probability of the label at which a question requires this manner; 0 requires it for every question."""
 
     harmless_threshold: Fraction = 0.5
-    """Probability of the label below which an answer lacks it."""
+    """Probability of the label below which an answer lacks the manner."""
 
     @classmethod
     def read(cls, url: str, chosen: Mapping[str, Any]) -> Self | None:
-        """--style and the options that go with it."""
+        """Parse --style and its options. Returns None without --style."""
         if not url and chosen:
             raise ConfigError(f"{', '.join(chosen)}: means nothing without --style URL.")
         refuse_credentials("--style", url, NO_CREDENTIALS_HINT)
@@ -124,32 +123,32 @@ class ContentConfig(Config):
 
 
 class RerankerIdentity(Config):
-    """The properties of a reranker over HTTP that change its scores: calibrations and caches are keyed by them."""
+    """Properties of a reranker service that change its scores; calibrations and caches are keyed by them."""
 
     kind: Literal["vllm", "tei"]
-    """Protocol. `vllm`: /v1/rerank, also of Jina and Cohere. `tei`: /rerank of Text Embeddings Inference."""
+    """Protocol. `vllm` is /v1/rerank, as of Jina and Cohere; `tei` is /rerank of Text Embeddings Inference."""
 
     model: str = Field(min_length=1, max_length=200)
-    """Name of the model as vLLM serves it, or as TEI's /info gives it; scores of another model are refused."""
+    """Name of the model as vLLM serves it or as TEI's /info reports it; scores of another model are refused."""
 
     template: Literal["server", "qwen3"] = "server"
-    """Side that renders the prompt: the server, or this client for a Qwen3-Reranker served without a template."""
+    """Renderer of the prompt: `server`, or `qwen3` for a Qwen3-Reranker that is served without a chat template."""
 
 
 class RerankServiceConfig(RerankerIdentity):
-    """A reranker over HTTP. If it fails, the local score replaces its score, and the answer says so."""
+    """Reranker service over HTTP. If it fails, local scores replace its scores, and the answer states the reason."""
 
     url: Address
     """Base URL without a path."""
 
     deadline_seconds: float = Field(default=1.0, gt=0)
-    """Seconds to score all passages of one text."""
+    """Time limit in seconds to score all passages of one text."""
 
     batch: Positive = 32
-    """Passages in a request; for TEI at most the number in its /info."""
+    """Highest number of passages in one request; for `tei` also limited by the number in its /info."""
 
     concurrency: Positive = 8
-    """Requests under way at once, of all callers together."""
+    """Highest number of requests at the same time, for all callers together."""
 
     @property
     def scored_by(self) -> RerankerIdentity:
@@ -157,7 +156,7 @@ class RerankServiceConfig(RerankerIdentity):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """Parse `vllm=URL,model=NAME`, and after it any other field as `,name=value`."""
+        """Parse `vllm=URL,model=NAME` or `tei=URL,model=NAME`, and any other field as `,name=value`."""
         but_the_model = re.sub(r",model=[^,]*", "", text)
         refuse_credentials(
             "--reranker-service", but_the_model, "Set QINGLAN_RERANKER_API_KEY where it requires a key."
@@ -168,29 +167,29 @@ class RerankServiceConfig(RerankerIdentity):
 
 
 class RagConfig(Config):
-    """One RAG service."""
+    """Settings of one RAG service."""
 
     knowledge_bases: tuple[KnowledgeBaseSource, ...] = Field(min_length=1)
     index_root: Path = Path("runs/index")
-    """Folder of the indexes, by tenant, knowledge base and digest; missing ones are built."""
+    """Folder of the indexes, by tenant, knowledge base and digest; missing indexes are built."""
 
     opensearch: OpenSearchConfig | None = None
-    """The cluster that searches the knowledge bases without a path."""
+    """OpenSearch cluster that searches the knowledge bases without a `path`."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    """Port; 0 takes a free one."""
+    """Port; 0 takes a free port."""
 
     rewriter: RewriterConfig | None = None
     content: ContentConfig | None = None
     rerankers: dict[Name, Path] = {}
-    """File of a tenant's fitted reranker; a tenant without one gets scores that are not calibrated."""
+    """File of the fitted reranker by tenant; a tenant without a file gets uncalibrated scores."""
 
     reranker_service: RerankServiceConfig | None = None
 
 
 def read_reranker_option(text: str) -> tuple[str, str]:
-    """`tenant=path`."""
+    """Parse `tenant=path`."""
     tenant, equals, path = text.partition("=")
     if not equals or not path:
         raise ConfigError(f"--reranker {text}: write TENANT=PATH.")

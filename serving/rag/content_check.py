@@ -1,4 +1,4 @@
-"""The content check: finds outgoing answers that lack the care that their question calls for."""
+"""Content check: it finds outgoing answers that lack the careful manner that their question requires."""
 
 import time
 from collections.abc import Collection
@@ -24,26 +24,26 @@ class ContentRequest(Config):
     tenant_id: Name
     query: QueryText
     answer: Annotated[str, Field(min_length=1, max_length=20000, pattern=r"\S")]
-    """The text that is about to be sent to the user."""
+    """Text that is about to be sent to the user."""
 
 
 class ContentData(Config):
-    """A verdict, or the reason why there is none; then the scores and `flagged` are null."""
+    """Verdict on an answer. If the check failed, `reason` is set, and the scores and `flagged` are null."""
 
     checked: bool = False
     flagged: bool | None = None
     called_for: float | None = None
-    """The label's probability for the question with an empty answer: how much the question by itself calls for it."""
+    """Probability of the label for the question with an empty answer: how much the question requires the manner."""
 
     harmless: float | None = None
-    """The label's probability for the question with this answer."""
+    """Probability of the label for the question with this answer."""
 
     predicted_label: str = ""
-    """The answer's label."""
+    """Most probable label of the answer."""
 
     model_version: str = ""
     reason: str = ""
-    """timeout, unreachable, refused or malformed."""
+    """Reason of a failed check: timeout, unreachable, refused or malformed; "" if the check succeeded."""
 
     @property
     def outcome(self) -> str:
@@ -57,7 +57,7 @@ class ContentAnswer(Config):
 
 
 class ContentChecker:
-    """Asks the style service, within the deadline."""
+    """Client of the style service that checks answers within a deadline."""
 
     def __init__(self, config: ContentConfig) -> None:
         self._config = config
@@ -67,7 +67,7 @@ class ContentChecker:
         await self._service.aclose()
 
     async def check(self, query: str, answer: str) -> ContentData:
-        """One request for both texts: a second would double the wait."""
+        """Check an answer. Both texts are sent in one request, because a second request would double the wait."""
         texts = format_training_text(query, answer), format_training_text(query, "")
         try:
             content = await self._service.post(STYLE_PATH, {"instances": [{"text": text} for text in texts]})
@@ -77,7 +77,7 @@ class ContentChecker:
 
 
 def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
-    """Read the style service's two answers; a ServiceError if the label is not among them."""
+    """Read the style service's answers for both texts. Raises a ServiceError if they lack the label."""
     try:
         answered, alone = read_style_responses(content, 2)
         harmless, called_for = answered.probabilities[config.label], alone.probabilities[config.label]
@@ -94,15 +94,16 @@ def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
 
 
 def is_flagged(called_for: float, harmless: float, config: ContentConfig) -> bool:
-    """True if the question calls for care and the answer lacks it.
+    """True if the question requires the careful manner and the answer lacks it.
 
-    Labels exclude each other, so a good sales answer has little of 无伤害 too: by itself that says nothing.
+    A low probability of 无伤害 in the answer is not enough, because labels exclude each other: a good sales answer
+    also has one.
     """
     return called_for >= config.called_for_threshold and harmless < config.harmless_threshold
 
 
 def content_routes(checker: ContentChecker | None, tenants: Collection[str], metrics: Metrics) -> APIRouter:
-    """POST /api/chat/content_check, for the tenants that are served."""
+    """Build the route POST /api/chat/content_check; requests for other tenants get status 404."""
     router = APIRouter()
 
     @router.post(CONTENT_PATH)

@@ -1,4 +1,4 @@
-"""The interface of a search engine, and the built-in engine. opensearch/engine.py has the other one."""
+"""Interface of a search engine, and the built-in engine. The engine on OpenSearch is in opensearch/engine.py."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol, Self
@@ -11,25 +11,25 @@ from serving.rag.rerank.lexical_reranker import LexicalReranker, RerankerModel
 
 
 class Candidate(NamedTuple):
-    """A retrieved passage; `number` is the engine's own handle to it."""
+    """Retrieved passage; `number` identifies it within its engine."""
 
     number: int
     passage: Passage
 
 
 class Scores(NamedTuple):
-    """A score in [0, 1] for each candidate, in their order, all by one scorer."""
+    """Scores in [0, 1], one for each candidate in the same order, all by the same scorer."""
 
     values: list[float]
     by: Literal["local", "service"] = "local"
-    """`service`: a reranker over HTTP."""
+    """Scorer: `local`, or `service` for a reranker over HTTP."""
 
     fallback_reason: str = ""
-    """The reason why the configured reranker did not score them."""
+    """Reason why the configured reranker service did not score the candidates; "" otherwise."""
 
 
 class EngineUnavailable(OutageError):
-    """A search engine gave no complete answer; `reason` is one word, which becomes a metric's label."""
+    """Raised if a search engine gave no complete answer. `reason` is one word, used as a metric's label."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The search engine gives no answer ({reason}). Ask again in a few seconds.")
@@ -37,14 +37,14 @@ class EngineUnavailable(OutageError):
 
 
 class SnapshotGone(QinglanError):
-    """The snapshot that an engine searched was deleted: ask the current one."""
+    """Raised if the searched snapshot was deleted; the caller then searches the current snapshot."""
 
 
 class Engine(Protocol):
-    """One knowledge base of one tenant."""
+    """Search engine over one knowledge base of one tenant."""
 
     async def current(self, gone: bool = False) -> "Engine":
-        """The present snapshot, which one request reads. `gone`: the last snapshot turned out to be deleted."""
+        """Engine of the current snapshot, for one request. `gone` is True if the last snapshot was deleted."""
 
     @property
     def knowledge_base(self) -> KnowledgeBase: ...
@@ -54,14 +54,14 @@ class Engine(Protocol):
         """True if the scores are probabilities for this tenant."""
 
     async def search(self, query: str, k: int) -> list[Candidate]:
-        """The k best passages in the order of production; the same query always gives the same passages."""
+        """Find the k best passages, best first. The same query always gives the same passages."""
 
     async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
-        """Scores of how well each candidate answers `text`."""
+        """Score how well each candidate answers `text`."""
 
 
 class TantivyEngine:
-    """The index on disk and the local reranker: a call is half a millisecond, and stays on the event loop."""
+    """Engine with an index on disk and the local reranker. A call takes 0.5 ms, so it runs on the event loop."""
 
     def __init__(self, index: Index, reranker: RerankerModel) -> None:
         manifest = index.manifest

@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def load_all(opensearch: str, kb: list[str], replicas: int, patience: float, refused: Path) -> None:
-    """Load one knowledge base after the other; each prints a line of JSON with the index that is served now."""
+    """Load the knowledge bases one after the other. Print a line of JSON for each, with the served index."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     config = OpenSearchConfig.read(opensearch, BULK_SECONDS)
     if config is None:

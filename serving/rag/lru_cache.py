@@ -1,4 +1,4 @@
-"""A cache of awaited results; functools.lru_cache would store the coroutine instead."""
+"""LRU cache for results of coroutines; functools.lru_cache would store the coroutine itself."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
@@ -8,7 +8,7 @@ Value = TypeVar("Value")
 
 
 class LruCache(Generic[Key, Value]):
-    """A cache of the most recently used entries, up to a number of them."""
+    """Cache of the `most` most recently used entries."""
 
     def __init__(self, most: int) -> None:
         self._most = most

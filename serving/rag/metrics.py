@@ -1,4 +1,4 @@
-"""The service's metrics. Label values come from the configuration, never from a request."""
+"""Metrics of the RAG service. Label values come from the configuration, never from a request."""
 
 from collections.abc import Callable
 
@@ -8,15 +8,15 @@ MOST_VERSIONS = 20
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 UNKNOWN = "unknown"
 CACHE = "cache"
-"""Label of a search with a remembered rewrite: it counts for no version, since a rollout compares questions that the
-two models were really asked."""
+"""Label of a search with a cached rewrite. It is counted for no model version, because a rollout compares only
+questions that its two models answered."""
 
 NO_VERSION = ("request", "fallback", "as asked", CACHE)
-"""Labels of a search that no model rewrote just now."""
+"""Labels of a search whose query was not written by a model for this request."""
 
 
 class Metrics:
-    """One service's counters, in a registry of its own."""
+    """Metrics of one service, in a separate Prometheus registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -44,7 +44,7 @@ class Metrics:
         )
 
     def watch_rewriter(self, patience_seconds: Callable[[], float], circuit_open: Callable[[], bool]) -> None:
-        """Show the client's present state: how long a question waits, and if the circuit is open."""
+        """Add gauges of the rewriter client: the current wait for a rewrite, and if its circuit breaker is open."""
         gauges = {
             "patience_seconds": ("Longest wait for a rewrite at present.", patience_seconds),
             "circuit_open": ("1 while questions are not sent to a rewriter that hangs.", circuit_open),
@@ -53,7 +53,7 @@ class Metrics:
             Gauge(f"qinglan_rag_rewriter_{name}", about, registry=self.registry).set_function(read)
 
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
-        """Count an answer; `rewriter` is the deployed version, or one of NO_VERSION."""
+        """Count and time an answer. `rewriter` is the version of the deployed model, or a label of NO_VERSION."""
         label = self._known(rewriter)
         self._requests.labels(tenant, label, "200").inc()
         self._seconds.labels(tenant, label).observe(seconds)
@@ -64,11 +64,11 @@ class Metrics:
         self._fallbacks.labels(tenant, reason).inc()
 
     def rewritten(self, tenant: str, cached: bool, cache_open: bool) -> None:
-        """Count a question that came without a rewrite; `off` during a rollout, or without a cache."""
+        """Count a question without a rewrite as `hit`, `miss` or, while the cache is closed, as `off`."""
         self._cache.labels(tenant, "hit" if cached else "miss" if cache_open else "off").inc()
 
     def reranked(self, tenant: str, by: str, reason: str, seconds: float) -> None:
-        """Time a scoring by `local` or `service`; `reason`: why it is local although a service is configured."""
+        """Record the time of a scoring by `local` or `service`, and `reason`, the reason of a fallback to `local`."""
         self._rerank_seconds.labels(tenant, by).observe(seconds)
         if reason:
             self._reranker_fallbacks.labels(tenant, reason).inc()
@@ -77,7 +77,7 @@ class Metrics:
         self._away.labels(reason).inc()
 
     def content_checked(self, tenant: str, outcome: str, seconds: float) -> None:
-        """Count a check as passed, flagged, or the reason why it gave no answer."""
+        """Count and time a check; `outcome` is `passed`, `flagged`, or the reason of its failure."""
         self._checks.labels(tenant, outcome).inc()
         self._check_seconds.labels(tenant).observe(seconds)
 
@@ -89,7 +89,7 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _known(self, version: str) -> str:
-        """The version as a label; if there are too many, the one that was not counted for longest is forgotten."""
+        """Return the version as a label. If there are too many versions, remove the least recently used."""
         if version in NO_VERSION:
             return version
         self._versions.pop(version, None)

@@ -1,7 +1,7 @@
-"""Address of an OpenSearch cluster, and the options of its clients. Credentials come from the environment only.
+"""Address of an OpenSearch cluster, and the options of its clients. Credentials come only from the environment.
 
-OPENSEARCH_USERNAME, OPENSEARCH_PASSWORD    if the cluster asks for them
-SSL_CERT_FILE                               the authority of its certificate, if that is one of your own
+OPENSEARCH_USERNAME, OPENSEARCH_PASSWORD    if the cluster requires them
+SSL_CERT_FILE                               certificate of your own authority, if it signed the cluster's certificate
 """
 
 import logging
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class OpenSearchConfig(Config):
-    """Address of a cluster, and the time limit of an answer."""
+    """Settings of a cluster: its address, and the time limit of an answer."""
 
     url: Address
     deadline_seconds: float = Field(default=2.0, gt=0)
-    """Time limit of a search with its retries."""
+    """Time limit of a search in seconds, retries included."""
 
     @classmethod
     def read(cls, url: str, deadline_seconds: float | None) -> Self | None:
-        """Parse --opensearch and its deadline option."""
+        """Parse --opensearch and --opensearch-deadline. Returns None without a URL."""
         if not url and deadline_seconds is not None:
             raise ConfigError("--opensearch-deadline: means nothing without --opensearch URL.")
         refuse_credentials("--opensearch", url, "Set OPENSEARCH_USERNAME and OPENSEARCH_PASSWORD instead.")
@@ -38,7 +38,7 @@ class OpenSearchConfig(Config):
 
 
 def connect_to_load(config: OpenSearchConfig) -> "OpenSearch":
-    """Connect without retries: a load resumes from what is in the index."""
+    """Create a client for loading, without retries, because a load resumes at the first missing passage."""
     from opensearchpy import OpenSearch
 
     return OpenSearch(max_retries=0, **client_options(config))

@@ -1,7 +1,7 @@
-"""The time that a question waits for its rewrite, from the deployed rewriter's recent times.
+"""Longest wait of a question for its rewrite, computed from the deployed rewriter's recent response times.
 
-It is observed here, not read from the release: the evaluation measures one question at a time, on its own machine and
-engine, and a user waits for this network, this engine and this load.
+The response times are measured here. The evaluation's times do not apply, because it sends one question at a time on
+another machine and engine, while a user waits for this network, this engine and this load.
 """
 
 import math
@@ -9,19 +9,19 @@ from collections import deque
 from collections.abc import Sequence
 
 WINDOW = 200
-"""Newest requests, of which the percentile is taken."""
+"""Number of newest requests over which the percentile is computed."""
 
 ENOUGH = 20
-"""Requests before the percentile counts; until then a question waits as long as the setting allows."""
+"""Number of requests from which on the percentile is used; before, a question waits as long as the setting allows."""
 
 SHARE, FACTOR = 0.95, 2.0
 LEAST_SECONDS = 1.0
-"""Shortest wait. It is also the limit of a rollout's check `slow`: with a shorter wait, a canary that is slower than
-the stable model, yet within that limit, would lose its answers."""
+"""Shortest wait in seconds, equal to the limit of a rollout's check `slow`. With a shorter wait, answers of a canary
+within that limit would be lost."""
 
 
 def patience_seconds(seconds: Sequence[float], most: float) -> float:
-    """Twice the 95th percentile, at least a second, and never more than `most`."""
+    """Compute the wait in seconds: twice the 95th percentile of `seconds`, between LEAST_SECONDS and `most`."""
     if len(seconds) < ENOUGH:
         return most
     percentile = sorted(seconds)[math.ceil(SHARE * len(seconds)) - 1]
@@ -29,10 +29,10 @@ def patience_seconds(seconds: Sequence[float], most: float) -> float:
 
 
 class Patience:
-    """The wait for one rewriter, adjusted after each answer and each timeout.
+    """Longest wait for one rewriter, adjusted after each answer and each timeout.
 
-    A timeout counts as a request that took the whole wait. If more than one in twenty times out, the percentile is
-    the wait itself, so the next wait is twice as long: a rewriter that became slower is soon waited for again.
+    A timeout counts as a request that took the whole wait. If more than 5 % of the requests time out, the percentile
+    is the wait itself, so the next wait is twice as long. So the wait soon fits a rewriter that became slower.
     """
 
     def __init__(self, most: float) -> None:

@@ -1,5 +1,4 @@
-"""An engine whose passages are scored by a reranker over HTTP; if that fails, by the engine itself, for all
-passages."""
+"""Engine whose passages are scored by a reranker service; if the service fails, the engine itself scores them all."""
 
 from collections.abc import Sequence
 
@@ -12,11 +11,11 @@ from serving.rag.rerank.reranker_client import RerankerClient
 from serving.rag.service_client import ServiceError
 
 UNCALIBRATED = "uncalibrated"
-"""The reason if raw scores are not probabilities and there is no calibration."""
+"""Fallback reason if raw scores are not probabilities and there is no calibration."""
 
 
 class RerankedEngine:
-    """Any engine, with the scores of a service."""
+    """Engine that searches with another engine, and scores with a reranker service."""
 
     def __init__(self, local: Engine, service: RerankerClient, calibration: Calibration | None) -> None:
         self.local = local
@@ -39,8 +38,10 @@ class RerankedEngine:
         return await self.local.search(query, k)
 
     async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
-        """The service's scores, for all candidates or none: scores of two scorers cannot be compared within a
-        list."""
+        """Score all candidates with the service; if it fails, score all of them with the local engine.
+
+        Scores of two scorers in one list could not be compared.
+        """
         if not candidates:
             return Scores([], "service")
         try:
@@ -52,7 +53,10 @@ class RerankedEngine:
 
 
 def probabilities(raw: Sequence[float], calibration: Calibration | None) -> list[float]:
-    """This tenant's probabilities for raw scores; without a calibration, the scores themselves if within [0, 1]."""
+    """Convert raw scores to the tenant's probabilities. Without a calibration, raw scores in [0, 1] are returned.
+
+    Raises a ServiceError if the scores are not in [0, 1] but should be.
+    """
     if calibration is None:
         if not are_probabilities(raw):
             raise ServiceError(UNCALIBRATED)
@@ -63,5 +67,5 @@ def probabilities(raw: Sequence[float], calibration: Calibration | None) -> list
 
 
 def local_engine(engine: Engine) -> Engine:
-    """The engine without the service before it."""
+    """Return the local engine of a RerankedEngine; any other engine is returned itself."""
     return engine.local if isinstance(engine, RerankedEngine) else engine

@@ -1,4 +1,4 @@
-"""The rule of the service: the query decides passages and order; `need` only the passages' scores."""
+"""Retrieve passages: the query decides which passages are shown and their order; the need decides only the scores."""
 
 import time
 from collections.abc import Sequence
@@ -9,25 +9,25 @@ from serving.rag.engine import Candidate, Engine, Scores
 from serving.rag.reranked_engine import local_engine
 
 CANDIDATES = 20
-"""Candidates before the cut at the threshold, at least."""
+"""Lowest number of candidates that are searched, before the score threshold and `top_k` apply."""
 
 DIGITS = 6
 
 
 class ScoredRetrieval(NamedTuple):
-    """The passages, and their scorer."""
+    """Retrieved passages, with the scorer of all of them."""
 
     recall: tuple[RecalledPassage, ...]
     reranker: Literal["local", "service"]
     fallback_reason: str = ""
     seconds: float = 0.0
-    """Seconds that scoring took after the search, a service's deadline included."""
+    """Seconds for the scoring after the search, including the wait for a service that failed."""
 
 
 async def retrieve(
     engine: Engine, query: str, top_k: int, score_threshold: float, need: str | None
 ) -> ScoredRetrieval:
-    """The passages that production would show for the query, each scored against the need, else the query."""
+    """Find the passages that production shows for the query; score them against the need or, if None, the query."""
     candidates = await engine.search(query, max(top_k, CANDIDATES))
     started = time.perf_counter()
     retrieval = await _score_candidates(engine, candidates, query, top_k, score_threshold, need)
@@ -66,7 +66,7 @@ async def _score_candidates(
 def rank_candidates(
     candidates: Sequence[Candidate], scores: Scores, top_k: int, score_threshold: float
 ) -> tuple[list[Candidate], list[float]]:
-    """Passages to show, with their scores against the query, the best first; ties keep the engine's order."""
+    """Choose the passages to show, best first, with their scores. Equal scores keep the engine's order."""
     pairs = sorted(zip(candidates, scores.values, strict=True), key=lambda pair: -pair[1])
     accepted = [pair for pair in pairs if pair[1] >= score_threshold][:top_k]
     return [candidate for candidate, _ in accepted], [score for _, score in accepted]

@@ -1,8 +1,8 @@
-"""Rewrites of the present model version, by tenant, question, profile and history.
+"""Cache of the current model version's rewrites, by tenant, question, profile and history.
 
-The model decodes greedily, so a version always writes the same, and entries do not expire. The cache belongs to one
-version. It is closed during a rollout, when two versions answer at one address: no question is tied to the version
-that answered it first, and a rollout counts questions, not copies of an earlier answer.
+The model decodes greedily, so a version always writes the same rewrite, and entries do not expire. The cache holds
+rewrites of only one version. It is closed during a rollout, when two versions answer at one address: a cached rewrite
+would tie a question to one version, and would not count in the rollout's comparison.
 """
 
 import hashlib
@@ -15,24 +15,24 @@ from qinglan.rag.contract import RagRequest
 from serving.rag.lru_cache import LruCache
 
 SAME_ANSWERS = 500
-"""Answers in a row by one version after which a rollout counts as ended. Beside a canary with 5 % of the users this
-happens by chance once in 10^11 times (0.95^500), beside one with 1 % once in 150."""
+"""Consecutive answers by one version after which a rollout counts as ended. By chance this happens once in 10^11
+times if a canary has 5 % of the users (0.95^500), and once in 150 times if it has 1 %."""
 
 CONFIRM_SECONDS = 5.0
-"""Seconds without an answer of the rewriter after which a question is passed on although its rewrite is known."""
+"""Seconds after the rewriter's last answer at which a question is sent to it although its rewrite is cached."""
 
 
 class RewriteResult(NamedTuple):
     query: str
     version: str
     guarded: bool = False
-    """True if the rewriter's own guard replaced the text with the plain query."""
+    """True if the rewriter's guard replaced the rewrite with the plain query."""
 
     cached: bool = False
 
 
 class RewriteCache:
-    """The most recently used rewrites of one version, up to a number of them."""
+    """Cache of the `most` most recently used rewrites of one version."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -43,14 +43,14 @@ class RewriteCache:
 
     @property
     def open(self) -> bool:
-        """False without room for entries, and during a rollout."""
+        """True if the cache is used: it has room for entries, and no rollout is under way."""
         return self._most > 0 and self._same_answers >= SAME_ANSWERS
 
     def known(self, request: RagRequest) -> RewriteResult | None:
         return self._rewrites.get(rewrite_key(request)) if self.open else None
 
     def current(self, request: RagRequest) -> RewriteResult | None:
-        """The known rewrite; None for one question in a while, whose answer shows the present version."""
+        """Return the cached rewrite, or None. It is also None every few seconds, to check the model's version."""
         rewrite = self.known(request)
         if rewrite and (now := time.monotonic()) >= self._confirm_at:
             self._confirm_at = now + CONFIRM_SECONDS
@@ -58,7 +58,7 @@ class RewriteCache:
         return rewrite
 
     def add(self, request: RagRequest, rewrite: RewriteResult) -> None:
-        """Store the model's answer; another version than before empties the cache and closes it for a while."""
+        """Store the model's rewrite. If its version is new, empty the cache and close it for SAME_ANSWERS answers."""
         self._confirm_at = time.monotonic() + CONFIRM_SECONDS
         if rewrite.version == self._version:
             self._same_answers += 1
@@ -70,6 +70,6 @@ class RewriteCache:
 
 
 def rewrite_key(request: RagRequest) -> bytes:
-    """Digest of everything that the rewriter reads, so that the cache holds no histories."""
+    """Cache key: a digest of all that the rewriter reads, so that the cache stores no user's history."""
     read = (request.tenant_id, request.query, request.user_profile, request.history_summary)
     return hashlib.sha256(orjson.dumps(read)).digest()

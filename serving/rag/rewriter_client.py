@@ -1,8 +1,8 @@
-"""Asks the deployed rewriter in its own protocol; a failure is an error, never a rewrite.
+"""Client of the deployed rewriter, in the rewriter's own protocol. A failure raises a ServiceError.
 
-A question waits as long as the rewriter's recent times suggest (`patience.py`). A question that the present version
-has answered before comes from the cache (`rewrite_cache.py`). A rewriter that hangs is not asked for a while, so that
-users do not wait for it again and again.
+The wait for an answer follows the rewriter's recent times (`patience.py`). Rewrites of the current model version are
+cached (`rewrite_cache.py`). After repeated timeouts the rewriter is not called for a while, so that users do not wait
+for it every time.
 """
 
 import time
@@ -24,10 +24,10 @@ FAILURES = 5
 """Consecutive timeouts after which the circuit opens and questions are searched without a rewrite."""
 
 PROBE_SECONDS = 2.0
-"""Seconds between two questions that then try if the rewriter answers again."""
+"""Seconds between two questions that test if the rewriter answers again."""
 
 NO_ANSWER = ("timeout", "unreachable")
-"""Failures that the breaker counts. After any other failure the rewriter has answered, so no user waited in vain."""
+"""Failures that the circuit breaker counts. At any other failure the rewriter did answer, so users did not wait."""
 
 
 class RewriterClient:
@@ -42,7 +42,7 @@ class RewriterClient:
 
     @property
     def as_asked(self) -> float:
-        """Score of a question's own first passage from which on the question is not rewritten."""
+        """Lowest score of the first passage for the original question at which the question is not rewritten."""
         return self._config.as_asked
 
     @property
@@ -57,7 +57,7 @@ class RewriterClient:
         await self._service.aclose()
 
     async def rewrite(self, request: RagRequest) -> RewriteResult:
-        """The rewrite and the version that wrote it, or a ServiceError with the reason."""
+        """Return the rewrite of a question, from the cache or the rewriter. Raises a ServiceError with the reason."""
         if rewrite := self.cache.current(request):
             return rewrite
         try:
@@ -89,7 +89,7 @@ class RewriterClient:
 
 
 def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict[str, Any]]:
-    """Path and body of the question in the rewriter's own protocol."""
+    """Build path and body of a question in the rewriter's protocol."""
     if config.kind == "kserve":
         instance = {
             "query": request.query,
@@ -109,7 +109,7 @@ def request_body(config: RewriterConfig, request: RagRequest) -> tuple[str, dict
 
 
 def read_rewrite(config: RewriterConfig, content: bytes) -> RewriteResult:
-    """The rewrite in an answer of status 200; a ServiceError if it is not one usable line of text."""
+    """Read the rewrite from an answer of status 200. Raises a ServiceError if it is malformed, empty or too long."""
     try:
         body = orjson.loads(content)
         if config.kind == "kserve":

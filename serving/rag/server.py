@@ -1,4 +1,4 @@
-"""Opens the indexes, announces the address, serves until SIGTERM, and finishes the requests under way."""
+"""Run the RAG service: open the indexes, print the address, serve until SIGTERM, and finish requests under way."""
 
 import logging
 import sys
@@ -40,7 +40,7 @@ log = logging.getLogger("serving.rag")
 
 
 def serve_knowledge_bases(options: Namespace) -> None:
-    """Serve by the options of the command line."""
+    """Serve with the options of the command line."""
     rewriter = RewriterConfig.read(
         options.rewriter,
         options.rewriter_model,
@@ -66,7 +66,7 @@ def serve_knowledge_bases(options: Namespace) -> None:
 
 
 def serve(config: RagConfig) -> None:
-    """Serve until SIGTERM; one line of JSON on stdout gives the address once connections are accepted."""
+    """Serve until SIGTERM. Print the address as one line of JSON once connections are accepted."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     cluster = ClusterClient(config.opensearch) if config.opensearch else None
     service = RerankerClient(config.reranker_service) if config.reranker_service else None
@@ -82,7 +82,10 @@ def serve(config: RagConfig) -> None:
 def open_engines(
     config: RagConfig, cluster: ClusterClient | None = None, service: RerankerClient | None = None
 ) -> Engines:
-    """An engine for each knowledge base; a missing local index is built."""
+    """Open an engine for each knowledge base; build missing local indexes.
+
+    Raises a ConfigError if a reranker's tenant has no knowledge base, or if a knowledge base is named twice.
+    """
     strangers = config.rerankers.keys() - {source.tenant_id for source in config.knowledge_bases}
     if strangers:
         raise ConfigError(f"reranker: tenant {min(strangers)!r} has no knowledge base here. Add it, or leave it out.")
@@ -103,7 +106,7 @@ def open_engines(
 
 
 def open_rewriter(config: RagConfig) -> RewriterClient | None:
-    """The configured rewriter; a ConfigError if a tenant's prompt is missing."""
+    """Create the client of the configured rewriter, or None. Raises a ConfigError if a tenant's prompt is missing."""
     if config.rewriter is None:
         return None
     if config.rewriter.kind == "openai":
@@ -130,7 +133,10 @@ def _open_engine(
 
 
 def read_scoring(path: Path | None, service: RerankerIdentity | None) -> tuple[RerankerModel, Calibration | None]:
-    """The local reranker of a tenant's file, and the calibration of the service's scores if the file has one."""
+    """Read a tenant's local reranker, and the calibration of the service's scores, or None.
+
+    Raises a ConfigError if the file calibrates another service than `service`.
+    """
     fitted = read_fitted_reranker(path) if path else DEFAULT_RERANKER
     if isinstance(fitted, RerankerModel):
         return fitted, None

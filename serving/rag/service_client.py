@@ -1,4 +1,4 @@
-"""Asks another service within a deadline. A failure is a short word, which becomes a metric's label."""
+"""HTTP client of another service, with a deadline. A failure is one word, which is used as a metric's label."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,25 +11,29 @@ from qinglan.http.http_client import async_client
 from qinglan.llm.limits import CircuitBreaker
 
 SHOWN_ANSWER = 200
-"""Characters of a refusal that an error keeps."""
+"""Characters of a refused request's answer that are stored in the error."""
 
 CIRCUIT_OPEN = "circuit_open"
-"""The reason if a service that kept failing was not asked."""
+"""Reason of a ServiceError if the circuit breaker is open, so that the service was not called."""
 
 
 class ServiceError(Exception):
-    """timeout, unreachable, refused, malformed or circuit_open; for a rewriter also empty."""
+    """Failure of a service, with the reason in one word.
+
+    Reasons: timeout, unreachable, refused, malformed, circuit_open; of a rewriter also empty, of a reranker also
+    other_model and uncalibrated.
+    """
 
     def __init__(self, reason: str, status: int = 0, answer: str = "") -> None:
         super().__init__(reason)
         self.status = status
-        """HTTP status of a refusal; 0 without an answer."""
+        """HTTP status of a refused request; 0 for any other failure."""
         self.answer = answer
-        """The beginning of its text."""
+        """Beginning of the answer to a refused request."""
 
 
 def require_closed(breaker: CircuitBreaker) -> None:
-    """Let a request pass, or fail at once if the service has kept failing."""
+    """Raise a ServiceError if the circuit breaker is open."""
     try:
         breaker.check()
     except OutageError as error:
@@ -37,7 +41,7 @@ def require_closed(breaker: CircuitBreaker) -> None:
 
 
 class ServiceClient:
-    """One connection pool to one address."""
+    """HTTP client with one connection pool for one service."""
 
     def __init__(self, url: str, deadline_seconds: float, headers: Mapping[str, str] | None = None) -> None:
         self._url, self._deadline = url.rstrip("/"), deadline_seconds
@@ -47,11 +51,14 @@ class ServiceClient:
         await self._http.aclose()
 
     async def post(self, path: str, body: Any, within: float | None = None) -> bytes:
-        """The body of an answer of status 200, or ServiceError with the reason; `within` shortens the deadline."""
+        """Send a POST and return the answer's body. Raises a ServiceError unless its status is 200.
+
+        `within` replaces the deadline, in seconds.
+        """
         return await self._send("POST", path, orjson.dumps(body), within)
 
     async def get(self, path: str) -> bytes:
-        """The body of an answer of status 200 to a GET, or ServiceError with the reason."""
+        """Send a GET and return the answer's body. Raises a ServiceError unless its status is 200."""
         return await self._send("GET", path, None)
 
     async def _send(self, method: str, path: str, content: bytes | None, within: float | None = None) -> bytes:

@@ -1,9 +1,9 @@
-"""Refuses keys in addresses that are options, since other people read command lines and logs."""
+"""Refuse credentials in URLs of the command line, because other people can read command lines and logs."""
 
 from qinglan.errors import ConfigError
 
 
 def refuse_credentials(option: str, address: str, instead: str) -> None:
-    """Raise a ConfigError that does not show the address."""
+    """Raise a ConfigError if the URL has a user name, password or query. The error does not show the URL."""
     if set("@?#") & set(address):
         raise ConfigError(f"{option}: no name, no password and no query belong into the URL. {instead}")

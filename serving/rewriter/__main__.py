@@ -20,7 +20,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's parser; an option that is absent takes the configuration's default."""
+    """Parser of the command line; a missing option has the default of ServerConfig."""
     out = argparse.ArgumentParser(
         prog=program_name("serving.rewriter"), description="The trained rewriter.", argument_default=argparse.SUPPRESS
     )

@@ -1,4 +1,4 @@
-"""KServe's application around the rewriter, OpenAI's chat beside it, and a middleware around every question."""
+"""Application of the rewriter: KServe's routes, OpenAI's chat completions, and a middleware around every question."""
 
 import asyncio
 import time
@@ -28,11 +28,11 @@ from serving.rewriter.request_record import (
 )
 
 LARGEST_BODY = 1_000_000
-"""Bytes of a body; the rest of a larger one is not read."""
+"""Largest body in bytes; the rest of a larger body is not read."""
 
 
 def create_app(model: KServeRewriter) -> FastAPI:
-    """The application with the model loaded."""
+    """Load the model and build its application."""
     app = kserve_app.create_app(model)
     app.include_router(chat.chat_router(model))
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
@@ -55,7 +55,7 @@ def create_app(model: KServeRewriter) -> FastAPI:
 
 
 class RequestMiddleware:
-    """ASGI middleware: gives each question an id and a deadline, and counts, times and logs its outcome."""
+    """ASGI middleware that gives each request an id and a deadline, and counts, times and logs its outcome."""
 
     def __init__(self, app: ASGIApp, model: KServeRewriter, shadow_token: str) -> None:
         self._app, self._model, self._shadow_token = app, model, shadow_token
@@ -90,7 +90,7 @@ class RequestMiddleware:
 
 
 class RequestExchange:
-    """One request between the server and the application."""
+    """One request and its answer, observed between the server and the application."""
 
     def __init__(self, record: RequestRecord, receive: Receive, send: Send) -> None:
         self.record, self.status, self.answered = record, 500, False
@@ -99,7 +99,7 @@ class RequestExchange:
         self._leaving: asyncio.Task[Message] | None = None
 
     async def within(self, seconds: float, app: ASGIApp, scope: Scope) -> None:
-        """Answer in time, or with 504; with 408 if the body took the time, which is its sender's fault."""
+        """Answer within `seconds`, or with status 504; with 408 if the client did not send the whole body in time."""
         try:
             async with asyncio.timeout(seconds) as deadline:
                 await app(scope, self.receive, self.send)
@@ -130,7 +130,7 @@ class RequestExchange:
 
 
 def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """An error in the envelope of the request's protocol."""
+    """Build an error answer in the format of the request's protocol."""
     record = CURRENT_REQUEST.get()
     if record and status >= 500:
         record.why = message

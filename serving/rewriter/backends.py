@@ -1,4 +1,4 @@
-"""Backends that write rewrites: the model in this process, or a vLLM beside it; both decode the prompt greedily."""
+"""Backends that write rewrites with greedy decoding: the model in this process, or a separate vLLM server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ from qinglan.rewriter.model import GeneratedRewrite, Student, StudentPrompt
 from serving.dynamic_batcher import DynamicBatcher
 
 MAX_BATCH = 32
-"""Questions in one pass of the model in this process."""
+"""Highest number of questions in one batch of the model in this process."""
 
 KEEP_ALIVE_SECONDS = 2.0
-"""Seconds after which an idle connection is not reused: vLLM closes it after 5 s (uvicorn's timeout_keep_alive), and
-a request that is written at that moment is lost."""
+"""Seconds after which an idle connection is not reused. vLLM closes it after 5 s (uvicorn's timeout_keep_alive),
+and a request that is sent just then is lost."""
 
 HEALTH_SECONDS = 2.0
 
@@ -35,22 +35,22 @@ HEALTH_SECONDS = 2.0
 class Backend(Protocol):
     @property
     def waiting(self) -> int:
-        """Questions that wait for their turn."""
+        """Number of questions that wait for the backend."""
 
     async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
-        """One text for each; an OutageError if the backend wrote none."""
+        """Write one rewrite for each prompt. Raises an OutageError if the backend fails."""
 
     async def is_ready(self) -> bool:
-        """True if it would answer now."""
+        """True if the backend would answer now."""
 
     async def context_tokens(self) -> int | None:
-        """Tokens of prompt and rewrite together, if the backend's limit can be lower than the model's."""
+        """Backend's limit for prompt and rewrite together, in tokens; None if only the model's limit applies."""
 
     async def aclose(self) -> None: ...
 
 
 class TransformersBackend:
-    """Transformers, in bf16 on a GPU if there is one; prompts that wait at the same time are written together."""
+    """Backend with transformers in this process, on a GPU if there is one. It answers waiting prompts in batches."""
 
     def __init__(self, student: Student) -> None:
         self._batches = DynamicBatcher[StudentPrompt, GeneratedRewrite](student.write_prompts, MAX_BATCH)
@@ -73,10 +73,10 @@ class TransformersBackend:
 
 
 class VllmBackend:
-    """A vLLM, asked at /v1/completions with the rendered text.
+    """Backend with a vLLM server, which gets the rendered prompt at /v1/completions.
 
-    Not at /v1/chat/completions: there vLLM renders the messages by a template and options of its own, and the prompt
-    would depend on how vLLM was started.
+    It does not use /v1/chat/completions, where vLLM renders the messages itself, so that the prompt would depend on
+    vLLM's options.
     """
 
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:

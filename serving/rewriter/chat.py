@@ -1,8 +1,7 @@
-"""OpenAI's chat completions: the training prompt as messages in, one line out, as events if the request asks for
-them.
+"""OpenAI's chat completions: the request has the training prompt as messages, the answer is one line.
 
-A guard judges a whole text, so a stream begins when the text is complete and guarded: a rewrite is one line, and a
-line that is withdrawn after half of it was shown would be worse than a line that comes 100 ms later.
+If the request asks for a stream, it begins only when the rewrite is complete and has passed the guard, which judges
+whole texts. To withdraw a half-shown line would be worse than to show it 100 ms later.
 """
 
 import time

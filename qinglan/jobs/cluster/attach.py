@@ -19,10 +19,10 @@ Answer = TypeVar("Answer")
 
 
 def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> Decision:
-    """Decide what to do with an existing job of this name.
+    """Decide if the step attaches to the existing job of this name, replaces it, waits for its deletion, or refuses.
 
-    A job that failed before this attempt is replaced. A job that this attempt created, of which the response was
-    lost, is followed in any state.
+    A job that failed before this attempt is replaced. If this attempt created the job but the API server's response
+    was lost, it attaches to the job in any state.
     """
     annotations, expected = existing["metadata"].get("annotations", {}), manifest["metadata"]["annotations"]
     if existing["metadata"].get("deletionTimestamp"):
@@ -38,7 +38,7 @@ def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, 
 def create_or_attach(
     api: Api, manifest: Mapping[str, Any], patience: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """The job as the server has it, created now or before."""
+    """Create the job, or attach to the existing job of this name. Returns the job as the API server stores it."""
     name, until = manifest["metadata"]["name"], time.monotonic() + DELETION_SECONDS
     while True:
         try:
@@ -68,7 +68,7 @@ def create_or_attach(
 
 
 def delete_and_wait(api: Api, job: Mapping[str, Any], patience: float) -> bool:
-    """Delete the job and wait until it is gone, with its pods; True if that was in time."""
+    """Delete the job and wait until it and its pods are gone. Returns False if this took longer than `patience`."""
     # Foreground deletion: the job is gone only when its pods are, so their GPUs are free then.
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     until = time.monotonic() + patience

@@ -1,4 +1,4 @@
-"""Follow one job to its end, with a line when something changes and now and then while it waits."""
+"""Follow one job to its end. Prints a line at every change, and repeats it every 30 s while the job waits."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api
 
 STOPPED_EXIT_CODE = -15
-"""Exit code of a command that was told to stop, the same as of a local process after SIGTERM."""
+"""Exit code of a job that was stopped: the exit code of a local process after SIGTERM."""
 
 REPEAT_SECONDS = 30.0
 
@@ -29,17 +29,17 @@ class FollowTimeouts(NamedTuple):
     """Time limits of a follower, in seconds."""
 
     pending: float = 600.0
-    """Wait of a job after which a line says why, and what to do; it still waits."""
+    """Pending time after which a line prints the reason and the next step; the follower then waits on."""
 
     outage: float = 300.0
-    """Time that the API server may be unreachable, while the job itself runs on."""
+    """Longest outage of the API server before the follower gives up; the job itself continues to run."""
 
     deletion: float = 90.0
     log: float = 15.0
-    """Time to read the last lines of a job that is over."""
+    """Time to read the last log lines of a job that has ended."""
 
     settle: float = 3.0
-    """Time that the failed pod's status may arrive after the job's."""
+    """Time to wait for the failed pod's status after the job's status says that it failed."""
 
 
 class ApiUnreachableError(Exception):
@@ -91,7 +91,7 @@ class Follower:
         self.api, self.watch, self.log, self.reporter, self.patience = api, watch, log, reporter, patience
 
     def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
-        """Follow the job to its end."""
+        """Follow the job to its end and return its outcome; delete the job if `stop` returns True."""
         began_to_settle = 0.0
         while not stop():
             reading = self._read(job)
@@ -110,7 +110,10 @@ class Follower:
         return Outcome(STOPPED_EXIT_CODE, "it was told to stop")
 
     def end(self, job: Mapping[str, Any]) -> None:
-        """Delete the job, and wait until it is gone; by a manifest, only a job that this attempt created."""
+        """Delete the job and wait until it is gone.
+
+        If `job` is only a manifest (without a uid), the job is deleted only if this attempt created it.
+        """
         name, where = job["metadata"]["name"], f"-n {self.api.namespace}"
         with signals_ignored():
             try:
@@ -146,7 +149,7 @@ class Follower:
         return job_status(snapshot, self.api.server_time())
 
     def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
-        """Read the job itself if the watch has none of its uid: it is new, or gone."""
+        """Read a job that the watch does not know from the API server. The snapshot is empty if the job is gone."""
         try:
             current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
         except ApiError as refusal:

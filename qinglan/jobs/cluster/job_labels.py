@@ -1,4 +1,4 @@
-"""Names and labels of a job: the same for the same step of the same run, so that a retry finds its job."""
+"""Names and labels of a job. They depend only on run and step, so a retry finds the job of the earlier attempt."""
 
 import re
 from collections.abc import Mapping
@@ -14,13 +14,18 @@ SPEC_ANNOTATION, ATTEMPT_ANNOTATION = "qinglan.dev/spec", "qinglan.dev/attempt"
 """Annotations: the digest of the job's spec, and the id of the attempt that created it."""
 
 SLUG, HASH = 36, 12
-"""Longest parts of a job's name, in characters. Pods and services are called <job>-worker-<number>, and may have 63.
+"""Longest step name and hash in a job's name, in characters.
+
+Pods and services are called <job>-worker-<number>, and their names may have 63 characters.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#rfc-1035-label-names
 """
 
 LABEL = 63
-"""https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set"""
+"""Longest label value in characters.
+
+https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+"""
 
 
 def job_name(run: str, step: str) -> str:
@@ -30,7 +35,7 @@ def job_name(run: str, step: str) -> str:
 
 
 def label_value(text: str) -> str:
-    """The text if a label may hold it; else its beginning and a digest."""
+    """Convert a text to a valid label value: the text itself if it is valid, else its beginning and a digest."""
     if len(text) <= LABEL and re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?", text):
         return text
     plain = re.sub(r"[^-A-Za-z0-9_.]+", "-", text).strip("-_.")
@@ -38,5 +43,5 @@ def label_value(text: str) -> str:
 
 
 def spec_digest(spec: Mapping[str, Any]) -> str:
-    """The digest of a job's manifest, which does not depend on the order of its keys."""
+    """Digest of a job's spec. The order of the keys does not change it."""
     return sha256_text(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())

@@ -1,8 +1,8 @@
-"""The status of a job for the step that follows it: a pure function over a snapshot.
+"""Status of a job for the step that follows it, computed from a snapshot by pure functions.
 
-It covers gaps of training-operator 1.8 (https://github.com/kubeflow/trainer/tree/release-1.8): the operator does not
-enforce the deadline, sets no condition if a quota refuses a pod, and reports success if the Master ends well although
-its workers never ran.
+The functions cover gaps of training-operator 1.8 (https://github.com/kubeflow/trainer/tree/release-1.8). The operator
+does not enforce the deadline, sets no condition if a quota refuses a pod, and reports success if the Master succeeds
+although its workers never ran.
 """
 
 from collections.abc import Mapping
@@ -14,25 +14,28 @@ from qinglan.jobs.cluster.snapshot import JobSnapshot
 
 Phase = Literal["waiting", "running", "succeeded", "failed", "hopeless"]
 TIMEOUT_EXIT_CODE = 124
-"""The exit code of `timeout`."""
+"""Exit code of a job that exceeded its deadline, the same as that of the `timeout` command."""
 
 POD_GONE_SECONDS = 5.0
-"""Seconds for which a job may seem to run after one of its pods is gone, as the two are reported separately."""
+"""Seconds to wait for the job's status after one of its pods is gone; the two are reported separately."""
 
 
 class JobStatus(NamedTuple):
     phase: Phase
-    """failed: the job is over; hopeless: it still exists and cannot succeed, so its follower must end it."""
+    """`failed`: the job has ended. `hopeless`: the job exists but cannot succeed, so the follower deletes it."""
 
     text: str
     code: int = 0
     culprit: PodFailure | None = None
     final: bool = False
-    """True for a failure without a culprit that no later event can name."""
+    """True if the failure has no `culprit` and no later event can name one."""
 
 
 def job_status(snapshot: JobSnapshot, now: float) -> JobStatus:
-    """The status at `now`, in seconds since the epoch by the API server's clock; `snapshot.job` must be known."""
+    """Compute the job's status at `now`, in seconds since the epoch by the API server's clock.
+
+    `snapshot.job` must be known.
+    """
     assert snapshot.job is not None
     job, pods = snapshot.job, pods_of_job(snapshot)
     if condition_message(job, "Failed"):
@@ -67,7 +70,7 @@ def _failed(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
 
 
 def _replaced(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The pods that replaced another pod, with the status in which that one failed."""
+    """Pods that replaced a failed pod, each with the status of the failed pod."""
     return [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
 
 
@@ -92,7 +95,10 @@ def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStat
 
 
 def _pod_creation_refused(snapshot: JobSnapshot, pods: list[Mapping[str, Any]]) -> JobStatus | None:
-    """A pod that may not be created, by a quota, Pod Security or a policy; the operator does not report it."""
+    """Status of a job with a pod that a quota, Pod Security or a policy refused; None if no pod was refused.
+
+    The operator does not report such a refusal.
+    """
     assert snapshot.job is not None
     event = snapshot.refused
     count = sum(not pod["gone"] for pod in pods)
@@ -125,9 +131,9 @@ def _deadline_message(limit: float, pods: list[Mapping[str, Any]]) -> str:
 
 
 def _lost_pod_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]], now: float) -> JobStatus | None:
-    """A pod was taken away; the operator makes a new one, which the others do not know.
+    """Status of a job that lost a pod; None if it lost none. The operator's new pod cannot join the training.
 
-    The operator also sets the job's failure, but forgets it if that write meets another one (HTTP 409).
+    The operator also marks the job as failed, but does not repeat this write if it conflicts (HTTP 409).
     """
     deleted = [pod for pod in pods if pod["ran"] and pod["gone"] and now - pod["gone"] > POD_GONE_SECONDS]
     replaced = [
@@ -152,7 +158,7 @@ def _active_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> Job
 
 
 def pods_of_job(snapshot: JobSnapshot) -> list[Mapping[str, Any]]:
-    """The pods of this job, not those of an earlier one with the same name."""
+    """Pods of this job, sorted by name, without pods of an earlier job with the same name."""
     assert snapshot.job is not None
     uid = snapshot.job["metadata"]["uid"]
     pods = [
@@ -166,7 +172,7 @@ def is_finished(job: Mapping[str, Any]) -> bool:
 
 
 def condition_message(job: Mapping[str, Any], kind: str) -> str | None:
-    """The message of a condition that is true; None if it is not."""
+    """Message of the job's condition of this kind; None if the condition is not true."""
     for condition in job["status"].get("conditions") or ():
         if condition["type"] == kind and condition["status"] == "True":
             return str(condition.get("message", "")) or kind

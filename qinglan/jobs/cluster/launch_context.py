@@ -1,4 +1,4 @@
-"""A job's place on the cluster, in plain values that the launching step fills in."""
+"""Cluster settings of a job, such as namespace and image, which the launching step fills in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,22 +7,22 @@ from typing import Any, NamedTuple
 class LaunchContext(NamedTuple):
     namespace: str
     run: str
-    """The run's id: with the step it names the job."""
+    """Id of the run. The job's name is made from the run's id and the step's name."""
 
     image: str
     """Image of the launching step, so that the job runs the code that was checked."""
 
     tenant: str
-    """The tenant whose label the job's pods get; empty for a run without one."""
+    """Tenant for the label of the job's pods; empty for a run without a tenant."""
 
     task: Mapping[str, Any] = {}
-    """Resources, tolerations, volumes and more that the launching task hands on: the fields of dsl.TaskConfig."""
+    """Fields of dsl.TaskConfig that the launching task passes to the job, such as resources and volumes."""
 
     owner: Mapping[str, Any] | None = None
     """The run's Workflow, or the launching pod; the job is deleted with it."""
 
     user: int | None = None
-    """Numeric user id of the pods; None takes the image's."""
+    """Numeric user id of the pods; None uses the image's user."""
 
     group: int | None = None
     pull_secrets: Sequence[Mapping[str, str]] = ()

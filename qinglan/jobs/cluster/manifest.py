@@ -1,4 +1,4 @@
-"""The manifest of a job: a pure function of its spec and of its place on the cluster."""
+"""Render the manifest of a job from its spec and its cluster settings (LaunchContext), by pure functions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,20 +22,20 @@ from qinglan.jobs.spec import JobSpec
 GPU = "nvidia.com/gpu"
 TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 CONTAINER = "pytorch"
-"""The container that training-operator looks for: https://www.kubeflow.org/docs/components/trainer/legacy-v1/"""
+"""Container name that training-operator requires: https://www.kubeflow.org/docs/components/trainer/legacy-v1/"""
 
 FINISHED_TTL_SECONDS = 24 * 3600
-"""Seconds that a finished job stays, to be inspected."""
+"""Seconds that a finished job stays on the cluster, so that it can be inspected."""
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
-"""A proxy beside the training would never end, nor would the job. Kubeflow's namespaces inject one.
+"""Label that switches off Istio's proxy, which Kubeflow's namespaces inject. The proxy, and so the job, never ends.
 
 https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/
 """
 
 
 def render_pytorchjob(spec: JobSpec, launch: LaunchContext, attempt: str = "") -> dict[str, Any]:
-    """Render a PyTorchJob. `attempt` identifies the job that this call creates."""
+    """Render a PyTorchJob. `attempt` is the id of the attempt that creates the job."""
     labels = {
         **PART_OF_LABELS,
         RUN_LABEL: label_value(launch.run),
@@ -119,15 +119,15 @@ def _container(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
 
 
 def _volumes_without_secrets(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The step's volumes without its Secrets: the step signs the results, so the training needs no key."""
+    """Volumes of the step without its Secrets. The step signs the results, so the training needs no key."""
     return [dict(volume) for volume in task.get("volumes") or () if "secret" not in volume]
 
 
 def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The command's variables over the task's, without two kinds.
+    """Merge the task's environment variables with the command's, which take precedence. Two kinds are left out.
 
-    The mark of local processes changes at each attempt, which would be another job. Variables from the labels of the
-    step's own pod do not exist on the job's pods.
+    The mark of local processes changes at each attempt, so the job would never match the job of an earlier attempt.
+    Variables read from a field of the step's own pod (`fieldRef`) do not exist on the job's pods.
     """
     variables = {
         name: {"name": name, "value": value} for name, value in command.items() if name != PROCESS_MARK_VARIABLE

@@ -1,8 +1,7 @@
-"""Copy a pod's log line by line into a file: no line twice and none lost, though the stream breaks.
+"""Copy a pod's log into a file, each line exactly once, even if the stream breaks.
 
-Each line comes with its time. After a break the stream is requested again from the last time on, and lines that were
-read already are skipped. The position is kept in a file beside the log, so that another process can continue from
-there.
+Each line has a timestamp. After a break, the stream is requested again from the last timestamp, and lines that were
+already read are skipped. A file beside the log stores the position, so that another process can continue from it.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 
 QUIET_SECONDS = 300.0
-"""Seconds of silence after which the stream is opened again, in case the connection is dead."""
+"""Seconds without a line after which the stream is opened again, in case the connection is dead."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 NOTE_SECONDS = 1.0
@@ -31,16 +30,16 @@ STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d
 
 
 class LogPosition(NamedTuple):
-    """The last line that was read: its timestamp, and its number among lines that share it."""
+    """Timestamp of the last line that was read, and the line's number among lines with the same timestamp."""
 
     at: str = ""
     nth: int = 0
 
 
 def lines_after(lines: Iterable[bytes], last: LogPosition) -> Iterator[tuple[LogPosition, bytes]]:
-    """The lines after a position, each with its own position.
+    """Yield each line after the position `last`, with the line's own position.
 
-    A stream that is requested from a time on begins with lines of that time, some of which were read before.
+    A stream requested from a timestamp begins with lines of this timestamp, and some of them were already read.
     """
     now = LogPosition()
     for line in lines:
@@ -53,7 +52,10 @@ def lines_after(lines: Iterable[bytes], last: LogPosition) -> Iterator[tuple[Log
 
 
 def normalise_timestamp(stamp: str) -> str:
-    """A time as text that sorts: nodes write it in their own zone, and leave out zeros at a fraction's end."""
+    """Convert a timestamp to UTC with nine decimals, so that timestamps sort as text; "" if it is not a timestamp.
+
+    Nodes write timestamps in their own time zone, and without the zeros at the end of a fraction.
+    """
     if not (parts := STAMP.fullmatch(stamp)):
         return ""
     whole, fraction, zone = parts.groups()
@@ -62,7 +64,7 @@ def normalise_timestamp(stamp: str) -> str:
 
 
 class LogFile:
-    """The log, and beside it a note of the position up to which it is complete."""
+    """Log file, with a second file beside it that stores the position up to which the log is complete."""
 
     def __init__(self, path: Path, pod_uid: str) -> None:
         self.path, self.note, self.pod_uid = path, path.with_name(f".{path.name}.position"), pod_uid
@@ -91,7 +93,7 @@ class LogFile:
             self._write_note(self.path.stat().st_size)
 
     def _write_note(self, size: int) -> None:
-        """Note the position; the next process cuts off the rest of the file, and requests those lines again."""
+        """Store the position. The next process cuts off the log behind it, and requests the lines after it again."""
         self._noted = time.monotonic()
         noted = {"pod": self.pod_uid, "size": size, **self.position._asdict()}
         with atomic_write(self.note) as partial:
@@ -99,12 +101,12 @@ class LogFile:
 
 
 class PodLog:
-    """Follows one pod's log in a thread, until the pod is over and its log is read to the end."""
+    """Follows one pod's log in a thread, until the pod has ended and its log is read to the end."""
 
     def __init__(self, api: Api, log: Path, on_line: Callable[[str], None], say: Callable[[str], None]) -> None:
         self.api, self.log, self.on_line, self.say = api, log, on_line, say
         self.error: BaseException | None = None
-        """The error of `on_line` or of the file; the follower of the job raises it."""
+        """Error of `on_line` or of the log file; the follower of the job raises it."""
 
         self._over, self._stopped = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
@@ -112,13 +114,13 @@ class PodLog:
         self._heard = LogPosition()
 
     def start(self, pod: Mapping[str, Any]) -> None:
-        """Begin to read once the pod runs or has run; later calls do nothing."""
+        """Start to read the log of a pod that runs or has run; later calls do nothing."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, args=(pod["metadata"],), name="log", daemon=True)
             self._thread.start()
 
     def finish(self, seconds: float) -> None:
-        """Read the rest of the log of a pod that is over, for at most this time."""
+        """Read the rest of the log of a pod that has ended, for at most `seconds`."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(seconds)
@@ -179,7 +181,7 @@ class PodLog:
         return got
 
     def _take(self, position: LogPosition, text: bytes, file: LogFile) -> None:
-        """Pass on every line, also after a resume; write the lines that the file lacks."""
+        """Call `on_line` with the line, and write it to the file unless the file already has it."""
         self._heard = position
         if position > file.position:
             file.add(text, position)

@@ -1,4 +1,4 @@
-"""Why a pod failed or waits, and what to do about it: pure functions over its status."""
+"""Explain why a pod failed or is pending, with the next step, by pure functions over its status."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -34,7 +34,7 @@ class PodFailure(NamedTuple):
     code: int
     reason: str
     at: str
-    """Time as the server wrote it; the pod that failed first is the cause."""
+    """Time of the failure as the API server wrote it. The pod with the earliest failure is the cause."""
 
     words: str = ""
 
@@ -48,13 +48,16 @@ class PodFailure(NamedTuple):
 
 
 def first_pod_failure(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
-    """The pod that failed first: the others fail because it is lost."""
+    """Failure of the pod that failed first, which makes the other pods fail; None if no pod failed."""
     failures = filter(None, map(pod_failure, pods))
     return min(failures, key=lambda failure: (failure.at or "~", failure.pod), default=None)
 
 
 def first_deleted_pod(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
-    """The first pod that was deleted while it ran; for jobs in which no pod says why it ended."""
+    """Failure of the first pod that was deleted while it ran; None if no pod was.
+
+    It is used if no pod's status explains the job's failure.
+    """
     failures = []
     for pod in pods:
         meta = pod["metadata"]
@@ -67,7 +70,7 @@ def first_deleted_pod(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
 
 
 def pod_failure(pod: Mapping[str, Any]) -> PodFailure | None:
-    """The failure of a pod; None if it did not fail."""
+    """Failure of a pod; None if the pod did not fail."""
     name, status = pod["metadata"]["name"], pod["status"]
     for condition in status.get("conditions", ()):
         # The cluster took the pod away: preempted, drained, lost with its node.
@@ -90,7 +93,7 @@ def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def pending_reason(pods: Iterable[Mapping[str, Any]]) -> str:
-    """The first reason that any pod gives for its waiting, in the cluster's own words; empty if none gives one."""
+    """First reason of a pending pod in the cluster's own words, with the pod's name; "" if no pod has a reason."""
     for pod in pods:
         if pod["gone"] or pod["status"].get("phase", "Pending") != "Pending":
             continue
@@ -100,7 +103,7 @@ def pending_reason(pods: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _waiting_reason(status: Mapping[str, Any]) -> str:
-    """The scheduler's reason, else that of a container."""
+    """Reason of a pending pod: the scheduler's reason, else the reason of a waiting container, else ""."""
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason", ""))
@@ -112,5 +115,5 @@ def _waiting_reason(status: Mapping[str, Any]) -> str:
 
 
 def pending_remedy(reason: str) -> str:
-    """The next step for a person."""
+    """Next step for a person, for the reason of a pending pod."""
     return next((step for part, step in PENDING_REMEDIES if part in reason), "Look at it with: kubectl describe pod")

@@ -1,4 +1,4 @@
-"""A training as a PyTorchJob: created once, followed to its end, and deleted if its step is stopped.
+"""Run a training as a PyTorchJob: create it once, follow it to its end, and delete it if its step is stopped.
 
 outcome = PyTorchJobRunner(api, read_launch_context(api, task_config)).run(spec, log)
 """
@@ -29,7 +29,7 @@ from qinglan.terminal import say
 
 
 class PyTorchJobRunner:
-    """Fulfils Runner on a cluster."""
+    """Implementation of the Runner protocol that runs each job as a PyTorchJob on a cluster."""
 
     remote = True
 
@@ -60,7 +60,7 @@ class PyTorchJobRunner:
     ) -> Outcome:
         """Create or attach to the job and follow it; an interrupt deletes it.
 
-        After a long outage of the API server the job is left running, and the next attempt attaches to it.
+        If the API server is unreachable for too long, the job is left running, and the next attempt attaches to it.
         """
         return self.run_manifest(render_pytorchjob(spec, self.launch, uuid.uuid4().hex), log, on_line, stop)
 

@@ -1,4 +1,4 @@
-"""The rights that the ServiceAccount of a step that launches jobs needs in its namespace."""
+"""Permissions that a step needs in its namespace to launch jobs; its ServiceAccount gets them from a Role."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ from typing import NamedTuple
 class Permission(NamedTuple):
     group: str
     resource: str
-    """A resource, or a subresource such as pods/log."""
+    """Resource, or subresource such as pods/log."""
 
     verbs: tuple[str, ...]
     name: str = ""
-    """The only object; "" means every object of this resource."""
+    """Name of the only object that the permission covers; "" means every object of the resource."""
 
     @property
     def rule(self) -> dict[str, list[str]]:

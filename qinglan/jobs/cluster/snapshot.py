@@ -1,4 +1,4 @@
-"""A snapshot of a job, its pods and their refusals: plain data, built from the events of a watch."""
+"""Snapshot of a job, its pods and its refused pods, as plain data from the events of a watch."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,14 +13,14 @@ class JobSnapshot(NamedTuple):
 
     job: Mapping[str, Any] | None = None
     pods: Mapping[str, Mapping[str, Any]] = {}
-    """Pods by name; a deleted pod stays, with the time of its deletion, because its failure is read afterwards."""
+    """Pods by name. A deleted pod stays, with the time of its deletion, because its failure is read later."""
 
     refused: Mapping[str, Any] | None = None
-    """The last event of a pod that could not be created."""
+    """Newest event about a pod that could not be created."""
 
 
 def slim_job(job: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a job that are read."""
+    """Copy only the fields of a job that this package reads."""
     replicas = {
         kind: {"replicas": replica.get("replicas", 1)}
         for kind, replica in job["spec"].get("pytorchReplicaSpecs", {}).items()
@@ -30,10 +30,10 @@ def slim_job(job: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def slim_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A pod with three facts that the server forgets.
+    """Copy the fields of a pod that are read, and add `ran`, `gone` and `earlier`, which the API server forgets.
 
-    They are: that the pod ran, when it was deleted, and how the earlier pod of this name ended, since an operator may
-    create one more pod before it knows that the job is over.
+    `ran`: the pod has run. `gone`: time of its deletion, None here. `earlier`: status of the failed pod that had the
+    same name; the operator may create one more pod before it knows that the job has ended.
     """
     same = before is not None and before["metadata"]["uid"] == pod["metadata"]["uid"]
     owners, status = pod["metadata"].get("ownerReferences", []), pod.get("status") or {}

@@ -1,4 +1,4 @@
-"""The current state of one job, by three watches: of the job, of its pods, of the events about refused pods.
+"""Watch the current state of one job by three watches: for the job, its pods, and events about refused pods.
 
 with JobWatch(api, "sft-0123456789ab") as watch:
     watch.wait(0.5)
@@ -20,7 +20,10 @@ BEGUN_SECONDS = 60.0
 
 
 class JobWatch:
-    """Entering it returns when every watch has begun, or raises the first refusal."""
+    """Snapshot of one job, kept up to date by its watches.
+
+    Entering the context waits until every watch has begun, and raises the ApiError of the first watch that failed.
+    """
 
     def __init__(self, api: Api, name: str) -> None:
         refused_pods = f"involvedObject.kind=PyTorchJob,involvedObject.name={name},reason=FailedCreatePod"
@@ -57,7 +60,7 @@ class JobWatch:
         self._stop()
 
     def wait(self, seconds: float) -> None:
-        """Return when something changes, or after these seconds."""
+        """Wait until something changes, for at most `seconds`."""
         self._changed.wait(seconds)
         self._changed.clear()
 
@@ -66,14 +69,14 @@ class JobWatch:
             return JobSnapshot(self._job, dict(self._pods), self._refused)
 
     def trouble(self) -> tuple[float, ApiError] | None:
-        """The seconds since a watch last worked, and why it does not; None while all work."""
+        """Seconds since a failing watch last worked, and its error; None while all watches work."""
         # Each is read once, since the informer's thread may reset it meanwhile.
         troubles = [trouble for trouble in [informer.trouble for informer in self._informers] if trouble]
         since, refusal = min(troubles, key=lambda trouble: trouble[0], default=(0.0, None))
         return (time.monotonic() - since, refusal) if refusal else None
 
     def created(self, job: Mapping[str, Any]) -> None:
-        """Take the server's answer to the creation: the watch may report it later."""
+        """Store the job that the API server returned at its creation; the watch may report the job only later."""
         with self._lock:
             if self._job is None or self._job["metadata"]["uid"] != job["metadata"]["uid"]:
                 self._job = slim_job(job)

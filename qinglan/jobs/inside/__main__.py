@@ -1,4 +1,4 @@
-"""One pod of a job: python -m qinglan.jobs.inside --join torchrun|ray --nodes N --per-node G -- ARGV..."""
+"""Run one pod of a job: python -m qinglan.jobs.inside --join torchrun|ray --nodes N --per-node G -- ARGV..."""
 
 import argparse
 import os
@@ -43,7 +43,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _exec_training(argv: Sequence[str], environment: dict[str, str]) -> NoReturn:
-    """No process between the pod's and the training: its signals and its code are the pod's."""
+    """Replace this process by the training, so that the training gets the pod's signals and sets its exit code."""
     sys.stdout.flush()
     os.execvpe(argv[0], list(argv), environment)
 

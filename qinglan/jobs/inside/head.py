@@ -1,4 +1,4 @@
-"""Rank 0 of a Ray cluster: it waits for all, runs the training, notices who is lost, and ends the cluster."""
+"""Rank 0 of a Ray cluster: it waits for all workers, runs the training, detects lost nodes, and ends the cluster."""
 
 import subprocess
 import sys
@@ -24,14 +24,17 @@ from qinglan.processes.services import free_port
 from qinglan.terminal import say
 
 LOSS_REPORT_SECONDS = 3.0
-"""Seconds to wait, after the command failed, for the report that a node was lost: that may be the cause."""
+"""Seconds to wait after the command failed for a report of a lost node, which may be the cause."""
 
 DISMISS_SECONDS = 30.0
 RAY_LOG_HINT = "Its own words stand above."
 
 
 def run_head(where: NodeInfo, argv: Sequence[str], environment: Mapping[str, str], folder: Path, wait: float) -> int:
-    """Run the command once all nodes have joined; its exit code, or an error if a node did not join or was lost."""
+    """Run the command once all nodes have joined, and return its exit code.
+
+    Raises a TrainingError if a node did not join or was lost.
+    """
     roll = RendezvousServer(where.port, shared_token(environment), where.nodes)
     code = TrainingError.exit_code
     try:
@@ -88,7 +91,7 @@ def _run_on_cluster(
 def _start_cluster(
     where: NodeInfo, environment: Mapping[str, str], folder: Path, roll: RendezvousServer, wait: float
 ) -> "tuple[subprocess.Popen[bytes], str]":
-    """Ray's head, with all nodes in it, and its address."""
+    """Start Ray's head and wait until all nodes have joined. Returns the head's process and address."""
     host = roll.my_address()
     for attempt in range(MAX_RAY_STARTS):
         port = free_port()
@@ -109,7 +112,7 @@ def _start_cluster(
 
 
 class _RayStartError(Exception):
-    """Ray ended before it was up."""
+    """Raised if Ray ended before its cluster was ready."""
 
 
 def _starting(roll: RendezvousServer, where: NodeInfo, ray: "subprocess.Popen[bytes]") -> None:
@@ -147,7 +150,7 @@ def _listen_for_losses(roll: RendezvousServer) -> None:
 
 
 def lost_nodes_message(where: NodeInfo, why: Mapping[int, str]) -> str:
-    """The message about nodes that are gone."""
+    """Error message about lost nodes; `why` has the reason of each by rank."""
     each = "; ".join(f"{pod_names(where, [rank])}: {reason}" for rank, reason in sorted(why.items()))
     return (
         f"Training lost {len(why)} of {where.nodes} nodes ({each}). See that pod's events and last lines; killed for "

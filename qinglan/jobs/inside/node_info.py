@@ -1,4 +1,4 @@
-"""The rank of this pod in its job: training-operator's environment, compared with the job's settings."""
+"""Read the rank of this pod in its job from training-operator's variables, and check them against the settings."""
 
 import re
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ OPERATOR_VARIABLES = (
     *OPERATOR_REQUIRED, "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT",
 )  # fmt: skip
 POD = re.compile(r"(.+)-(?:master|worker)-\d+")
-"""Names that training-operator gives a job's pods; a pod's host name is the same."""
+"""Pattern of the pod names that training-operator uses; a pod's host name is the same."""
 
 
 class NodeInfo(NamedTuple):
@@ -25,7 +25,7 @@ class NodeInfo(NamedTuple):
     nodes: int
     per_node: int
     head: str
-    """The address of rank 0: a name that resolves to its pod."""
+    """Host name of rank 0, which resolves to its pod."""
 
     port: int
     job: str = ""
@@ -38,7 +38,7 @@ class NodeInfo(NamedTuple):
 
 
 def read_node_info(environment: Mapping[str, str], nodes: int, per_node: int) -> NodeInfo:
-    """Read this pod's rank; an environment that differs from the job's settings is an error."""
+    """Read this pod's rank. Raises a ConfigError if the environment does not match the job's settings."""
     if nodes == 1 and "RANK" not in environment:
         return NodeInfo(0, 1, per_node, "127.0.0.1", 0)
     if missing := [name for name in OPERATOR_REQUIRED if not environment.get(name)]:
@@ -58,7 +58,7 @@ def read_node_info(environment: Mapping[str, str], nodes: int, per_node: int) ->
 
 
 def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node: int) -> list[str]:
-    """The variables that differ from the job's settings."""
+    """List the environment variables that differ from the job's settings, as texts for an error message."""
     rank = environment["RANK"]
     expected = {
         "WORLD_SIZE": nodes * per_node, WORLD_SIZE_VARIABLE: nodes * per_node,
@@ -79,13 +79,15 @@ def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node:
 
 
 def without_operator_variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without training-operator's variables: its RANK is a node's, and programs read it as a
-    process's."""
+    """Copy the environment without training-operator's variables.
+
+    Its RANK is the rank of a node, but programs would read it as the rank of a process.
+    """
     return {name: value for name, value in environment.items() if name not in OPERATOR_VARIABLES}
 
 
 def torchrun_environment(environment: Mapping[str, str], where: NodeInfo) -> dict[str, str]:
-    """The environment from which ms-swift makes its torchrun command, without other names of the same values."""
+    """Build the environment from which ms-swift makes its torchrun command, without training-operator's variables."""
     joined = {"NPROC_PER_NODE": str(where.per_node), WORLD_SIZE_VARIABLE: str(where.nodes * where.per_node)}
     if where.nodes > 1:
         joined |= {"NNODES": str(where.nodes), "NODE_RANK": str(where.rank)}

@@ -14,17 +14,17 @@ from qinglan.processes.services import free_port
 
 TOKEN = "RAY_AUTH_TOKEN"
 MAX_RAY_STARTS = 5
-"""Starts of Ray, which ends itself if its agents are not up within 15 s, such as on a busy machine."""
+"""Number of attempts to start Ray. Ray ends itself if its agents do not start within 15 s, as on a busy machine."""
 
 NO_DRAIN_ENVIRONMENT = {"RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
-"""No graceful drain: Ray would wait half a minute to move work to other nodes, which also end."""
+"""Variables that switch off Ray's graceful drain: it would wait 30 s to move work to other nodes, which also end."""
 
 RAY_START_COMMAND = (sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats", "--block")
 POLL_SECONDS = 0.5
 
 
 def shared_token(environment: Mapping[str, str]) -> str:
-    """The secret that all nodes share, so that no other program can connect to them."""
+    """Read the token that all nodes share, so that no other program can connect. Raises a ConfigError without one."""
     if environment.get("RAY_AUTH_MODE") != "token" or not environment.get(TOKEN):
         raise ConfigError(
             f"A Ray cluster over several pods needs RAY_AUTH_MODE=token and the same {TOKEN} in each: "
@@ -55,7 +55,7 @@ def start_ray(command: list[str], environment: Mapping[str, str]) -> "subprocess
 
 
 class StartDeadline:
-    """A wait with a time limit that also ends when `check` raises, because the wait is hopeless."""
+    """Time limit for waiting. Each pause first calls `check`, which raises if waiting longer is pointless."""
 
     def __init__(self, seconds: float, check: Callable[[], None]) -> None:
         self._until, self._check = time.monotonic() + seconds, check
@@ -68,8 +68,10 @@ class StartDeadline:
 
 
 def wait_for_ray_nodes(address: str, nodes: int, clock: StartDeadline, invite: Callable[[], None]) -> None:
-    """Wait for Ray's head, then invite the workers and wait for them: a worker that starts earlier finds no head and
-    ends."""
+    """Wait for Ray's head, then call `invite` and wait for the workers.
+
+    A worker that starts earlier finds no head and ends.
+    """
     # ray.init installs its own SIGTERM handler; ours is put back afterwards.
     # https://docs.ray.io/en/latest/ray-core/api/doc/ray.init.html
     sigterm_handler = signal.getsignal(signal.SIGTERM)

@@ -1,7 +1,9 @@
-"""The rendezvous of a Ray cluster: each worker holds a connection to the head while it lives; both notice its end.
+"""Rendezvous of a Ray cluster: each worker holds a connection to the head, so each notices if the other ends.
 
-Lines of JSON: a worker says `{"token", "rank", "pod"}`; the head `{"ray": ADDRESS}`, `{"complete": true}` when Ray
-has all nodes, and at the end `{"ended": CODE}`; a worker whose Ray has ended before that, `{"lost": WHY}`.
+Messages are lines of JSON.
+
+- A worker sends `{"token", "rank", "pod"}` first, and `{"lost": WHY}` if its Ray ends too early.
+- The head sends `{"ray": ADDRESS}`, `{"complete": true}` once Ray has all nodes, and `{"ended": CODE}` at the end.
 """
 
 import contextlib
@@ -17,31 +19,32 @@ from typing import Any
 LONGEST_LINE = 4096
 HELLO_SECONDS = 10.0
 KEEPALIVE_OPTIONS = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))
-"""TCP keepalive in seconds and probes: a machine that vanishes closes no connection, and is lost after 10 + 4 * 5 s.
+"""TCP keepalive options in seconds and probes.
 
+A machine that vanishes does not close its connection; it counts as lost after 10 + 4 * 5 s.
 https://man7.org/linux/man-pages/man7/tcp.7.html
 """
 
 
 class RendezvousServer:
-    """The head's side."""
+    """Server of the head, to which each worker connects."""
 
     def __init__(self, port: int, token: str, nodes: int) -> None:
         self._token, self._nodes = token, nodes
         self._lines: dict[int, JsonConnection] = {}
         self._lock = threading.Lock()
         self.lost: dict[int, str] = {}
-        """The reason of each lost worker, by rank."""
+        """Reason for the loss of each lost worker, by rank."""
         self._listening = socket.create_server(("", port))
         threading.Thread(target=self._accept, daemon=True).start()
 
     def missing(self) -> list[int]:
-        """The ranks that have not connected yet."""
+        """Ranks of the workers that have not connected yet."""
         with self._lock:
             return [rank for rank in range(1, self._nodes) if rank not in self._lines]
 
     def my_address(self) -> str:
-        """The address of this machine at which a worker reached it."""
+        """Address of this machine at which a worker has reached it."""
         with self._lock:
             return next(iter(self._lines.values())).own_address()
 
@@ -53,7 +56,7 @@ class RendezvousServer:
                 line.say(word)
 
     def dismiss(self, code: int, seconds: float) -> None:
-        """Tell the workers the exit code, and give them time to end too."""
+        """Send the exit code to the workers, and wait up to `seconds` until they have ended too."""
         self.tell({"ended": code})
         until = time.monotonic() + seconds
         while time.monotonic() < until and len(self.lost) < len(self._lines):
@@ -64,7 +67,7 @@ class RendezvousServer:
                 line.close()
 
     def _accept(self) -> None:
-        """Take connections until the server is closed; one that breaks at once must not be the last."""
+        """Accept connections until the server is closed, even if one of them breaks at once."""
         while self._listening.fileno() >= 0:
             try:
                 client, _ = self._listening.accept()
@@ -96,7 +99,7 @@ class RendezvousServer:
 
 
 class JsonConnection:
-    """Lines of JSON over a socket."""
+    """Connection that sends and receives messages as lines of JSON over a socket."""
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket, self._rest = connected, b""
@@ -111,11 +114,11 @@ class JsonConnection:
         self._socket.sendall(json.dumps(word).encode() + b"\n")
 
     def ready(self, seconds: float) -> bool:
-        """There is something to read, if only the end."""
+        """Wait up to `seconds`; True if a message, or the end of the connection, can be read."""
         return b"\n" in self._rest or bool(select.select([self._socket], [], [], seconds)[0])
 
     def next(self, seconds: float | None) -> dict[str, Any] | None:
-        """The next message; None if the connection is closed, or no valid message arrives in time."""
+        """Read the next message; None if the connection is closed or no valid message arrives in time."""
         try:
             self._socket.settimeout(seconds)
             while b"\n" not in self._rest:
@@ -134,7 +137,7 @@ class JsonConnection:
 
 
 def connect_to_head(host: str, port: int, hello: Mapping[str, Any], seconds: float) -> JsonConnection | None:
-    """The worker's connection to the head; None if no head answers within this time."""
+    """Connect a worker to the head; returns None if no head answers within `seconds`."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:  # the name resolves once the head's pod has an address

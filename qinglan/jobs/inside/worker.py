@@ -1,4 +1,4 @@
-"""A node that lends its machine to the head's Ray until the head has ended."""
+"""Worker of a Ray cluster: it adds its machine to the head's Ray until the head has ended."""
 
 import contextlib
 import subprocess
@@ -16,7 +16,7 @@ LAST_WORD_SECONDS = 2.0
 
 
 def run_worker(where: NodeInfo, environment: Mapping[str, str], wait: float) -> int:
-    """0 when the head has ended, well or not: its own pod reports a failure."""
+    """Serve the head until it has ended. Returns 0 even if the head failed; the head's pod reports the failure."""
     hello = {"token": shared_token(environment), "rank": where.rank, "pod": where.pod(where.rank)}
     line = connect_to_head(where.head, where.port, hello, wait)
     if line is None:
@@ -31,7 +31,7 @@ def run_worker(where: NodeInfo, environment: Mapping[str, str], wait: float) -> 
 
 
 def _serve_head(where: NodeInfo, line: JsonConnection, environment: Mapping[str, str]) -> int:
-    """Join the head's Ray until the head has ended; if Ray does not start, try again."""
+    """Join the head's Ray until the head has ended; if Ray does not start, start it again."""
     ray: subprocess.Popen[bytes] | None = None
     address, starts, complete = "", 0, False
     try:
@@ -67,8 +67,10 @@ def _restart_ray(
 
 
 def _handle_ray_exit(where: NodeInfo, line: JsonConnection, code: int) -> int:
-    """Ray ends by itself when it is killed, or when the head's Ray is gone; then the head's message is about to
-    arrive."""
+    """Handle the end of this node's Ray: return 0 if the head has ended too, else raise a TrainingError.
+
+    If Ray ended because the head's Ray is gone, the head's message arrives a moment later.
+    """
     while line.ready(LAST_WORD_SECONDS) and (word := line.next(1.0)):
         if "ended" in word:
             return _handle_head_exit(where, word)

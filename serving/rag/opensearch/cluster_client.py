@@ -1,4 +1,4 @@
-"""Reads complete answers from an OpenSearch cluster, within a deadline and behind a circuit breaker."""
+"""Read complete answers from an OpenSearch cluster, with a deadline and a circuit breaker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,17 +11,17 @@ from serving.rag.opensearch_connection import OpenSearchConfig, client_options
 
 CONNECTIONS = 64
 RETRIES = 2
-"""Retries of a read whose connection broke, all within the deadline of a request."""
+"""Retries of a read after a broken connection; all are within the deadline of the request."""
 
 OUTAGE_AFTER = 5
-"""Failures in a row after which requests fail at once."""
+"""Consecutive failures after which requests fail at once."""
 
 PROBE_SECONDS = 1.0
-"""Seconds between two requests that then try if the cluster is back."""
+"""Seconds between two requests that test if the cluster answers again."""
 
 
 class ClusterClient:
-    """Reads whole answers. Anything else is an EngineUnavailable with the reason in one word."""
+    """Client that returns only complete answers. Otherwise it raises EngineUnavailable with a one-word reason."""
 
     def __init__(self, config: OpenSearchConfig) -> None:
         from opensearchpy import AsyncOpenSearch
@@ -34,11 +34,11 @@ class ClusterClient:
         await self._client.close()
 
     async def mappings(self, alias: str) -> dict[str, Any]:
-        """The mapping of each index behind the alias; SnapshotGone if there is no such alias."""
+        """Read the mapping of each index behind the alias. Raises SnapshotGone if the alias does not exist."""
         return await self._whole_answer(lambda: self._mappings(alias))
 
     async def read(self, alias: str, index: str, what: str, body: Any, **params: str) -> dict[str, Any]:
-        """The answer of one index; SnapshotGone if it was deleted."""
+        """Send a request to one index and return its answer. Raises SnapshotGone if the index was deleted."""
         from opensearchpy.exceptions import TransportError
 
         async def ask() -> Any:
@@ -85,7 +85,7 @@ class ClusterClient:
 
 
 def failure_reason(error: Exception) -> str:
-    """The kind of failure in one word, which becomes a metric's label."""
+    """Describe the kind of failure in one word, which is used as a metric's label."""
     from opensearchpy.exceptions import ConnectionError as Unreachable
     from opensearchpy.exceptions import ConnectionTimeout, TransportError
 

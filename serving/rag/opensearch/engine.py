@@ -1,8 +1,9 @@
-"""Retrieval on OpenSearch: an engine for one snapshot of a knowledge base, and one that follows its alias.
+"""Retrieval on OpenSearch: an engine for one snapshot of a knowledge base, and an engine that follows the alias.
 
-Search and score use our own terms, which the loader wrote into a field that is cut at spaces. So both engines treat
-any language alike, and a reranker that was fitted on one fits the other. One read says how common the terms of a
-text are (`_termvectors`), another finds its best passages. Answers are cached, since a snapshot never changes.
+Search and scores use Qinglan's own terms, which the loader wrote into a field that OpenSearch divides only at spaces.
+So this engine and the built-in one treat every language alike, and a reranker fitted on one engine fits the other.
+One request reads how common the terms of a text are (`_termvectors`), another one finds the best passages. Answers
+are cached, because a snapshot never changes.
 """
 
 import logging
@@ -25,36 +26,36 @@ from serving.rag.rerank.lexical_reranker import RIVALS, RerankerModel, WeightedP
 CACHED_TEXTS = 1024
 
 ALIAS_TTL_SECONDS = 2.0
-"""Seconds for which a switched alias may go unnoticed."""
+"""Seconds between two reads of the alias; a switched alias is noticed after at most this time."""
 
 NO_PARTIAL_RESULTS = {"allow_partial_search_results": "false", "cancel_after_time_interval": "5s"}
-"""Query parameters: all results or an error, and no search outlives its request by long."""
+"""Query parameters that refuse partial results and cancel a search after 5 s, soon after its request has ended."""
 
 log = logging.getLogger("serving.rag")
 
 
 class TermCounts(NamedTuple):
-    """Terms of a text: the number of passages that hold each, and the number of terms that no passage holds."""
+    """Number of passages with each known term of a text, and number of its terms that no passage contains."""
 
     known: dict[str, int]
     unknown: int
 
     def rarest(self) -> list[str]:
-        """The known terms, the rarest if there are too many for a query."""
+        """Known terms; if they are too many for a query, only the rarest."""
         if len(self.known) <= QUERY_TERMS:
             return list(self.known)
         return sorted(self.known, key=self.known.__getitem__)[:QUERY_TERMS]
 
 
 class StoredPassage(NamedTuple):
-    """A passage with the weights that the loader computed: of its terms, and of its title's."""
+    """Passage with the weights that the loader computed for its terms and for its title."""
 
     passage: Passage
     compared: WeightedPassage
 
 
 class OpenSearchEngine:
-    """One snapshot of a knowledge base."""
+    """Engine over one snapshot of a knowledge base."""
 
     def __init__(self, cluster: ClusterClient, index: str, notes: IndexMetadata, reranker: RerankerModel) -> None:
         self.knowledge_base = KnowledgeBase(
@@ -105,7 +106,7 @@ class OpenSearchEngine:
         return self._cuts.put(text, TermCounts(known, len(counts) - len(known)))
 
     async def _best(self, text: str, k: int) -> list[Hit]:
-        """The k best by BM25, best first; hits with equal scores keep the order of the file."""
+        """Find the k best passages by BM25, best first. Hits with equal scores keep the order of the file."""
         cached_k, hits = self._searches.get(text) or (0, [])
         if cached_k < k:
             terms, most = (await self._cut(text)).rarest(), max(k, MIN_SEARCH_HITS)
@@ -157,7 +158,7 @@ class OpenSearchEngine:
 
 
 class AliasEngine:
-    """A tenant's knowledge base on OpenSearch: follows the alias from one snapshot to the next."""
+    """Engine over a tenant's knowledge base that follows its alias from one snapshot to the next."""
 
     def __init__(self, cluster: ClusterClient, tenant_id: str, kb_name: str, reranker: RerankerModel) -> None:
         self.calibrated = reranker.calibrated
@@ -191,7 +192,7 @@ class AliasEngine:
         return await (await self.current()).rerank(text, candidates)
 
     async def _refresh(self) -> None:
-        """Read the alias. The old snapshot still answers if the alias cannot be read, or names an unusable index."""
+        """Read the alias. If it cannot be read or names an unusable index, the old snapshot is still searched."""
         try:
             index, notes = read_served_index(*self._owner, await self._cluster.mappings(self._alias))
         except SnapshotGone:
@@ -216,9 +217,9 @@ class AliasEngine:
 
 
 def read_served_index(tenant_id: str, kb_name: str, answer: dict[str, object]) -> tuple[str, IndexMetadata]:
-    """The one index that the alias of a knowledge base names, and its notes.
+    """Read the name and the metadata of the index that a knowledge base's alias names.
 
-    A person can switch an alias by hand, so an index of another tenant is refused.
+    Raises a DataError if the index is unfinished or belongs to another tenant; a person can switch an alias by hand.
     """
     alias = alias_of(tenant_id, kb_name)
     if len(answer) != 1:

@@ -1,9 +1,9 @@
-"""The layout of a knowledge base in OpenSearch: an index for each snapshot, and one alias that names the served one.
+"""Layout of a knowledge base in OpenSearch: an index for each snapshot, and one alias for the index that is served.
 
     qinglan.fivedoctors.default               the alias
-    qinglan.fivedoctors.default.<sha256>      an index; the digest is that of the knowledge base's bytes
+    qinglan.fivedoctors.default.<sha256>      an index, with the digest of the knowledge base's file
 
-No tenant and no knowledge base has a dot in its name, so no two pairs of them share an alias.
+Names of tenants and knowledge bases have no dots, so two knowledge bases never share an alias.
 """
 
 from typing import Any, Self
@@ -15,15 +15,15 @@ from qinglan.errors import DataError
 
 FORMAT = 2
 TERMS = "terms"
-"""The field of our own terms, which is searched."""
+"""Name of the searched field, which contains Qinglan's own terms."""
 
 OWNER = "qinglan"
-"""The first part of every index name, and the key of our metadata in an index's mapping."""
+"""First part of every index name, and key of Qinglan's metadata in an index's mapping."""
 
 LOAD_AGAIN_HINT = "Load the knowledge base again: python -m serving.rag.load"
 
 K1, B = 1.2, 0.75
-"""BM25's constants in tantivy, so that both engines rank alike."""
+"""Constants of BM25 as in tantivy, so that both engines rank alike."""
 
 
 def alias_of(tenant_id: str, kb_name: str) -> str:
@@ -35,7 +35,7 @@ def index_of(tenant_id: str, kb_name: str, snapshot: str) -> str:
 
 
 class IndexMetadata(Config):
-    """The description of an index, stored in its mapping's _meta."""
+    """Metadata of an index, stored in the `_meta` field of its mapping."""
 
     format: int
     tenant_id: Name
@@ -43,15 +43,15 @@ class IndexMetadata(Config):
     snapshot: str
     passages: int
     whole: bool
-    """False while it is loaded; the alias never names such an index."""
+    """False until the index is completely loaded; the loader sets the alias only to complete indexes."""
 
     def named(self, index: str) -> bool:
-        """True for the index that this was written for: a copy of an index carries the same metadata."""
+        """True if this metadata was written for the index. A copy of an index has the metadata of its original."""
         return index == index_of(self.tenant_id, self.kb_name, self.snapshot)
 
     @classmethod
     def read(cls, index: str, answer: Any, again: str = LOAD_AGAIN_HINT) -> Self:
-        """Read the metadata in an answer of `_mapping`; a DataError if this version cannot use the index."""
+        """Read the metadata in an answer of `_mapping`. Raises a DataError if this version cannot use the index."""
         try:
             notes = cls.model_validate(answer["mappings"]["_meta"][OWNER])
         except (KeyError, TypeError) as error:
@@ -64,7 +64,7 @@ class IndexMetadata(Config):
 
 
 def index_body(notes: IndexMetadata) -> dict[str, Any]:
-    """The body that creates an index. With one shard a term's weight is that of the whole knowledge base."""
+    """Body of the request that creates an index. It has one shard, so that terms are counted over all passages."""
     return {
         "settings": {
             "index": {

@@ -1,4 +1,4 @@
-"""Makes a loaded index the one that is searched, and removes indexes that no search can use any more."""
+"""Switch the alias to a loaded index, and delete indexes that no search uses any more."""
 
 import logging
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ log = logging.getLogger("serving.rag")
 
 
 def read_index_metadata(client: "OpenSearch", index: str) -> IndexMetadata | None:
-    """The index's metadata; None if there is no such index."""
+    """Read the metadata of an index; None if the index does not exist."""
     mappings = _mappings(client, index)
     if index not in mappings:
         return None
@@ -31,7 +31,7 @@ def _mappings(client: "OpenSearch", pattern: str) -> dict[str, Any]:
 
 
 def publish(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: int) -> None:
-    """Switch the alias. Each step may be repeated: a load that is killed here starts again here."""
+    """Complete the index and switch the alias to it. Each step can be repeated if the load is killed here."""
     alias = alias_of(notes.tenant_id, notes.kb_name)
     if not notes.whole:
         _complete(client, index, notes, replicas)
@@ -49,7 +49,7 @@ def publish(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: in
 
 
 def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: int) -> None:
-    """Check the count, merge the index into one segment, and mark it as whole."""
+    """Check the number of passages, merge the index into one segment, and mark it as whole."""
     client.indices.refresh(index=index)
     documents = int(client.count(index=index)["count"])
     if documents != notes.passages:
@@ -65,7 +65,7 @@ def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: 
 
 
 def _delete_old_indexes(client: "OpenSearch", alias: str, protected: set[str]) -> None:
-    """Delete whole indexes that the loader made; another loader may be filling one that is not whole."""
+    """Delete whole indexes that the loader created. Others stay, because another loader may be filling them."""
     for index, mapping in _mappings(client, f"{alias}.*").items():
         if index in protected:
             continue
@@ -83,7 +83,7 @@ def _delete_old_indexes(client: "OpenSearch", alias: str, protected: set[str]) -
 
 
 def _delete(client: "OpenSearch", index: str) -> None:
-    """Delete an index. A refusal (a backup is under way) waits for a later load, since this one has succeeded."""
+    """Delete an index. If the cluster refuses (as during a backup), only warn; a later load tries again."""
     from opensearchpy.exceptions import AuthorizationException, RequestError
 
     try:

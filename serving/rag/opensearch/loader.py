@@ -1,9 +1,8 @@
-"""Loads a knowledge base into OpenSearch: a new index for its bytes, then one call switches the alias to it.
+"""Load a knowledge base into OpenSearch: fill a new index, then switch the alias to it in one call.
 
-The file is read twice, a passage at a time: a passage's weight needs the count of all passages. A load that was
-killed resumes at the first missing passage; if the index is complete already, only the alias is switched. Passages
-are created and never overwritten, so two loaders at once, or one after the other, do no harm, and every copy of the
-index counts its words alike.
+The file is read twice, because a passage's weights depend on term counts over all passages. A killed load resumes at
+the first missing passage; if the index is already complete, only the alias is switched. Passages are created, never
+overwritten, so two loaders may run at the same time, and every copy of the index has the same term counts.
 """
 
 from collections import deque
@@ -30,58 +29,59 @@ if TYPE_CHECKING:
 
 CHUNK = 1000
 CHUNK_BYTES = 8_000_000
-"""Size of one bulk request, which the node holds in memory."""
+"""Largest bulk request in bytes; the node holds it in memory."""
 
 REJECTED_TRIES = 8
 LONGEST_PAUSE = 30
-"""Seconds. A node with a full queue rejects single documents; only those are sent again, after 1, 2, 4 ...
-seconds."""
+"""Longest pause in seconds before rejected documents are sent again.
+
+A node with a full queue rejects single documents; only these are sent again, after 1, 2, 4 ... seconds."""
 
 SHOWN = 5
 CREATED, CONFLICT = 201, 409
 DOCUMENT_ERRORS = (400, 413)
-"""Statuses that are a document's fault. Any other failure is the cluster's, and passes."""
+"""Statuses of a faulty document. Any other failure is the cluster's and temporary."""
 
 
 class KnowledgeBaseCounts(NamedTuple):
-    """A knowledge base's file, after the first reading."""
+    """Counts over a knowledge base's file, from the first reading."""
 
     path: Path
     snapshot: str
     passages: int
     frequencies: "DocumentFrequencies"
-    """Number of passages that hold each pair."""
+    """Number of passages that contain each term."""
 
 
 class LoadReport(NamedTuple):
     served: str
-    """The index that the alias names now."""
+    """Name of the index to which the alias now points."""
 
     passages: int
     added: int
-    """Passages written by this load; the rest existed already."""
+    """Number of passages that this load wrote; the rest already existed."""
 
 
 class PassageOutcome(NamedTuple):
-    """The outcome of one passage of a bulk request."""
+    """Outcome of one passage in a bulk request."""
 
     number: int
     created: bool
-    """False also if the passage existed already."""
+    """True if this load created the passage; False if it already existed or was refused."""
 
     reason: str = ""
-    """The reason of a refusal; empty if the passage is in the index."""
+    """Reason why the passage was refused; "" if the passage is in the index."""
 
 
 class PassageSource(NamedTuple):
-    """A passage's position in the file."""
+    """Line and id of a passage in the knowledge base's file."""
 
     line: int
     id: str
 
 
 class RefusedPassages:
-    """Refused passages: all in a file, a line each; the first few for the screen."""
+    """Report of refused passages: a file has one line for each, and the error message shows the first few."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -125,7 +125,7 @@ def load(
     patience_seconds: float,
     refused: Path,
 ) -> LoadReport:
-    """Fill an index and switch the alias to it; if passages were refused, a DataError, and nothing is switched."""
+    """Fill an index and switch the alias to it. If passages were refused, raise a DataError without a switch."""
     if not path.is_file():
         raise DataError(f"{path}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
     snapshot = sha256_file(path)
@@ -153,7 +153,7 @@ def load(
 
 
 def count_terms(path: Path, snapshot: str, name: str) -> KnowledgeBaseCounts:
-    """The first reading: every passage is checked before anything is sent."""
+    """Read the file for the first time: check every passage and count terms, before anything is sent."""
     from qinglan.rag.lexical.passage_terms import DocumentFrequencies, extract_terms, passage_batches
 
     frequencies, passages = DocumentFrequencies(), 0
@@ -173,11 +173,14 @@ def _fill_index(
     patience: OutageRetry,
     refusals: RefusedPassages,
 ) -> int:
-    """Write every missing passage; the number of written ones. After an outage, look again for what is missing."""
+    """Write all missing passages, and return the number of written passages.
+
+    After an outage, the first missing passage is searched again.
+    """
     index, added = patience.index, 0
 
     def present(end: int) -> int:
-        """Number of the first `end` passages that need not be sent."""
+        """Count the first `end` passages that need not be sent, because they are in the index or were refused."""
         client.indices.refresh(index=index)
         count = client.count(index=index, body={"query": {"range": {"number": {"lt": end}}}})["count"]
         return int(count) + refusals.below(end)
@@ -211,7 +214,7 @@ def _create(client: "OpenSearch", index: str, notes: IndexMetadata) -> None:
 
 
 def first_missing(present: Callable[[int], int], passages: int) -> int:
-    """The first passage that is missing, by bisection: all before it exist, and some after it may."""
+    """Find the first missing passage by bisection. All passages before it exist; some after it may exist too."""
     low, high = 0, passages  # the first `low` passages all exist
     while low < high:
         middle = (low + high + 1) // 2
@@ -222,7 +225,10 @@ def first_missing(present: Callable[[int], int], passages: int) -> int:
 def bulk_documents(
     counted: KnowledgeBaseCounts, begin: int, under_way: dict[int, PassageSource]
 ) -> Iterator[tuple[dict[str, Any], str]]:
-    """The second reading, from one passage on: action and document of each; `under_way` gets its position."""
+    """Read the file for the second time, from passage `begin` on. Yields the action and document of each passage.
+
+    Stores the line and id of each passage in `under_way`.
+    """
     from qinglan.rag.lexical.passage_terms import extract_terms, passage_batches
 
     weigh = counted.frequencies.weigher(lambda df: inverse_frequency(df, counted.passages))
@@ -247,7 +253,7 @@ def bulk_documents(
 def send_bulk(
     client: "OpenSearch", index: str, pairs: Iterator[tuple[dict[str, Any], str]]
 ) -> Iterator[PassageOutcome]:
-    """The outcome of each passage, in bulk requests one after the other."""
+    """Send bulk requests one after the other, and yield the outcome of each passage."""
     from opensearchpy.helpers import streaming_bulk
 
     for _, item in streaming_bulk(

@@ -1,4 +1,4 @@
-"""Waits for a cluster that is away, up to a time limit, and explains errors of opensearch-py in a few words."""
+"""Wait for an unavailable cluster, up to a time limit, and explain errors of opensearch-py in a few words."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ TRANSIENT_STATUSES = (408, 429, 502, 503, 504)
 
 
 class OutageRetry:
-    """Retries of the requests about one index, within a time limit that `renew` starts again."""
+    """Retries requests about one index within a time limit; renew() starts the time again."""
 
     def __init__(self, seconds: float, index: str) -> None:
         self.index = index
@@ -31,7 +31,7 @@ class OutageRetry:
         self._end = time.monotonic() + self._seconds
 
     def until_answered(self, client: "OpenSearch", do: Callable[[], Result]) -> Result:
-        """Call `do` and return its result; `do` is called again each time that the cluster comes back."""
+        """Call `do` and return its result. If the cluster fails, wait for it and call `do` again."""
         from opensearchpy.exceptions import ConnectionError as Unreachable
         from opensearchpy.exceptions import TransportError
 
@@ -47,7 +47,10 @@ class OutageRetry:
                 self._wait(client, why)
 
     def _wait(self, client: "OpenSearch", why: str) -> None:
-        """Wait until the index can be searched and written to again; if it does not exist yet, for the cluster."""
+        """Wait until the index is available again or, if it does not exist yet, until the cluster answers.
+
+        Raises an OutageError when the time limit is over.
+        """
         reported = -REPORT_SECONDS
         while (now := time.monotonic()) < self._end:
             if now - reported >= REPORT_SECONDS:
@@ -64,7 +67,7 @@ class OutageRetry:
 
 
 def describe_error(error: "TransportError") -> str:
-    """The error in a few words: opensearch-py nests each error in another and prints all of them."""
+    """Describe an error in a few words, because opensearch-py nests errors and prints all of them."""
     from opensearchpy.exceptions import ConnectionError as Unreachable
     from opensearchpy.exceptions import ConnectionTimeout
 
@@ -82,7 +85,7 @@ def describe_error(error: "TransportError") -> str:
 
 
 def error_reason(error: Any) -> str:
-    """The outermost reason, which names the field, and the innermost, which says why."""
+    """Join the outermost reason of an error, which names the field, and the innermost, which names the cause."""
     reasons = []
     while isinstance(error, dict):
         reasons.append(str(error.get("reason") or ""))

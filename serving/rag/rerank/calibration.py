@@ -1,4 +1,4 @@
-"""The file of a tenant's fitted scores: local weights, or the calibration of a reranker service."""
+"""File of a tenant's fitted reranker: local weights, or the calibration of a reranker service."""
 
 from pathlib import Path
 
@@ -13,20 +13,22 @@ from serving.rag.rerank.lexical_reranker import FitReport, RerankerModel, read_r
 
 
 class FittedServiceReranker(Config):
-    """A service's calibration, and the local reranker that replaces the service if it fails, fitted on the same
-    labels."""
+    """Calibration of a reranker service, and the local reranker that replaces the service if it fails.
+
+    Both are fitted on the same labels.
+    """
 
     service: RerankerIdentity
     calibration: Calibration
     report: FitReport
     raw: FitReport | None
-    """The report on the service's own scores, on the same conversations; None if they are not probabilities."""
+    """Report on the service's raw scores for the same conversations; None if they are not probabilities."""
 
     local: RerankerModel
 
 
 def read_fitted_reranker(path: Path) -> RerankerModel | FittedServiceReranker:
-    """Read a tenant's file: local weights or a service's calibration, by its content."""
+    """Read a tenant's file, which contains local weights or a service's calibration."""
     try:
         content = path.read_bytes()
         if "service" in orjson.loads(content):

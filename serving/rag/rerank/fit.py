@@ -56,7 +56,7 @@ def main() -> None:
 def run(
     rows: Path, source: KnowledgeBaseSource, root: Path, service: RerankServiceConfig | None, out: Path
 ) -> Reports:
-    """Fit, write the file, and report the quality of each of its scores on held-out conversations."""
+    """Fit a tenant's reranker and write its file. Returns a report on held-out conversations for each score."""
     tenant, kb = source.tenant_id, source.kb_name
     if source.path is None:
         raise ConfigError(f"--kb {tenant}/{kb}: give the file that was labelled, {tenant}/{kb}=PATH.")
@@ -77,7 +77,7 @@ def collect_reports(fitted: RerankerModel | FittedServiceReranker) -> Reports:
 
 
 def text_table(reports: Reports) -> str:
-    """The report as a table for a terminal."""
+    """Render the reports as a table for a terminal."""
     if not reports:
         return "Too few labels: the file holds the default, whose scores order passages and are no probabilities."
     first = next(iter(reports.values()))
@@ -96,7 +96,7 @@ def text_table(reports: Reports) -> str:
 
 
 def advice(reports: Reports) -> list[str]:
-    """Reasons against using the service, from these conversations: it costs a model, and the local score does not."""
+    """List figures in which the local score beats the service, as reasons not to pay for the service's model."""
     local, service = reports.get(LOCAL), next((report for name, report in reports.items() if name != LOCAL), None)
     if local is None or service is None:
         return []
@@ -122,7 +122,7 @@ def write_report(path: Path, reports: Reports) -> None:
 
 
 def html_page(reports: Reports) -> str:
-    """The report with its reliability curves; every text in it is escaped."""
+    """Render the reports as a page with reliability curves; every text in it is escaped."""
     from markupsafe import Markup
 
     from qinglan.pages.page import render_page

@@ -1,8 +1,8 @@
-"""A calibrated score in [0, 1] for (text, passage): the probability that the passage answers the text.
+"""Local reranker: scores a text and a passage by the probability that the passage answers the text.
 
-A logistic regression over seven lexical signs. Its file is readable JSON: a weight under each sign's name, and a
-report on conversations that it was not fitted on. `text` is the need, or the query that retrieved. A score depends on
-the text, the passage and the knowledge base, never on the other candidates.
+It is a logistic regression over seven lexical features. Its file is readable JSON, with a weight for each feature and
+a report on held-out conversations. The text is the need, or the query that was searched. A score depends only on the
+text, the passage and the knowledge base, never on the other candidates.
 """
 
 import math
@@ -21,36 +21,37 @@ from qinglan.rag.lexical.index import CACHED_PASSAGES, Index
 from qinglan.text.text import is_pair, search_terms, whole_terms
 
 RIVALS = 10
-"""Number of the text's best hits in the whole knowledge base that a passage is compared with."""
+"""Number of rivals: the text's best hits in the whole knowledge base, with which a passage is compared."""
 
 
 class Features(NamedTuple):
-    """Inputs of the regression, each between 0 and 1. Weights are those of rare terms."""
+    """Inputs of the regression, each between 0 and 1. A term weighs more the rarer it is in the knowledge base."""
 
     coverage: float
-    """Share of the text's weight whose terms are in the passage."""
+    """Share of the text's weight that is in terms of the passage."""
 
     spread: float
-    """Share of the passage's weight whose terms are in the text."""
+    """Share of the passage's weight that is in terms of the text."""
 
     title: float
-    """Share of the title's weight whose terms are in the text."""
+    """Share of the title's weight that is in terms of the text."""
 
     ahead: float
-    """Lead of its coverage over the best rival's."""
+    """Lead of the passage's coverage over the best rival's; 0 if it has no lead."""
 
     behind: float
-    """Gap of its coverage to the best rival's."""
+    """Gap of the passage's coverage to the best rival's; 0 if it leads."""
 
     bm25_ahead: float
-    """Lead of its BM25 over the best rival's, as a share of the best."""
+    """Lead of the passage's BM25 score over the best rival's, divided by the best score; 0 if it has no lead."""
 
     bm25_behind: float
-    """Gap of its BM25 to the best rival's; 1 when it is not among the text's best hits."""
+    """Gap of the passage's BM25 score to the best rival's, divided by the best score; 1 if it is not among the best
+    hits."""
 
 
 class Weights(Config):
-    """One weight for each sign."""
+    """Weight of each feature."""
 
     coverage: float
     spread: float
@@ -62,21 +63,21 @@ class Weights(Config):
 
 
 class CalibrationBin(Config):
-    """Predicted and observed shares of the pairs in one tenth of the scores."""
+    """Predicted and observed frequency of answers, for the (text, passage) pairs in one tenth of the score range."""
 
     score: Fraction
-    """Their mean."""
+    """Mean score of the pairs."""
 
     frequency: Fraction
     pairs: int
 
 
 class FitReport(Config):
-    """Quality of the fit on training conversations that were held out of it."""
+    """Quality of a fitted reranker, on training conversations that were held out of the fit."""
 
     tenant_id: Name
     snapshot: str
-    """Digest of the knowledge base that it was fitted on."""
+    """Digest of the knowledge base on which the reranker was fitted."""
 
     labels: str
     """Digest of the labelled rows."""
@@ -85,27 +86,27 @@ class FitReport(Config):
     held_out_conversations: int
     held_out_pairs: int
     auc: Fraction | None
-    """Chance that a passage that answers scores above a passage that does not; None without both kinds."""
+    """Probability that a passage that answers scores above one that does not; None without both kinds of passages."""
 
     calibration_error: Fraction | None
-    """Mean distance between score and frequency, over ten equal steps of the score."""
+    """Expected calibration error: the mean distance between score and frequency, over ten equal score bins."""
 
     top1_calibration_error: Fraction | None
-    """calibration_error of first passages only, whose scores thresholds and rewards use."""
+    """`calibration_error` over first passages only; thresholds and rewards use their scores."""
 
     top1_answers: Fraction | None = None
-    """Share of questions whose first passage answers, in production's order by this scorer."""
+    """Share of questions whose first passage answers, if this scorer orders the passages."""
 
     reliability: tuple[CalibrationBin, ...] = ()
 
 
 class RerankerModel(Config):
-    """A fitted reranker."""
+    """Bias and weights of a reranker, with the report on its fit."""
 
     bias: float
     weights: Weights
     report: FitReport | None = None
-    """None if it was not fitted to this tenant: then its scores order passages and are not probabilities."""
+    """Report on the fit; None if the reranker is not fitted to this tenant: its scores are then no probabilities."""
 
     @property
     def calibrated(self) -> bool:
@@ -122,11 +123,11 @@ DEFAULT_RERANKER = RerankerModel(
         coverage=-0.15, spread=-1.96, title=3.93, ahead=8.2, behind=-11.1, bm25_ahead=26.1, bm25_behind=-0.29
     ),
 )
-"""Weights for a tenant without labels: fitted on both sample tenants' training conversations together."""
+"""Reranker for a tenant without labels, fitted on the training conversations of both sample tenants."""
 
 
 def read_reranker(path: Path) -> RerankerModel:
-    """Read a reranker from its file; a ConfigError says what to do if the file is missing or invalid."""
+    """Read a reranker from its file. Raises a ConfigError with the next step if the file is missing or invalid."""
     try:
         return RerankerModel.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -136,7 +137,7 @@ def read_reranker(path: Path) -> RerankerModel:
 
 
 class WeightedText(NamedTuple):
-    """A text with the knowledge base's weights of its terms."""
+    """Terms of a text, with their weights in the knowledge base."""
 
     weights: Mapping[str, float]
     """Weight of each term that occurs in the knowledge base."""
@@ -146,7 +147,7 @@ class WeightedText(NamedTuple):
 
 
 class SearchedText(NamedTuple):
-    """A text in which terms are looked up. Searching for a pair is quicker than cutting the text into pairs."""
+    """Text in which terms are looked up. To search for a pair of characters is faster than to divide the text."""
 
     text: str
     whole_terms: frozenset[str]
@@ -160,7 +161,7 @@ class SearchedText(NamedTuple):
 
 
 class WeightedPassage(NamedTuple):
-    """The parts of a passage that are compared with texts."""
+    """Body and title of a passage, with their weights, for the comparison with texts."""
 
     text: SearchedText
     title: SearchedText
@@ -173,7 +174,7 @@ class WeightedPassage(NamedTuple):
 
 
 class LexicalReranker:
-    """A reranker over the passages of one knowledge base."""
+    """Local reranker over the passages of one knowledge base."""
 
     def __init__(self, index: Index, model: RerankerModel) -> None:
         self.index = index
@@ -184,7 +185,7 @@ class LexicalReranker:
         return [self.model.score(signs) for signs in self.signs(text, numbers)]
 
     def signs(self, text: str, numbers: Sequence[int]) -> list[Features]:
-        """The signs of each passage for one text."""
+        """Compute the features of each passage for one text."""
         bm25 = dict(self.index.search(text, RIVALS))
         return compute_features(
             self._weigh(text), bm25, {it: self._compared(it) for it in {*numbers, *bm25}}, numbers
@@ -203,7 +204,7 @@ class LexicalReranker:
 def compute_features(
     query: WeightedText, bm25: Mapping[int, float], passages: Mapping[int, WeightedPassage], numbers: Sequence[int]
 ) -> list[Features]:
-    """The signs of each of these passages; `bm25` has the text's best hits in the whole knowledge base."""
+    """Compute the features of the passages `numbers`. `bm25` has the text's best hits in the knowledge base."""
     shared = {number: shared_weight(query.weights, passages[number].text) for number in {*numbers, *bm25}}
     rivals = {number: _share(shared[number], query.total) for number in bm25}
     return [_passage_features(number, query, passages[number], shared[number], rivals, bm25) for number in numbers]
@@ -234,7 +235,7 @@ def _passage_features(
 
 
 def shared_weight(weights: Mapping[str, float], text: SearchedText) -> float:
-    """Weight of the terms that are in the text."""
+    """Sum of the weights of the terms that are in the text."""
     return sum(weight for term, weight in weights.items() if term in text)
 
 

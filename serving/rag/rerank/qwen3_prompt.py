@@ -1,7 +1,8 @@
-"""The prompt of Qwen3-Reranker, for a vLLM that was started without its chat template.
+"""Prompt of Qwen3-Reranker, for a vLLM that was started without the model's chat template.
 
-Such a server joins query and document unchanged, so each carries one half of the prompt. With `--chat-template` the
-server writes the prompt, and this module must not be used. https://huggingface.co/Qwen/Qwen3-Reranker-0.6B
+Such a server joins query and document unchanged, so each of them must contain one half of the prompt. If vLLM was
+started with `--chat-template`, it writes the prompt, and this module must not be used.
+https://huggingface.co/Qwen/Qwen3-Reranker-0.6B
 """
 
 import re
@@ -12,7 +13,7 @@ SYSTEM = (
     'Note that the answer can only be "yes" or "no".'
 )
 CONTROL = re.compile(r"<\|\w*\|>")
-"""The model's control tokens: in a text they are data, and must not open a turn."""
+"""Pattern of the model's control tokens. They are removed from texts, which must not open a turn."""
 
 
 def as_query(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Asks a reranker over HTTP for raw scores, in vLLM's dialect or TEI's; an incomplete answer is an error.
+"""Client of a reranker over HTTP, which returns raw scores, in vLLM's or TEI's protocol.
 
-One request holds `batch` passages; the deadline is for all of them. A service that keeps failing is not asked for a
-while, so that users do not wait for its deadline again and again.
+One request has up to `batch` passages; the deadline covers all requests for one text. After repeated failures the
+service is not called for a while, so that users do not wait for its deadline every time.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ API_KEY = "QINGLAN_RERANKER_API_KEY"
 """Environment variable with the service's key, if it requires one; both servers take it as a bearer token."""
 
 FAILURES = 3
-"""Failures in a row after which requests no longer wait for the service."""
+"""Consecutive failures after which the circuit opens and requests fail at once."""
 
 PROBE_SECONDS = 2.0
-"""Seconds between two requests that then try if the service is back. A client that retries waits longer than this."""
+"""Seconds between two requests that test if the service answers again. Clients that retry wait longer than this."""
 
 OTHER_MODEL = "other_model"
 TRUNCATE_TO_MODEL = -1
-"""vLLM's value to cut a prompt that is too long for the model, as TEI's `truncate` does."""
+"""Value with which vLLM truncates a prompt that is too long for the model, like TEI's `truncate`."""
 
 
 class RerankerClient:
-    """One reranker over HTTP, for all tenants of this process."""
+    """Client of one reranker service, for all tenants of this process."""
 
     def __init__(self, config: RerankServiceConfig) -> None:
         self.config = config
@@ -49,7 +49,7 @@ class RerankerClient:
         await self._service.aclose()
 
     async def scores(self, text: str, documents: Sequence[str]) -> list[float]:
-        """A raw score for each document, in their order; a ServiceError at once if the service has kept failing."""
+        """Score each document, in their order. Raises a ServiceError, and does so at once if the circuit is open."""
         require_closed(self._breaker)
         try:
             scores = await self.ask(text, documents)
@@ -60,7 +60,7 @@ class RerankerClient:
         return scores
 
     async def ask(self, text: str, documents: Sequence[str]) -> list[float]:
-        """The same without the circuit breaker."""
+        """Score each document like scores(), but without the circuit breaker."""
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
                 if not self._looked_at:
@@ -88,7 +88,7 @@ class RerankerClient:
 
 
 def request_body(config: RerankServiceConfig, text: str, documents: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Path and body in the service's dialect. Both are asked for sigmoids, which is what they give unless told."""
+    """Build path and body of a request in the service's protocol. By default both services return sigmoid scores."""
     if config.template == "qwen3":
         text, documents = as_query(text), [as_document(document) for document in documents]
     if config.kind == "vllm":
@@ -103,7 +103,10 @@ def request_body(config: RerankServiceConfig, text: str, documents: Sequence[str
 
 
 def read_scores(config: RerankServiceConfig, content: bytes, count: int) -> list[float]:
-    """The scores by index: both dialects list the best first. Each document once, each score a number."""
+    """Read the scores and sort them by index, because both services list the best document first.
+
+    Raises a ServiceError unless the answer has one finite number for each document.
+    """
     try:
         body = orjson.loads(content)
         rows, name = (body["results"], "relevance_score") if config.kind == "vllm" else (body, "score")
@@ -117,7 +120,7 @@ def read_scores(config: RerankServiceConfig, content: bytes, count: int) -> list
 
 
 def read_info(content: bytes) -> tuple[str, int]:
-    """TEI's model, and how many texts it takes in a request."""
+    """Read from TEI's /info the name of its model, and the highest number of texts in a request."""
     try:
         body = orjson.loads(content)
         model, batch = body["model_id"], body["max_client_batch_size"]

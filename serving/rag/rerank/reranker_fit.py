@@ -1,4 +1,4 @@
-"""Fits a tenant's reranker on labelled training conversations.
+"""Fit a tenant's local reranker on labelled training conversations.
 
 fit_from_rows(Path("labelled.jsonl"), Path("kb.jsonl"), Path("indexes"), "fivedoctors", Path("reranker.json"))
 """
@@ -32,11 +32,11 @@ CANDIDATES = 20
 HELD_OUT = 0.2
 FEWEST_CONVERSATIONS = 20
 ENOUGH_CONVERSATIONS = round(FEWEST_CONVERSATIONS / (1 - HELD_OUT))
-"""Labelled training conversations that leave about FEWEST_CONVERSATIONS for the fit."""
+"""Number of labelled training conversations of which about FEWEST_CONVERSATIONS remain for the fit."""
 
 
 class Example(NamedTuple):
-    """A text to search, and the passages that answer it."""
+    """Text to search, with the ids of the passages that answer it."""
 
     conversation: str
     text: str
@@ -44,7 +44,7 @@ class Example(NamedTuple):
 
 
 class LabelledPassage(NamedTuple):
-    """One retrieved passage of an example."""
+    """Features of a retrieved passage of an example, with the label if it answers."""
 
     signs: Features
     answers: bool
@@ -53,7 +53,10 @@ class LabelledPassage(NamedTuple):
 def fit_from_rows(
     rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path, kb_name: str = "default"
 ) -> RerankerModel:
-    """Fit on a JSONL of labelled questions and write the reranker; rows of another split than train are refused."""
+    """Fit a reranker on a JSONL of labelled questions, and write its file.
+
+    Raises a DataError for a row of another tenant or of another split than `train`.
+    """
     index = Index.open(build_index(knowledge_base, root, tenant_id, kb_name))
     reranker = fit_reranker(examples(rows, index, tenant_id), index, sha256_file(rows))
     write_fitted(out, reranker)
@@ -61,9 +64,9 @@ def fit_from_rows(
 
 
 def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path) -> RerankerModel:
-    """Fit unless `out` holds the result for these rows, this knowledge base and this code.
+    """Fit a reranker, unless `out` already holds the result for the same rows, knowledge base and code.
 
-    A fit takes seconds, and a resumed run has the same inputs.
+    So a resumed run, which has the same inputs, saves some seconds.
     """
     code = [Path(str(module.__file__)) for module in (index_code, lexical_reranker, score_report, text_code)]
     inputs_digest = sha256_text(*map(sha256_file, [rows, knowledge_base, Path(__file__), *code]))
@@ -83,7 +86,7 @@ def write_fitted(out: Path, fitted: Config) -> None:
 
 
 def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
-    """Two texts of each labelled row: the question, and the need, or a text that replaces it."""
+    """Yield two examples for each labelled row: its question, and its need or, if that is missing, likely_need()."""
     titles = {passage.id: passage.title for passage in map(index.passage, range(len(index)))}
     for line, row in read_jsonl(rows, Question):
         if row.split != "train" or row.tenant_id != tenant_id:
@@ -103,10 +106,11 @@ def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
 
 
 def likely_need(row: Question, title: str) -> str:
-    """The question with the longest part of the history that is in the answering passage's title.
+    """Build a text that resembles a written need: the longest part of the history that the title contains, and the
+    question.
 
-    It resembles a written need. Scores of needs that were fitted on whole histories, which name old topics too, were
-    too low.
+    `title` is the title of an answering passage. The whole history is not used, because it also names old topics; a
+    reranker that was fitted on it scored needs too low.
     """
     history, question = row.history_summary, row.question
     match = SequenceMatcher(None, history, title, autojunk=False).find_longest_match()
@@ -114,7 +118,7 @@ def likely_need(row: Question, title: str) -> str:
 
 
 def fit_reranker(labelled: Iterable[Example], index: Index, labels: str) -> RerankerModel:
-    """Fit on four conversations of five and report on the fifth; with too few labels, the uncalibrated default."""
+    """Fit on about 80 % of the conversations and report on the rest; with too few labels, use DEFAULT_RERANKER."""
     fitted: dict[str, list[list[LabelledPassage]]] = {}
     held_out: dict[str, list[list[LabelledPassage]]] = {}
     scorer = LexicalReranker(index, DEFAULT_RERANKER)
@@ -143,7 +147,7 @@ def is_held_out(conversation: str) -> bool:
 
 
 def _fit_logistic_regression(pairs: Sequence[LabelledPassage]) -> RerankerModel:
-    """Logistic regression on standardised signs, with weights on the signs' own scale."""
+    """Fit a logistic regression on standardised features. The returned weights apply to the original features."""
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 

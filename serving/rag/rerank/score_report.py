@@ -1,4 +1,4 @@
-"""Quality of scores on held-out conversations: how well they separate passages, and how well they are calibrated."""
+"""Measure scores on held-out conversations: how well they separate passages, and how well they are calibrated."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,16 +10,16 @@ BINS = 10
 
 
 class ScoredPassage(NamedTuple):
-    """A score, and whether the passage answers."""
+    """Score of a passage, with the label if it answers."""
 
     score: float
     answers: bool
     first: bool
-    """True for the first passage of its list, in production's order: the best score is first."""
+    """True for the passage with the best score of its list, which production shows first."""
 
 
 def scored_passages(scores: Sequence[float], answers: Sequence[bool]) -> list[ScoredPassage]:
-    """The passages of one list; of equal scores the first is first, as in production."""
+    """Build the scored passages of one list. If several have the best score, the earliest counts as the first."""
     first = max(range(len(scores)), key=scores.__getitem__, default=0)
     return [
         ScoredPassage(score, answer, at == first)
@@ -28,7 +28,7 @@ def scored_passages(scores: Sequence[float], answers: Sequence[bool]) -> list[Sc
 
 
 def build_report(index: Index, labels: str, fitted: int, held_out: int, judged: Sequence[ScoredPassage]) -> FitReport:
-    """The report of held-out pairs; `fitted` and `held_out` count conversations."""
+    """Build the report on held-out pairs. `fitted` and `held_out` are numbers of conversations."""
     firsts = [passage for passage in judged if passage.first]
     return FitReport(
         tenant_id=index.manifest.tenant_id,
@@ -55,7 +55,7 @@ def auc(judged: Sequence[ScoredPassage]) -> float | None:
 
 
 def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
-    """Each tenth of the scores that has pairs, from the lowest."""
+    """Bins of the reliability curve: each tenth of the score range that has pairs, from the lowest."""
     return tuple(
         CalibrationBin(
             score=round(sum(passage.score for passage in members) / len(members), 4),
@@ -67,7 +67,7 @@ def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
 
 
 def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
-    """Expected calibration error: the mean distance of score and frequency over the bins; None without passages."""
+    """Expected calibration error: mean distance between score and frequency over the bins; None without passages."""
     if not judged:
         return None
     # ECE = sum over bins of (n_bin / n) * |mean score - frequency| = (1 / n) * sum |sum(score - answer)|

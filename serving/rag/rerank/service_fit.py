@@ -1,4 +1,4 @@
-"""Calibrates a service's raw scores for a tenant, and fits the local reranker beside it, on the same labels.
+"""Calibrate a reranker service's raw scores for a tenant, and fit the local reranker on the same labels.
 
 fit_service(Path("labelled.jsonl"), index, RerankServiceConfig.read("vllm=http://gpu:8000,model=bge-reranker-v2-m3"))
 """
@@ -32,20 +32,23 @@ from serving.rag.rerank.score_report import ScoredPassage, build_report, scored_
 from serving.rag.service_client import ServiceError
 
 FIT_DEADLINE_SECONDS = 60.0
-"""Seconds for one text during a fit; longer than for users, so that a slow service is still measured."""
+"""Time limit in seconds for one text during a fit; longer than for users, so that a slow service is also measured."""
 
 ATTEMPTS = 4
 
 
 class ScoredExample(NamedTuple):
-    """A text's passages with the service's scores."""
+    """Passages of one text, with the service's scores."""
 
     conversation: str
     pairs: list[ScoredPassage]
 
 
 def fit_service(rows: Path, index: Index, config: RerankServiceConfig) -> FittedServiceReranker:
-    """Fit on a JSONL of labelled training questions; a service that does not answer is an OutageError."""
+    """Fit on a JSONL of labelled training questions.
+
+    Raises a DataError if there are too few labels, and an OutageError if the service does not answer.
+    """
     labelled = list(examples(rows, index, index.manifest.tenant_id))
     few = len({row.conversation for row in labelled if not is_held_out(row.conversation)})
     if few < FEWEST_CONVERSATIONS:
