@@ -17,7 +17,7 @@ OTHER_MODELS = frozenset({"speculators_config", "configuration_files", "backbone
 """Settings that load another model: a speculator's verifier in vLLM, a file for a version, a backbone elsewhere."""
 
 ALIASES = "attribute_map"
-"""A map of names by which transformers reads any setting under another name; its own classes have it in code."""
+"""Key of a map by which transformers reads a setting under another name. Its own classes have this map in code."""
 
 QUANTISED = frozenset({"quantization_config", "compression_config", "quant_method"})
 KERNELS = frozenset({"use_kernels", "kernel_config", "hub_kernels"})
@@ -32,7 +32,7 @@ GENERATION = frozenset({
     "top_p", "min_p", "typical_p", "repetition_penalty", "max_length", "max_new_tokens", "min_length",
     "use_cache", "output_attentions", "output_hidden_states",
 })  # fmt: skip
-"""Settings of generation_config.json that choose tokens, without further searches, models or caches."""
+"""Settings that generation_config.json may have: they choose tokens, and need no further search, model or cache."""
 
 LAYERS = (
     "num_layers", "n_layer", "n_layers", "layers", "encoder_layers", "decoder_layers", "num_encoder_layers",

@@ -5,9 +5,10 @@
     base_digest(base_model)           # the digest that a copy of the weights would have here
     verify_reference(base_model)      # an AlteredError if the weights have changed
 
-On a cluster each run would upload and download a copy through KFP's bucket, 65 GB for Qwen3-32B. The reference has
-the digest of each file and is beside the file that the stage adds (rewriter.json), so that its digest, by which
-statements, models and servers name the base, is equal to a copy's.
+Without a reference, each run on a cluster would upload and download a copy of the weights through KFP's bucket, 65 GB
+for Qwen3-32B. The reference holds the digest of each file, and lies in a folder with the file that the stage adds
+(rewriter.json). So `base_digest`, by which statements, models and servers name the base, is the same for a reference
+and for a copy.
 """
 
 import os
@@ -24,7 +25,7 @@ from qinglan.files.plain_files import read_plain
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
 
 BY_REFERENCE_VARIABLE = "QINGLAN_BASE_BY_REFERENCE"
-"""Variable of a graph in which all steps that take the base mount the folder of base weights."""
+"""Environment variable that a graph sets if all steps that read the base mount the folder of base weights."""
 
 REFERENCE = "base_reference.json"
 
@@ -40,7 +41,7 @@ class BaseReference(Config):
 
 
 def write_reference(target: Path, model: str, weights: Path) -> None:
-    """Write the reference to a model, all of whose files are read, into a folder."""
+    """Write a reference to a model into the folder `target`. All files of the model are read, for their digests."""
     reference = BaseReference(model=model, files=file_digests(weights)).model_dump(mode="json")
     write_atomically(target / REFERENCE, orjson.dumps(reference, option=orjson.OPT_INDENT_2))
 
@@ -50,7 +51,7 @@ def is_reference(base: Path) -> bool:
 
 
 def weights_folder(base: Path) -> Path:
-    """The folder with the weights of a base model, which is another one if this is a reference."""
+    """The folder with a base model's weights: `base` itself or, for a reference, the folder that it refers to."""
     if not is_reference(base):
         return base
     model = _read(base).model
@@ -64,7 +65,7 @@ def weights_folder(base: Path) -> Path:
 
 
 def base_digest(base: Path) -> str:
-    """Digest of a base model's files; for a reference, by the digests that are written in it."""
+    """Digest of a base model's files. For a reference, it is computed from the digests that the reference holds."""
     if not is_reference(base):
         return digest(base)
     files = {**_read(base).files, **file_digests(base)}
@@ -73,7 +74,7 @@ def base_digest(base: Path) -> str:
 
 
 def verify_reference(base: Path) -> None:
-    """Read the weights that a reference names, and compare each file."""
+    """Read the weights that a reference names, and compare each file; an AlteredError names one that differs."""
     reference, folder = _read(base), weights_folder(base)
     files = file_digests(folder)
     if files != reference.files:

@@ -1,4 +1,5 @@
-"""Models by their public names, such as Qwen/Qwen3-32B, in a folder of weights, which is a volume on a cluster.
+"""Find models by their public names, such as Qwen/Qwen3-32B, in a folder of weights. On a cluster the folder is a
+volume.
 
 folder = local_model_folder("Qwen/Qwen3-32B")    # None if this machine does not have it
 refuse_partial_download(folder)
@@ -39,7 +40,7 @@ def refuse_partial_download(folder: Path) -> None:
 
 
 def download_faults(folder: Path) -> Iterator[str]:
-    """The fault of each incomplete file of weights, by the index and the headers."""
+    """A sentence for each incomplete file of weights, by the index and the files' headers."""
     shards = _indexed_tensors(folder)
     for name in sorted({*shards, *(path.name for path in folder.glob("*.safetensors"))}):
         if fault := _shard_fault(folder / name, shards.get(name, set())):
@@ -47,7 +48,8 @@ def download_faults(folder: Path) -> Iterator[str]:
 
 
 def _indexed_tensors(folder: Path) -> dict[str, set[str]]:
-    """The tensors of each shard by the index. references.py refuses a broken index, and names of other folders."""
+    """The tensors of each shard, as the index lists them. A broken index, and names in other folders, are ignored
+    here, since references.py refuses them."""
     try:
         named = parse_json_mapping(read_plain(folder / INDEX), INDEX)["weight_map"].items()
     except (OSError, DataError, KeyError, TypeError, AttributeError):

@@ -1,19 +1,20 @@
-"""The part of Jinja that a chat template may use. A server runs it for every question.
+"""Check that a chat template uses only the part of Jinja whose work is bounded. A server runs the template for every
+question.
 
     why = template_fault(text)      # "" for a template whose work is bounded by its conversation
 
 A template is a program. Jinja's sandbox protects files and code, but does not stop it from looping for days or
-filling the memory (https://jinja.palletsprojects.com/en/stable/sandbox/). Limits of time and
-memory while it renders would refuse a question; a model that can do this should be refused. So the template is
-parsed, not rendered, and may hold only what the templates of Qwen, Llama and SmolLM hold:
+filling the memory (https://jinja.palletsprojects.com/en/stable/sandbox/). Limits of time and memory while it renders
+would refuse single questions, but such a model should be refused as a whole. So the template is parsed, not rendered,
+and may hold only what the templates of Qwen, Llama and SmolLM hold:
 
 1. the nodes, filters, methods, tests and functions listed here, and macros that call no macro;
 2. loops over the messages or the tools, but not inside each other; inside them, loops over a message's tool calls, a
-   call's arguments, and what the template has tested not to be a text. No loop over a text or up to a number of the
-   template, and at most three inside each other;
-3. variables that take the text of one other variable, once and not lengthened: forty lines that double a text make
-   2^40 of it;
-4. variables that hold at most MAX_KEPT copies of the conversation together, and MAX_PRINTED copies of it in the
+   call's arguments, and values that the template has tested not to be a text. No loop runs over a text, or up to a
+   number in the template, and at most three loops are inside each other;
+3. variables that take the text of one other variable, once and not lengthened. Forty lines that double a text would
+   make 2^40 copies of it;
+4. at most MAX_KEPT copies of the conversation in all variables together, and at most MAX_PRINTED copies of it in the
    prompt.
 """
 
@@ -27,11 +28,12 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from qinglan.terminal import visible
 
 MAX_LENGTH, MAX_LOOPS, MAX_CONSTANT = 10_000, 3, 32
-"""Characters of a template, loops inside each other, and characters of an argument. Qwen3.5's template has 8,057
-characters, and the argument '</tool_response>' 16."""
+"""Most characters of a template, most loops inside each other, and most characters of an argument. Qwen3.5's template
+has 8,057 characters, and its argument '</tool_response>' has 16."""
 
 MAX_KEPT, MAX_PRINTED = 150, 3_000
-"""Copies of the conversation that a template's variables may hold together, and that it may print."""
+"""Most copies of the conversation that a template's variables may hold together, and most copies that it may
+print."""
 
 CONVERSATION = frozenset({"messages", "tools", "custom_tools", "builtin_tools"})
 """Names of the lists that the caller passes."""
@@ -58,7 +60,7 @@ CONDITIONS = (nodes.Test, nodes.Compare, nodes.Not)
 """Expressions whose value is true or false."""
 
 UNTRACKED = frozenset({"varargs", "kwargs", "caller", "self", "super"})
-"""Names of Jinja for values that are not followed here."""
+"""Jinja's names for values that this check does not follow, and therefore refuses."""
 
 Names = Set[str]
 Fault = tuple[int, str]
@@ -78,7 +80,7 @@ def template_fault(text: str) -> str:
 
 
 class _Template:
-    """The names of a template by what they can hold, and its faults by line."""
+    """A parsed template: its names, grouped by what they can hold, and its faults with their lines."""
 
     def __init__(self, template: nodes.Template) -> None:
         self.body = template.body
@@ -132,7 +134,8 @@ class _Template:
         return [node for node in self.all if isinstance(node, kind)]
 
     def _sources(self) -> Iterator[tuple[str, Any, int]]:
-        """Each variable with an expression that it takes its value from; a macro's parameters have no name here."""
+        """Each variable with an expression that is assigned to it, and the line. Parameters of macros have an empty
+        name here."""
         for node in self.all:
             if isinstance(node, nodes.Assign):
                 call: Any = node.node
@@ -225,7 +228,8 @@ class _Template:
         return (isinstance(node, nodes.Filter) and node.name in LENGTHENING) or self._calls_macro(node)
 
     def _loop_faults(self, parts: Iterable[Any], no_texts: Names, around: int) -> Iterator[Fault]:
-        """Loops that are too many; `no_texts` are names that hold no text in these parts."""
+        """Faults of the loops in these parts. `no_texts` are names that hold no text in these parts; `around` is the
+        number of loops around them."""
         for node in parts:
             if isinstance(node, nodes.If):
                 yield from self._loop_faults(node.body, no_texts, around)
@@ -304,7 +308,7 @@ class _Template:
         return stored, sum(stored if name in self.own_texts else 1 for name in self._copied(printed))
 
     def _run(self, parts: Iterable[Any], skipped: tuple[type[nodes.Node], ...] = ()) -> Iterator[Any]:
-        """All nodes, those of a macro at each of its calls."""
+        """All nodes that run; the nodes of a macro are repeated at each of its calls."""
         for node in parts:
             if isinstance(node, (nodes.Macro, *skipped)):
                 continue
@@ -314,13 +318,13 @@ class _Template:
             yield from self._run(node.iter_child_nodes(), skipped)
 
     def _copied(self, parts: Iterable[Any]) -> list[str]:
-        """Names whose texts become part of a value, which those of a condition do not."""
+        """Names whose texts become part of a value. Names in a condition are left out, since their texts do not."""
         run = self._run(parts, skipped=CONDITIONS)
         return [node.name for node in run if isinstance(node, nodes.Name) and node.ctx == "load"]
 
 
 def _is_part(value: Any) -> bool:
-    """True for a list of the caller, a slice of it, or none."""
+    """True for a list of the caller, a slice of it, or the constant `none`."""
     if isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Slice):
         value = value.node
     return (isinstance(value, nodes.Name) and value.name in CONVERSATION) or (
@@ -349,7 +353,7 @@ def _is_date(form: nodes.Const) -> bool:
 
 
 def _stored(parts: Iterable[Any]) -> list[str]:
-    """Names that are assigned to."""
+    """Names to which these parts assign a value."""
     targets = [node for node in _all(parts) if isinstance(node, (nodes.NSRef, nodes.Name))]
     return [node.name for node in targets if isinstance(node, nodes.NSRef) or node.ctx != "load"]
 

@@ -14,10 +14,10 @@ Model = TypeVar("Model", bound=Any)
 
 
 def copy_to_memory(model: Model) -> Model:
-    """Copy each parameter and buffer on the CPU.
+    """Copy each parameter and buffer that is on the CPU.
 
-    They are copied one by one: at its peak this needs one tensor more than the model, since the pages of a mapped
-    file belong to the kernel's cache. Tied weights stay tied, since they are one parameter.
+    The tensors are copied one by one, so the peak is one tensor more than the model: the pages of a mapped file
+    belong to the kernel's cache. Tied weights stay tied, since they are one parameter.
     """
     for tensor in chain(model.parameters(), model.buffers()):
         if tensor.device.type == "cpu":

@@ -6,9 +6,10 @@
 transformers and vLLM follow every name in a model's files: the shards of a weight index, and the weights and the
 vocabulary that a configuration names. The digest of a folder does not cover bytes elsewhere. Loaders also differ if
 there are several files of weights: one reads those that the index names, another all of them, a third
-consolidated.safetensors. So a folder must have one reading: an index and its shards, or one file without an index.
-Also refused: settings that act (acting_settings.py), templates without a bound (chat_template_work.py), tokenizers of
-unknown parts (tokenizer_parts.py), and sizes in config.json that differ from the embedding's.
+consolidated.safetensors. So only two forms are accepted: an index with its shards, or one file without an index. Also
+refused are settings that make a loader run code or load another model (acting_settings.py), templates without a bound
+(chat_template_work.py), tokenizers of unknown parts (tokenizer_parts.py), and sizes in config.json that differ from
+the embedding's.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -23,7 +24,7 @@ from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}{INDEX}")
-"""Endings of names that transformers takes for weights, under any key of a configuration."""
+"""Endings of file names that transformers reads as weights, under any key of a configuration."""
 
 FILE_KEYS = ("_file", "_files", "_spm")
 """Endings of the keys under which a tokenizer's configuration names files."""
@@ -43,13 +44,14 @@ WHOLE = "model.safetensors"
 PEFT_TYPE = "LORA"
 
 EMBEDDINGS = ("embed_tokens.weight", "word_embeddings.weight", "lm_head.weight", "wte.weight")
-"""Endings of tensors with a row for each token: of Qwen and Llama, of BERT's family, the head, of GPT-2."""
+"""Endings of the names of tensors with a row for each token: in Qwen and Llama, in BERT's family, of the head, and in
+GPT-2."""
 
 
 def refuse_foreign_files(folder: Path, weights: bool = True, files: Mapping[str, Path] | None = None) -> None:
     """Raise a DataError if loading would read a file outside of the folder, or, with `weights`, finds no weights.
 
-    `files` are paths to read the folder's files from, such as copies of them.
+    `files` are paths from which the folder's files are read instead, such as copies of them.
     """
     listing = plain_files(folder)
     links = {name: why for name, why in listing.faults.items() if (folder / name).is_symlink()}
@@ -63,10 +65,11 @@ def refuse_foreign_files(folder: Path, weights: bool = True, files: Mapping[str,
 def reference_faults(
     files: Mapping[str, Path], elsewhere: Collection[str] = (), weights: bool = True
 ) -> dict[str, str]:
-    """The fault of each file; under "." that the model has no weights, if `weights` are required.
+    """The fault of each refused file, by its path. If `weights` are required and the model has none, this fault is
+    under ".".
 
-    `files` are the plain files by their paths in the model's folder; `elsewhere` are paths of files that belong to
-    the model too and whose bytes are not at hand.
+    `files` are the plain files by their paths in the model's folder. `elsewhere` are paths of further files of the
+    model, whose bytes cannot be read here.
     """
     siblings: dict[str, set[str]] = {}
     for name in (*files, *elsewhere):
@@ -99,14 +102,15 @@ def _header(path: Path) -> list[Tensor] | None:
 
 
 def _other_weights(top: Collection[str]) -> list[str]:
-    """Files of weights that some loaders read beside the first one, some in its place, and some not at all."""
+    """Files of weights beside the first one. Some loaders read them in addition to it, some instead of it, and some
+    not at all."""
     weights = sorted(name for name in top if name.endswith(SAFETENSORS))
     return [name for name in weights if name != WHOLE] if WHOLE in weights else weights[1:]
 
 
 def _embedding_fault(config: Path, headers: Mapping[str, list[Tensor] | None]) -> str:
-    """The first size in config.json that is not the embedding's: a loader allocates by the one, and fills by the
-    other."""
+    """The first size in config.json that differs from the embedding's shape; "" if there is none. A loader allocates
+    memory by config.json, and fills it from the embedding."""
     try:
         settings = parse_json(read_plain(config), CONFIG)
     except (OSError, DataError):
@@ -125,7 +129,7 @@ def _embedding_fault(config: Path, headers: Mapping[str, list[Tensor] | None]) -
 
 
 def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
-    """Why this file may not name what it names, or do what it does; "" if it may."""
+    """Why this file is refused for its contents; "" if it is not."""
     if top and file == ADAPTER_CONFIG:
         return "it makes the loader take the base model from elsewhere, or add an adapter; that belongs in adapter/"
     lowered = file.casefold()

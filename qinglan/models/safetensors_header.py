@@ -2,8 +2,8 @@
 
     tensors = read_header(path)         # a DataError says what is wrong with it
 
-A pickle with this ending has no such header, and a program that is appended to the file would be bytes of no tensor.
-The format: https://github.com/huggingface/safetensors#format
+A pickle with this ending has no such header, and the bytes of a program that is appended to the file would belong to
+no tensor. The format: https://github.com/huggingface/safetensors#format
 """
 
 from itertools import pairwise
@@ -17,10 +17,11 @@ from qinglan.files.plain_files import open_plain
 from qinglan.terminal import visible
 
 LENGTH, LARGEST = 8, 100_000_000
-"""Bytes of the number that begins the file, which is the header's length; and the most that the format allows it."""
+"""Bytes of the number at the beginning of the file, which is the header's length; and the largest length that the
+format allows."""
 
 LONGEST_NAME = 500
-"""Characters of a tensor's name; those of transformers have some 80."""
+"""Most characters of a tensor's name; names in transformers have some 80."""
 
 BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -37,7 +38,7 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     begin: int
     end: int
-    """Offsets of its bytes, from the end of the header."""
+    """Offset of the end of the tensor's bytes. Like `begin`, it counts from the end of the header."""
 
     @property
     def elements(self) -> int:
@@ -54,7 +55,7 @@ def read_header(path: Path) -> list[Tensor]:
     header = _read(path)
     size = path.stat().st_size - LENGTH - header.length
     edges = [0, *(edge for tensor in header.tensors for edge in (tensor.begin, tensor.end)), size]
-    # Pairs of an end and the next begin: the first of them is 0 and the first begin, the last an end and the size.
+    # Pairs of an end and the next begin. The first pair is 0 and the first begin; the last is the last end and size.
     if any(end != begin for end, begin in list(pairwise(edges))[::2]):
         raise DataError(
             f"{path}: its tensors do not cover its {size:,} bytes one after another: some overlap, or there are "
@@ -64,7 +65,7 @@ def read_header(path: Path) -> list[Tensor]:
 
 
 def declared_size(path: Path) -> int:
-    """Bytes that the file should have by its header; one that was cut short has fewer."""
+    """Bytes that the file should have by its header; a file that was cut short has fewer."""
     header = _read(path)
     return LENGTH + header.length + max((tensor.end for tensor in header.tensors), default=0)
 

@@ -1,12 +1,12 @@
-"""The parts and settings that a tokenizer.json may have, which are those of the supported models.
+"""Check that a tokenizer.json has only parts and settings of the supported models.
 
     why = tokenizer_fault(contents)     # "" for a tokenizer whose work is proportional to its text
 
-The file is a small program that the tokenizers library runs for every text. Parts multiply: sixteen that each double
-a text make 65,536 of it, and a regular expression that backtracks works for ever. So each part must be in the list
-below and occur once, and each setting must have a value of a supported model. Supported are Qwen, Llama and SmolLM,
-the architectures of the style base (components/training/style/base_model.py), and our own tiny models. Format:
-https://huggingface.co/docs/tokenizers/components
+The file is a small program that the tokenizers library runs for every text. Sixteen parts that each double a text
+would make 65,536 copies of it, and a regular expression that backtracks could run for ever. So each part must be in
+the list below and occur once, and each setting must have a value of a supported model. Supported are Qwen, Llama and
+SmolLM, the architectures of the style base (components/training/style/base_model.py), and our own tiny models.
+Format: https://huggingface.co/docs/tokenizers/components
 """
 
 import base64
@@ -25,7 +25,7 @@ MAX_PIECES = 6
 """Most texts and special tokens of a post-processor's template. XLM-R's template of two texts has 6."""
 
 MAX_CHARACTER_EXPANSION = 33
-"""Most bytes that one character becomes by XLM-R's table of normalised characters: those of U+FDFA."""
+"""Most bytes to which XLM-R's table of normalised characters expands one character, which is U+FDFA."""
 
 _SPACES = r" ?[^\s%s]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s|" + _SPACES % r"\p{L}\p{N}"
@@ -61,7 +61,8 @@ def _is_vocabulary(tokens: Any) -> bool:
 
 
 def _is_character_table(value: Any) -> bool:
-    """True for a table of sentencepiece: the size of a trie, the trie, and texts that end with NUL."""
+    """True for a table of sentencepiece with texts that are short enough. It holds the size of a trie, the trie, and
+    texts that end with NUL."""
     try:
         table = base64.b64decode(value or "", validate=True)
     except binascii.Error:
@@ -150,7 +151,8 @@ PARTS: tuple[tuple[str, str, Mapping[str, Settings]], ...] = (
     ("decoder", "decoders", DECODERS),
     ("model", "", MODELS),
 )
-"""Keys of the file, each with the key of its sequences and the settings of its types."""
+"""Parts of the file: the part's key, the key under which a sequence lists its parts, and the settings of each
+type."""
 
 KEYS = {name for name, _, _ in PARTS} | {"version", "truncation", "padding", "added_tokens"}
 TRUNCATION: Settings = {
@@ -161,8 +163,8 @@ PADDING: Settings = {
     "strategy": ("BatchLongest",), "direction": ("Right", "Left"), "pad_to_multiple_of": (None, 8, 16, 32, 64),
     "pad_id": _is_number, "pad_type_id": _is_number, "pad_token": _is_word,
 }  # fmt: skip
-"""Settings of truncation and padding. A stride would make many texts of a long one, and padding to a fixed length a
-long text of each short one."""
+"""Settings of truncation and padding. A stride would make many texts of a long one, and padding to a fixed length
+would make each short text long, so both are refused."""
 
 
 def tokenizer_fault(contents: Any) -> str:
@@ -189,7 +191,8 @@ def _faults(contents: Any) -> Iterator[str]:
 
 
 def _part_faults(part: Part, name: str, inner: str, types: Mapping[str, Settings]) -> Iterator[str]:
-    """The faults of a part, or of the parts of a sequence, which may have no sequence in it and no part twice."""
+    """The faults of a part, or of the parts of a sequence. A sequence may hold no other sequence, and no part
+    twice."""
     parts = part[inner] if inner and part["type"] == "Sequence" else [part]
     identities = set()
     for item in parts:

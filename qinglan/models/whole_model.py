@@ -17,7 +17,7 @@ from qinglan.errors import DataError
 from qinglan.terminal import visible
 
 LONGEST_REASON = 300
-"""Characters of a library's message that are shown."""
+"""Most characters that are shown of a library's message."""
 
 LARGEST_BUFFERS = 1 << 28
 """Most bytes of buffers that a model computes, such as tables of positions. Supported models have some hundred
@@ -37,7 +37,7 @@ def load_whole(auto_class: Any, folder: Path, **options: Any) -> Any:
 
 @contextmanager
 def words_for_broken(folder: Path) -> Iterator[None]:
-    """Raise a DataError for the errors that transformers raises if a folder is no whole model."""
+    """Turn the errors that transformers raises for an incomplete model into a DataError."""
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 

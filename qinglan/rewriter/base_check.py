@@ -20,7 +20,8 @@ CAUSAL = "ForCausalLM"
 
 
 def refuse_unfit_base(folder: Path) -> None:
-    """Raise a DataError if no rewriter can be trained from this model, with what to take instead."""
+    """Raise a DataError if no rewriter can be trained from this model; the message says which model to take
+    instead."""
     refuse_partial_download(folder)
     refuse_other_architecture(folder)
     refuse_typable_tokens(folder)
@@ -35,8 +36,8 @@ def refuse_unfit_base(folder: Path) -> None:
 
 
 def refuse_other_architecture(folder: Path) -> None:
-    """Raise a DataError if the checkpoint is no causal language model, unknown to transformers, or quantised, or if
-    its config.json lacks a size."""
+    """Raise a DataError if the checkpoint is not a causal language model, is unknown to transformers or quantised, or
+    if its config.json lacks a size."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     path = folder / "config.json"
@@ -62,8 +63,8 @@ def refuse_other_architecture(folder: Path) -> None:
 
 
 def refuse_typable_tokens(folder: Path) -> None:
-    """Raise a DataError if a user's text could hold a control token of this model although prompts neutralise
-    them."""
+    """Raise a DataError if a user's text could contain a control token of this model that prompts do not
+    neutralise."""
     path = folder / "tokenizer.json"
     for token in _read_json(path).get("added_tokens") or [] if path.is_file() else []:
         content = str(token.get("content"))
@@ -75,7 +76,8 @@ def refuse_typable_tokens(folder: Path) -> None:
 
 
 def find_critic(model: str) -> Path:
-    """The folder of ppo.critic_model, which must exist: a training's pods cannot reach the hub."""
+    """Find and check the folder of `ppo.critic_model`. It must exist here, since a training's pods cannot reach the
+    hub."""
     if (folder := local_model_folder(model)) is None:
         weights = os.environ.get(WEIGHTS_VARIABLE)
         raise ConfigError(
@@ -90,7 +92,8 @@ def find_critic(model: str) -> Path:
 
 
 def refuse_other_vocabulary(critic: Path, model: Path) -> None:
-    """Raise a ConfigError if the critic's tokens differ from the model's: it would read other texts."""
+    """Raise a ConfigError if the critic's tokens differ from the model's: the critic would read other texts than the
+    model writes."""
     from qinglan.rewriter.model import load_tokenizer
 
     if load_tokenizer(critic).get_vocab() != load_tokenizer(model).get_vocab():

@@ -21,7 +21,7 @@ NAMED_BY_DIGEST = "sha256:"
 
 
 def verify_base(base: Path, model: Path) -> str:
-    """The base's digest; an AlteredError if the model in this folder names another."""
+    """Compute and return the digest of the base; an AlteredError if the model in this folder names another digest."""
     expected = base_digest(model)
     files = {CARD: sha256_bytes(card_bytes(RewriterCard(stage="base"))), **file_digests(base)}
     actual = tree_digest({name: files[name] for name in sorted(files, key=os.fsencode)})
@@ -35,7 +35,7 @@ def verify_base(base: Path, model: Path) -> str:
 
 
 def base_digest(model: Path) -> str:
-    """The digest in the adapter's configuration, or in the card."""
+    """The digest of the base that the adapter's configuration names or, if it names none, the model's card."""
     path = model / ADAPTER_FOLDER / ADAPTER_CONFIG
     try:
         named = str(parse_json_mapping(read_plain(path), str(path)).get("base_model_name_or_path"))

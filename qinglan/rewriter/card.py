@@ -18,7 +18,7 @@ from qinglan.prompts import student_digest
 
 CARD = "rewriter.json"
 FURTHER_ROWS = "augment"
-"""Stage of the teacher's further rows, as `RewriterCard.left_out` names it."""
+"""Name of the stage that adds the teacher's further rows, as in `RewriterCard.left_out`."""
 
 
 class RewriterCard(Config):
@@ -28,30 +28,31 @@ class RewriterCard(Config):
     """Stage that wrote the weights: base, sft, ppo."""
 
     system_prompts: dict[str, str] = {}
-    """System prompts of the training by tenant, which serving uses too."""
+    """System prompts by tenant, with which the model was trained and is served."""
 
     prompts_sha256: str = ""
-    """`student_digest` of the code that trained the model."""
+    """Digest of the prompts (`student_digest`), by the code that trained the model."""
 
     max_new_tokens: Positive = 64
     """Most tokens of a rewrite; a longer one is cut."""
 
     max_prompt_tokens: Positive | None = None
     """Most tokens of a prompt in training, evaluation and serving: the oldest turns of a longer history are left out.
-    None in older cards: the context limits a prompt."""
+    It is None in older cards; only the context then limits a prompt."""
 
     parents: dict[str, str] = {}
     """Digests of what the model was made from: base_model, sft_model, training rows."""
 
     left_out: tuple[str, ...] | None = None
-    """Stages whose rows the model did not learn from, since it finds more on dev without them; None without such."""
+    """Stages whose rows were left out of training, since the model finds more on dev without them; None if no rows
+    were left out."""
 
     @property
     def leaves_out_further_rows(self) -> bool:
         return FURTHER_ROWS in (self.left_out or ())
 
     def prompt_tokens(self, context: int) -> int:
-        """Most tokens of a prompt if prompt and rewrite together have `context`."""
+        """Most tokens of a prompt if prompt and rewrite together may have `context` tokens."""
         room = context - self.max_new_tokens
         return min(room, self.max_prompt_tokens or room)
 

@@ -1,7 +1,7 @@
 """Continue many prompts at once: equal prompts are read once, and rows that have ended leave the batch.
 
-Greedy, or sampled with draws of each row, so that a row's text does not depend on the other rows of the batch.
-transformers' generate() goes on computing rows that have ended, and has one random generator for all of them.
+Decoding is greedy, or sampled with draws of each row, so that a row's text does not depend on the other rows of the
+batch. transformers' generate() keeps computing rows that have ended, and has one random generator for all rows.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,8 @@ def decode(
     sampling: Sampling = GREEDY,
     draws: Any = None,
 ) -> list[Continuation]:
-    """Up to `most` new tokens for each prompt; `draws`, numbers in [0, 1), has a row of `most` for each prompt."""
+    """Generate up to `most` new tokens for each prompt. For sampling, `draws` has a row of `most` random numbers in
+    [0, 1) for each prompt."""
     import torch
 
     different = list(dict.fromkeys(map(tuple, prompts)))
@@ -95,7 +96,8 @@ def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tupl
 
 
 def choose_tokens(logits: Any, sampling: Sampling, draws: Any) -> Any:
-    """The next token of each row: the most likely one, or the one at its draw in the cumulated probabilities."""
+    """The next token of each row: the most likely one or, for sampling, the one at the row's draw in the cumulated
+    probabilities."""
     import torch
 
     if not sampling.temperature:
@@ -109,7 +111,8 @@ def choose_tokens(logits: Any, sampling: Sampling, draws: Any) -> Any:
 
 
 def _nucleus(probabilities: Any, sampling: Sampling) -> Any:
-    """Probabilities of the top_k most likely tokens, and of these the fewest that reach top_p; 0 for the others."""
+    """Set the probability of every token to 0, except the `top_k` most likely and, of these, the fewest that together
+    reach `top_p`."""
     likeliest, order = probabilities.sort(dim=-1, descending=True, stable=True)
     if sampling.top_k > 0:
         likeliest[:, sampling.top_k :] = 0

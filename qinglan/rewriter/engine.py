@@ -20,7 +20,7 @@ CONTEXT_TOKENS = 2048
 """Most tokens of prompt and rewrite together: no profile trains with longer rows (`sft.max_length`)."""
 
 MAX_CONCURRENCY = 128
-"""Rewrites that the engine writes at the same time; the server sends it no more questions."""
+"""Most rewrites that the engine writes at the same time; the server sends it no more at once."""
 
 MAX_LORA_RANK = 128
 """Largest rank of an adapter, a power of two for vLLM. An exported adapter has the ranks of SFT and PPO: 16 + 64."""
@@ -40,7 +40,8 @@ COMPLETIONS_PATH, HEALTH_PATH, MODELS_PATH = "/v1/completions", "/health", "/v1/
 
 
 def engine_options(name: str, adapter: str = "", gpus: int = 1, context: int = CONTEXT_TOKENS) -> list[str]:
-    """Options of `vllm serve` after the folder of weights: the merged model's, or a base model's under an adapter.
+    """Options of `vllm serve` after the folder of weights, which holds a merged model or, if `adapter` is given, its
+    base model.
 
     `context` is the most tokens of the model; vLLM does not start with a larger `--max-model-len`.
     """
@@ -58,7 +59,7 @@ def engine_options(name: str, adapter: str = "", gpus: int = 1, context: int = C
 
 
 def completion_request(model: str, prompt: str, max_new_tokens: int) -> dict[str, Any]:
-    """Body of a request for a greedy completion of a rendered prompt, whose text has all special tokens."""
+    """Body of a request for a greedy completion of a rendered prompt, which already contains all special tokens."""
     return {
         "model": model, "prompt": prompt, "temperature": 0, "max_tokens": max_new_tokens, "add_special_tokens": False,
     }  # fmt: skip
@@ -79,7 +80,7 @@ def read_completion(content: bytes, where: str) -> GeneratedRewrite:
 
 
 def context_tokens(models: bytes) -> int | None:
-    """Most tokens of prompt and answer together in the engine's list of models; None if the list has no limit."""
+    """Most tokens of prompt and answer together, from the engine's list of models; None if the list has no limit."""
     try:
         limits = [card.get("max_model_len") for card in orjson.loads(models)["data"]]
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):

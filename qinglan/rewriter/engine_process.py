@@ -48,9 +48,9 @@ def run_engine(
     port: int = 0,
     gpus: Sequence[str] = (),
 ) -> Iterator[Engine]:
-    """Run `vllm serve` of an environment until the block ends; it is ready when the block begins.
+    """Run `vllm serve` with the Python of an environment until the block ends; it is ready when the block begins.
 
-    Port 0 takes a free one. The engine sees only these `gpus`, by default all.
+    Port 0 takes a free port. The engine sees only these `gpus`, or all if the list is empty.
     """
     port = port or free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]

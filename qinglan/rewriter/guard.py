@@ -13,22 +13,23 @@ from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
-"""The guards, the gravest first: a text that was cut is often too long and a copy as well."""
+"""Names of the guards, the gravest first: a text that was cut is often also too long and a copy."""
 
 MAX_CHARACTERS = 96
-"""Longest rewrite in Chinese characters, four letters counting as one, unless the question is longer. The lengths of
-teachers' rewrites: `python -m benchmarks.guard`."""
+"""Most characters of a rewrite, unless the question is longer; four Latin letters count as one Chinese character.
+`python -m benchmarks.guard` measures the lengths of teachers' rewrites."""
 
 LONGEST_CLAUSE = 24
 """Length from which a copy of the history fails. People write shorter copies beside the question ("Besides winning
 the Grand Prix, did he ..."); measured on their rewrites, like QUESTION_KEPT, by `python -m benchmarks.guard`."""
 
 QUESTION_KEPT = 0.5
-"""Share of the question's words that a rewrite must have beside a shorter copy."""
+"""Lowest share of the question's words that a rewrite must have in addition to a shorter copy of the history."""
 
 
 def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
-    """The guards that the text fails, none if it may be searched; `cut` means that its writer was stopped."""
+    """Names of the guards that the text fails; empty if it may be searched. `cut` means that the model was stopped at
+    its token limit."""
     text = normalise(written)
     if not text or is_blank(written):
         return ("empty",)
@@ -44,7 +45,8 @@ def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) ->
 
 
 def copies_history(written: str, question: str, sources: Sequence[str]) -> bool:
-    """True for a long copy of a source, except a clause beside the question's own words."""
+    """True if the text copies a long part of the sources, or a shorter part without having enough of the question's
+    words."""
     tokens, question_tokens = text_tokens(written), set(text_tokens(question))
     copied = copied_tokens(written, (question,), sources)
     length = sum(token_length(token) for token, copy in zip(tokens, copied, strict=True) if copy)

@@ -26,7 +26,7 @@ from qinglan.text.text import one_line
 
 
 class GeneratedRewrite(NamedTuple):
-    """One rewrite and what it took."""
+    """One rewrite, with its tokens and its time."""
 
     text: str
     prompt_tokens: int
@@ -35,7 +35,7 @@ class GeneratedRewrite(NamedTuple):
     """True if it reached the token limit without an end token."""
 
     seconds: float
-    """Duration of its batch."""
+    """Seconds that the rewrite's batch took."""
 
 
 class StudentPrompt(NamedTuple):
@@ -140,9 +140,10 @@ class Student:
 
 
 def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
-    """Render messages as text, without thinking, in training as in serving.
+    """Render messages as text, with thinking turned off, in the same way for training and serving.
 
-    A template prints each message once; printing it hundreds of times would fill the memory, so it is an error.
+    A text that is much longer than its messages is a DataError: a template that prints a message hundreds of times
+    would fill the memory.
     """
     from qinglan.models.chat_template_work import MAX_LENGTH
 
@@ -159,10 +160,10 @@ def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
 
 
 def fit_prompt(tokenizer: Any, messages: list[Message], budget: int) -> StudentPrompt:
-    """The prompt, without the oldest turns of its history if it has more than `budget` tokens.
+    """Render a prompt; if it has more than `budget` tokens, the oldest turns of its history are left out.
 
-    Training, evaluation and serving call this. Question and profile stay whole: if they are longer than the budget,
-    so is the prompt, and the caller decides what to do.
+    Training, evaluation and serving call this. Question and profile are never shortened: if they exceed the budget,
+    the prompt does too, and the caller decides what to do.
     """
     prompt = _counted(tokenizer, messages)
     if prompt.tokens <= budget:
@@ -187,20 +188,21 @@ def _counted(tokenizer: Any, messages: list[Message]) -> StudentPrompt:
 
 
 def unusable_answer(written: Sequence[GeneratedRewrite]) -> str | None:
-    """The first answer of a model that writes nothing, or never ends a rewrite; None for any other model."""
+    """The first answer of a model whose answers are all empty or all cut off; None for any other model."""
     if not any(rewrite.text for rewrite in written) or all(rewrite.cut for rewrite in written):
         return written[0].text[:60]
     return None
 
 
 def refuse_unusable(answer: str | None, advice: str) -> None:
-    """Refuse a trained model with an unusable answer."""
+    """Raise a TrainingError if a trained model has an unusable answer."""
     if answer is not None:
         raise TrainingError(f"The trained model answers nothing usable, such as {answer!r}. {advice}")
 
 
 def refuse_lossy_tokenizer(tokenizer: Any, messages: list[Message], where: str) -> None:
-    """Raise a DataError unless the tokenizer keeps a text: under a wrong class some load, and give no ids."""
+    """Raise a DataError unless the tokenizer turns a prompt into ids and back into the same text. Some tokenizers
+    load under a wrong class, and then give no ids."""
     text = render_prompt(tokenizer, messages)
     ids = tokenizer(text, add_special_tokens=False).input_ids
     if not ids or tokenizer.decode(ids) != text:
@@ -211,7 +213,7 @@ def refuse_lossy_tokenizer(tokenizer: Any, messages: list[Message], where: str) 
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The folder's tokenizer, for one thread: using it in two threads at once is an error."""
+    """Load the folder's tokenizer, for one thread: using it in two threads at once is an error."""
     from transformers import AutoTokenizer
 
     with words_for_broken(folder):

@@ -16,23 +16,24 @@ from qinglan.models.whole_model import load_whole
 TokenIds = list[int]
 
 CPU_TOKENS = 2048
-"""Tokens in a batch: beyond it activations leave the caches, and a token takes longer than in a batch of one."""
+"""Most tokens in a batch on a CPU. In a larger batch, activations do not fit into the CPU's caches, and a token takes
+longer than in a batch of one text."""
 
 GPU_TOKENS = 32_768
 
 
 class InferenceEngine(Protocol):
-    """Weights in memory: token ids in, one row of logits for each out."""
+    """A model in memory. A call takes the token ids of some texts and returns a row of logits for each text."""
 
     @property
     def most_tokens(self) -> int:
-        """Tokens in a batch, with padding; a single text may have more."""
+        """Most tokens in a batch, including padding; a single text may have more."""
 
     def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]: ...
 
 
 class TorchEngine:
-    """A transformers model that classifies."""
+    """Run a transformers model that classifies."""
 
     def __init__(self, model: Any) -> None:
         self.model = model.eval()
@@ -51,7 +52,7 @@ class TorchEngine:
 
 
 class OnnxEngine:
-    """An exported graph, on a CPU."""
+    """Run an exported ONNX graph on a CPU."""
 
     most_tokens = CPU_TOKENS
 
@@ -79,7 +80,7 @@ def pad(ids: Sequence[TokenIds], pad_token_id: int) -> tuple[NDArray[np.int64], 
 
 
 def open_torch(folder: Path, labels: int) -> TorchEngine:
-    """The folder's weights, on a GPU in bfloat16 if one is available."""
+    """Load the folder's weights: in bfloat16 on a GPU if there is one, else in float32 on the CPU."""
     import torch
     from transformers import AutoModelForSequenceClassification
 
@@ -92,7 +93,7 @@ def open_torch(folder: Path, labels: int) -> TorchEngine:
 
 
 def open_onnx(path: Path, labels: int) -> OnnxEngine:
-    """The exported graph, on one thread: a server's own batches keep the cores busy."""
+    """Load the exported graph. It runs on one thread, since a server's batches keep all cores busy."""
     import onnxruntime as runtime
 
     if not path.is_file():

@@ -1,6 +1,7 @@
-"""A file of answers in (.jsonl, .json, .csv, .xlsx), the same rows with the style model's predictions out, in chunks.
+"""Read a file of answers (.jsonl, .json, .csv, .xlsx) in chunks, and write its rows with the style model's
+predictions.
 
-A row that cannot be read as an answer is written too, with its fault in place of a label: no row is lost.
+A row that cannot be read as an answer is written with its fault instead of a label, so that no row is lost.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -38,14 +39,14 @@ class PredictedCounts(NamedTuple):
     rows: int
     predicted: int
     faults: tuple[str, ...]
-    """The first few, with their rows."""
+    """The first few faults, with their rows."""
 
 
 SHOWN = 5
 
 
 def target_file(source: Path, out: Path | None) -> Path:
-    """The file to write: `out`, or a file beside the source; a wrong ending is refused."""
+    """The file to write: `out`, or a file beside the source. `out` must end in .jsonl or .xlsx."""
     if fault := path_fault(source, "Name a file of answers."):
         raise DataError(fault)
     if out is None:
@@ -56,7 +57,7 @@ def target_file(source: Path, out: Path | None) -> Path:
 
 
 def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCounts:
-    """Predict every row; the ending of the target's name is its format."""
+    """Predict every row of the source, and write the target in the format that its ending names."""
     rows, predicted, faults, names = 0, 0, list[str](), model.labels.names
     # Columns of an earlier prediction are replaced.
     replaced = {"predicted_label", "confidence", "probabilities", "fault", *map(_column, names)}
@@ -137,7 +138,7 @@ def _read(source: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _object(line: bytes) -> Row:
-    """A line's object; another line is kept as `raw`, and has no text."""
+    """The JSON object of a line. Any other line becomes a row with the line in `raw`, and so without a text."""
     try:
         row = parse_json(line, "line")
     except DataError:
@@ -146,7 +147,7 @@ def _object(line: bytes) -> Row:
 
 
 def _columns(source: Path, target: Path) -> list[str]:
-    """The columns of a sheet: those of any row."""
+    """All columns that occur in the source's rows, for the header of a sheet; empty if the target is no sheet."""
     if target.suffix != ".xlsx":
         return []
     return list(dict.fromkeys(name for _, row in _read(source) for name in row))

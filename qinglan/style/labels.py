@@ -28,7 +28,7 @@ class Label(Config):
 
 
 class Labels(Config):
-    """All styles of a model, by their ids."""
+    """All styles of a model, in the order of their ids."""
 
     labels: tuple[Label, ...] = Field(min_length=2)
 
@@ -70,7 +70,7 @@ DEFAULT_LABELS = read_labels()
 
 
 def write_mapping(folder: Path, labels: Labels) -> None:
-    """label_mapping.json beside a model, as the plan has it."""
+    """Write label_mapping.json into a model's folder, in the plan's form."""
     mapping: dict[str, Any] = {
         "id_to_label": {str(label.id): label.name for label in labels.labels},
         "label_to_id": labels.ids,
@@ -90,5 +90,5 @@ def read_mapping(folder: Path) -> Labels:
 
 
 def format_training_text(question: str, answer: str) -> str:
-    """The form of every text in training and prediction."""
+    """Join question and answer in the form that all texts have in training and prediction."""
     return f"用户问题：{question}\n回答：{answer}"

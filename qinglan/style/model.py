@@ -36,20 +36,20 @@ class StyleCard(Config):
     """Facts that travel with the weights."""
 
     stage: str
-    """The stage that made it: style, or distil."""
+    """Stage that made the model: style or distil."""
 
     max_length: Positive = 512
-    """Tokens of a text that are read; the rest is cut off, as in training."""
+    """Number of tokens of a text that are read; the rest is cut off, as in training."""
 
     temperature: float = 1.0
     """Temperature fitted on dev. The weights are already divided by it."""
 
     parents: dict[str, str] = {}
-    """Digests of its base or teacher, rows and labels."""
+    """Digests of the model's base or teacher, of its rows and of its labels."""
 
     cross_fitted: int = 0
-    """Number of models that were judged in its place, each on rows that it did not learn from; 0 if a test was locked
-    away."""
+    """Number of sibling models that were judged instead of this model, each on rows that it did not learn from; 0 if
+    a test was locked away."""
 
 
 def write_card(folder: Path, card: StyleCard) -> None:
@@ -76,7 +76,7 @@ class StyleModel:
 
     @classmethod
     def load(cls, folder: Path, engine: EngineName = "torch") -> "StyleModel":
-        """The folder's safetensors or ONNX; a pickle is refused, since it could run code."""
+        """Load the folder's safetensors or ONNX file; a pickle is refused, since it could run code."""
         from qinglan.style.engines import open_onnx, open_torch
 
         card, labels = read_card(folder), read_mapping(folder)
@@ -96,7 +96,7 @@ class StyleModel:
         return encode(self.tokenizer, texts, self.card.max_length)
 
     def probabilities_of(self, ids: Sequence[TokenIds], batch_size: int = 32) -> NDArray[np.float64]:
-        """One row for each text, in their order; texts of similar length share a batch."""
+        """A row of probabilities for each text, in the order of the texts. Texts of similar length share a batch."""
         return predict_probabilities(self.logits, ids, len(self.labels.labels), batch_size)
 
     def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> NDArray[np.float64]:

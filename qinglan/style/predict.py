@@ -46,7 +46,7 @@ def batch_predict(
 def predict_probabilities(
     logits: InferenceEngine, ids: Sequence[TokenIds], labels: int, batch_size: int
 ) -> NDArray[np.float64]:
-    """One row for each text, in their order; texts of similar length share a batch."""
+    """A row of probabilities for each text, in the order of the texts. Texts of similar length share a batch."""
     out = np.zeros((len(ids), labels))
     for batch in batch_by_length(ids, batch_size, logits.most_tokens):
         out[batch] = softmax(logits([ids[at] for at in batch]))
@@ -54,7 +54,7 @@ def predict_probabilities(
 
 
 def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[TokenIds]:
-    """Token ids, cut off at the model's length; an empty text is a DataError with its number."""
+    """Token ids of each text, cut off at `max_length`; an empty text is a DataError with its number."""
     for number, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise DataError(f"text {number + 1}: empty. Give 用户问题：… and 回答：… as in training.")
@@ -65,7 +65,8 @@ def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[TokenI
 
 
 def batch_by_length(ids: Sequence[TokenIds], batch_size: int, most_tokens: int) -> Iterator[list[int]]:
-    """Positions in batches of similar length, to pad little; `most_tokens` limits the batches of long texts."""
+    """Divide the positions of texts into batches of similar length, so that little is padded. `most_tokens` limits a
+    batch of several long texts."""
     batch: list[int] = []
     for at in sorted(range(len(ids)), key=lambda at: len(ids[at])):
         if batch and (len(batch) == batch_size or (len(batch) + 1) * len(ids[at]) > most_tokens):

@@ -25,8 +25,8 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 UNLABELLED_FILE = "texts.jsonl"
 FOLDS_FILE = "folds.json"
 CROSS_FITTED_FILE = "cross_fitted.json"
-"""In a model's folder: for each row, the answers of a model that did not learn from it. One JSON document, since a
-release holds no JSON lines."""
+"""File in a model's folder with the predictions for each row by a model that did not learn from the row. It is one
+JSON document, since a release holds no JSON lines."""
 
 
 class StyleRow(Config):
@@ -37,10 +37,10 @@ class StyleRow(Config):
     r"""用户问题：…\n回答：…"""
 
     label: str
-    """Its Chinese name."""
+    """The label's Chinese name."""
 
     metadata: dict[str, str] = {}
-    """The plan's source and scene, and further columns of the data."""
+    """The fields `source` and `scene` of the plan, and further columns of the data."""
 
 
 class UnlabelledText(Config):
@@ -90,7 +90,7 @@ def read_folds(folder: Path) -> dict[str, int]:
 
 
 def refuse_folds(rows: Path) -> None:
-    """Refuse to make or judge a smaller model of cross-fitted rows."""
+    """Raise a DataError if the rows are cross-fitted: no smaller model can be made or judged from such rows."""
     if read_folds(rows):
         raise DataError(
             f"{rows}: cross-fitted rows leave no test for a distilled model, whose teacher learned from all of them. "

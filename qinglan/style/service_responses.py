@@ -1,4 +1,4 @@
-"""A style service's answers, parsed alike for every client.
+"""Parse a style service's answers, in the same way for every client.
 
 POST /predict {"text"}                                  -> an answer
 POST /v1/models/style:predict {"instances": [{"text"}]} -> {"predictions": [an answer for each]}
@@ -23,12 +23,13 @@ class _Predictions(Config, extra="ignore"):
 
 
 def read_style_response(content: bytes) -> StyleResponse:
-    """The body of POST /predict; ValueError for anything else."""
+    """Parse the body of an answer to POST /predict; a ValueError for anything else."""
     return StyleResponse.model_validate_json(content, strict=True)
 
 
 def read_style_responses(content: bytes, texts: int) -> list[StyleResponse]:
-    """The body of V1, one answer for each text; ValueError for anything else."""
+    """Parse the body of an answer in the V1 protocol, with one answer for each text; a ValueError for anything
+    else."""
     answers = _Predictions.model_validate_json(content, strict=True).predictions
     if len(answers) != texts:
         raise ValueError(f"{len(answers)} answers to {texts} texts")

@@ -12,45 +12,46 @@ class StyleColumns(Config):
     """Names of the sheet's columns."""
 
     question: str = "问题"
-    """The user's question; with `answer` it makes the training form."""
+    """Column with the user's question; question and answer are joined into the training form."""
 
     answer: str = "回答"
     """The column with the answer."""
 
     input: str = "input"
-    """The training form as one text, in place of question and answer."""
+    """Column with the training form as one text; it replaces the columns of question and answer."""
 
     label: str = "标签"
-    """The label's Chinese name."""
+    """Column with the label's Chinese name."""
 
     english: str = "label_english"
-    """The label's English name, optional: it must belong to the same label."""
+    """Column with the label's English name, optional. Both names must belong to the same label."""
 
 
 class PrepareStyleConfig(Config):
     """Preparation of labelled answers."""
 
     labels: tuple[Label, ...] = DEFAULT_LABELS.labels
-    """The labels; a run's profile names a mapping file."""
+    """Labels that answers can have; a run's profile names a mapping file instead."""
 
     columns: StyleColumns = StyleColumns()
     """Column names of a spreadsheet."""
 
     test: Fraction = Field(default=0.2, gt=0, lt=1)
-    """Share of each label's answers that is locked away."""
+    """Share of each label's answers that is locked away as the test."""
 
     dev: Fraction = Field(default=0.1, gt=0, lt=1)
-    """Share that chooses the checkpoint and fits the temperature."""
+    """Share of each label's answers on which the checkpoint is chosen and the temperature is fitted."""
 
     cross_fit_below: int = Field(default=0, ge=0)
-    """Rows of the locked test below which none is locked away: every row is judged by a model that did not learn
-    from it (cross-fitting), and the released model learns from all but dev. 0 always locks a test away."""
+    """Lowest number of rows for a locked test. With fewer, the rows are cross-fitted: every row is judged by a model
+    that did not learn from it, and the released model learns from all rows except dev. 0 always locks a test away."""
 
     folds: int = Field(default=5, ge=2, le=20)
-    """Parts of a cross-fitted data set: each is judged by a model of its own that learned from the others."""
+    """Number of parts of a cross-fitted data set. Each part is judged by its own model, which learned from the other
+    parts."""
 
     alike: Fraction = 0.8
-    """Similarity (Jaccard of three-character pieces) from which answers are put into one split."""
+    """Similarity (Jaccard of three-character pieces) from which answers are put into the same split."""
 
     seed: Seed = 42
     """Seed of the splits."""

@@ -1,4 +1,4 @@
-"""Labelled answers from the plan's JSON, JSONL, or a spreadsheet. Each fault is named by its row."""
+"""Read labelled answers from the plan's JSON, from JSONL, CSV or a spreadsheet. Each fault is named with its row."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ class RawRow(NamedTuple):
 
 
 def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRow]:
-    """Every row, checked; all faults are one DataError that names the first few rows."""
+    """Read and check every row. All faults are reported in one DataError, which shows the first few."""
     kind = row_format(path)
     if kind in ("spreadsheet", "csv"):
         read = read_table if kind == "spreadsheet" else read_csv
@@ -50,7 +50,7 @@ def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRo
 
 
 def _of_json(path: Path) -> Iterator[RawRow]:
-    """A JSON list, as in the plan, or an object a line."""
+    """The rows of a JSON list, as in the plan, or of a file with a JSON object on each line."""
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
     except OSError as error:

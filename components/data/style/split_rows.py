@@ -1,4 +1,5 @@
-"""The split of each row: alike answers together, each label in its share; a pure function of rows and seed."""
+"""Assign each row to a split. Near-duplicate answers stay together, and each label is divided by the same shares. A
+pure function of rows and seed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -10,11 +11,11 @@ from qinglan.style.rows import Split, StyleRow
 from qinglan.text.near_duplicates import comparable, group_near_duplicates
 
 FEWEST = 2
-"""Different answers required of a label: one to learn from, one to test on."""
+"""Lowest number of different answers of a label: one to learn from, one to test on."""
 
 
 def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Split]:
-    """The split of each row."""
+    """The split of each row, in the order of the rows; a label with too few different answers is a DataError."""
     by_label = _groups_by_label(rows, config)
     sizes = {label.name: len(by_label.get(label.name, ())) for label in config.labels}
     if few := [f"{name} ({count})" for name, count in sizes.items() if count < FEWEST]:
@@ -37,7 +38,8 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
 
 
 def fold_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, int]:
-    """The fold of each row, by its id: alike answers in one, and each label spread over all."""
+    """The fold of each row, by the row's id. Near-duplicate answers are in the same fold, and each label is spread
+    over all folds."""
     folds: dict[str, int] = {}
     groups = 0
     for name, same_label in sorted(_groups_by_label(rows, config).items()):
@@ -48,7 +50,7 @@ def fold_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str,
 
 
 def _groups_by_label(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, list[list[int]]]:
-    """Groups of alike rows, by the label that most of a group have."""
+    """Groups of near-duplicate rows, by the label that most rows of the group have."""
     groups: dict[int, list[int]] = defaultdict(list)
     for at, number in enumerate(group_near_duplicates([comparable(row.input) for row in rows], config.alike)):
         groups[number].append(at)
@@ -59,7 +61,7 @@ def _groups_by_label(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> di
 
 
 def contradictions(rows: Sequence[StyleRow]) -> list[tuple[StyleRow, StyleRow]]:
-    """Rows of the same words with another label: no model can be right in both."""
+    """Pairs of rows with the same words and different labels: no model can be right on both rows."""
     first: dict[str, StyleRow] = {}
     repeats = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""Labelled answers become splits that training and evaluation can trust, and their distribution is shown."""
+"""Divide labelled answers into splits for training and evaluation, and show their distribution."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ class PreparedCounts(NamedTuple):
     test: int
     labels: int
     smallest_label: int
-    """Rows of the label with the fewest."""
+    """Number of rows of the label that has the fewest."""
 
     contradicting: int
-    """Rows that have the words of another row and not its label."""
+    """Number of rows that have the words of another row but not its label."""
 
     unlabelled: int
 
@@ -47,7 +47,7 @@ FIGURES = {
     "contradicting": "same words and another label, rows",
     "unlabelled": "texts without a label",
 }
-"""The figures on KFP's page, by field."""
+"""Words for the figures on KFP's page, by field."""
 
 
 def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> PreparedCounts:
@@ -66,7 +66,7 @@ def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> Pr
         for split in SPLITS:
             lines = (dump_line(row) for row, its in zip(rows, splits, strict=True) if its == split)
             (folder / f"{split}.jsonl").write_bytes(b"".join(lines))
-        # No training may use these: the texts outside of train, and with folds all.
+        # Texts that no training may use: those outside of train, or all of them if there are folds.
         held_out = [row.input for row, split in zip(rows, splits, strict=True) if folds or split != "train"]
         texts = _write_texts(unlabelled, folder / UNLABELLED_FILE, held_out, config.alike) if unlabelled else 0
     with atomic_write(page) as partial:
@@ -93,7 +93,8 @@ def find_inputs(data: Path) -> tuple[Path, Path | None]:
 
 
 def _write_texts(source: Path, target: Path, held_out: Sequence[str], threshold: float) -> int:
-    """Copy the unlabelled texts but for the held-out ones and their near-duplicates."""
+    """Copy the unlabelled texts, except held-out texts and their near-duplicates; return the number of copied
+    texts."""
     held, count = NearDuplicateIndex(map(comparable, held_out), threshold), 0
     with target.open("wb") as file:
         for _, text in read_jsonl(source, UnlabelledText):
@@ -104,7 +105,7 @@ def _write_texts(source: Path, target: Path, held_out: Sequence[str], threshold:
 
 
 def distribution(rows: Sequence[StyleRow], splits: Sequence[Split], labels: Labels) -> str:
-    """A page: rows by label and split."""
+    """An HTML page with the number of rows by label and split."""
     counts = Counter((row.label, split) for row, split in zip(rows, splits, strict=True))
     totals = Counter(row.label for row in rows)
     most = max(totals.values())

@@ -1,7 +1,7 @@
-"""The base of a classifier: opened with a new head, or refused for a named fault before anything is trained.
+"""Open the base of a classifier with a new head, or refuse it for a named fault before anything is trained.
 
-A base may be a decoder or an encoder. The tests train, distil and export each architecture of SUPPORTED; another one
-is refused by its name, since distillation and export rely on a model's structure.
+A base may be a decoder or an encoder. The tests train, distil and export each architecture of SUPPORTED. Other
+architectures are refused, since distillation and export rely on a model's structure.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,8 @@ OFFSET_POSITIONS = ("roberta", "xlm-roberta")
 create_position_ids_from_input_ids)."""
 
 UNKNOWN = 0.2
-"""Largest share of unknown tokens in the training texts: with more the tokenizer belongs to another language."""
+"""Largest share of unknown tokens allowed in the training texts. With more, the tokenizer belongs to another
+language."""
 
 PROBED = 200
 """Number of training texts that the tokenizer is tried on."""
@@ -31,7 +32,8 @@ LORA_SCALE = 2
 
 
 def open_base(base: Path, labels: Labels, texts: Sequence[str], config: StyleConfig) -> tuple[Any, Any]:
-    """The base with a new head, and its tokenizer. The trained weights are in float32 on every device."""
+    """Open the base with a new head, and its tokenizer. All weights that are trained are in float32, on every
+    device."""
     import torch
     from transformers import AutoConfig
 
@@ -116,12 +118,13 @@ def _open_weights(base: Path, labels: Labels, dtype: Any) -> Any:
 
 
 def missing_weights(missing: Sequence[str], prefix: str) -> list[str]:
-    """The missing tensors of the base. A pooler belongs to the new head, since a language model has none."""
+    """Names of missing tensors that belong to the base. A missing pooler is accepted as part of the new head, since a
+    language model has none."""
     return sorted(name for name in missing if name.startswith(f"{prefix}.") and ".pooler." not in name)
 
 
 def _with_adapters(model: Any, rank: int) -> Any:
-    """Adapters on every linear layer of the base; head and pooler are trained whole."""
+    """Add adapters to every linear layer of the base; all weights of head and pooler are trained."""
     from peft import LoraConfig, TaskType, get_peft_model
 
     parts = {name: list(part.parameters()) for name, part in model.named_children()}
@@ -146,5 +149,5 @@ def _with_adapters(model: Any, rank: int) -> Any:
 
 
 def merged(model: Any) -> Any:
-    """The model with whole weights: adapters are added to those of the base."""
+    """The model with its adapters merged into the base's weights; a model without adapters is returned as it is."""
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model

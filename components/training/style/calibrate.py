@@ -1,6 +1,7 @@
 """Temperature scaling (Guo et al. 2017): one number, fitted on dev, that calibrates the probabilities.
 
-It goes into the head's weights, so that any code that loads the model, the plan's own too, gets calibrated answers.
+The head's weights are divided by it, so that any code that loads the model, also the plan's own, gets calibrated
+answers.
 """
 
 from collections.abc import Sequence
@@ -12,13 +13,13 @@ from numpy.typing import NDArray
 from qinglan.errors import TrainingError
 
 FEWEST = 50
-"""Fewest rows of dev; with fewer the temperature stays 1, since a fit would follow chance."""
+"""Lowest number of dev rows for a fit. With fewer, the temperature stays 1, since a fit would follow chance."""
 
 LOWEST, HIGHEST = 0.25, 10.0
 
 
 def fit_temperature(logits: NDArray[np.float64], labels: Sequence[int]) -> float:
-    """The divisor of the logits that maximises the likelihood of the labels."""
+    """Fit the temperature: the divisor of the logits that maximises the likelihood of the labels."""
     from scipy.optimize import minimize_scalar
     from scipy.special import log_softmax
 
@@ -34,7 +35,7 @@ def fit_temperature(logits: NDArray[np.float64], labels: Sequence[int]) -> float
 
 
 def divide_logits(model: Any, temperature: float) -> None:
-    """Divide the head's weights by the temperature."""
+    """Divide the weights and the bias of the head by the temperature."""
     import torch
 
     count = model.config.num_labels

@@ -1,7 +1,8 @@
-"""Cross-fitting, for data too small for a locked test: each row is answered by a model that did not learn from it.
+"""Cross-fitting, for data too small for a locked test: each row is predicted by a model that did not learn from it.
 
-Alike rows are in the same fold. For each fold a model is trained on the others as the released one is, and asked
-about the fold's rows. The answers are in the released model's folder, by row and without its text.
+Near-duplicate rows are in the same fold. For each fold, a model is trained on the other folds in the same way as the
+released model, and predicts the fold's rows. The released model's folder holds these predictions, by the row's id and
+without its text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow, questio
 
 
 class Fold(NamedTuple):
-    """Rows to learn from, to choose the checkpoint on, and to be asked about."""
+    """A fold's rows: to learn from, to choose the checkpoint on, and the held-out rows to predict."""
 
     number: int
     train: list[StyleRow]
@@ -26,11 +27,12 @@ class Fold(NamedTuple):
 
 
 Train = Callable[[Fold, Path], None]
-"""Trains a model on a fold's rows and writes it into a folder."""
+"""Function that trains a model on a fold's rows and writes it into a folder."""
 
 
 def cross_fit(folds: Sequence[Fold], train: Train, work: Path, model: Path) -> None:
-    """Train a model for each fold and write its answers about the rows that it did not learn from."""
+    """Train a model for each fold, and write its predictions for the fold's held-out rows into the released model's
+    folder."""
     answers = list[dict[str, Any]]()
     for fold in folds:
         folder = work / f"fold-{fold.number}"
@@ -53,7 +55,8 @@ def cross_fit(folds: Sequence[Fold], train: Train, work: Path, model: Path) -> N
 
 
 def make_folds(train: Sequence[StyleRow], dev: Sequence[StyleRow], folds: Mapping[str, int]) -> list[Fold]:
-    """The folds in order. Checkpoints are chosen on the rows of dev that are not held out, else on the next fold."""
+    """Make the folds, in order. A fold's checkpoint is chosen on the dev rows outside of the fold or, if there are
+    none, on the next fold."""
     rows = [*train, *dev]
     if strange := [row.id for row in rows if row.id not in folds]:
         raise DataError(f"row {strange[0]} is in no fold. Prepare the data again.")

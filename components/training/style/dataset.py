@@ -35,7 +35,8 @@ class LabelledText(NamedTuple):
 
 
 def labelled_texts(rows: Sequence[StyleRow], labels: Labels, config: StyleConfig) -> list[LabelledText]:
-    """Every row, and some again without their answer; with sampling, rare labels as often as the others."""
+    """The training texts: every row, then some rows again without their answer. With sampling, rare labels are as
+    frequent as the others."""
     rng = random.Random(config.seed)
     whole = [LabelledText(row.input, labels.ids[row.label]) for row in rows]
     if config.balance == "sampling":
@@ -58,7 +59,7 @@ def oversampled(rows: Sequence[LabelledText], rng: random.Random) -> list[Labell
 
 
 def without_answer(text: str) -> str:
-    """The question alone, in the training form."""
+    """The question in the training form, with an empty answer."""
     return text.partition(ANSWER)[0] + ANSWER
 
 
@@ -67,7 +68,8 @@ def one_hot(labels: Sequence[int], count: int, smoothing: float) -> NDArray[np.f
 
 
 def class_weights(labels: Sequence[int], count: int) -> list[float]:
-    """Each label's total weight is the same, the mean over the rows is 1; a label without a row has none."""
+    """Weight of each label: all labels have the same total weight, and the mean over the rows is 1. A label without
+    rows gets 0."""
     # n / (k n_l), as scikit-learn's class_weight="balanced", with k the labels that are present.
     rows = Counter(labels)
     present = len(rows)

@@ -31,7 +31,7 @@ from qinglan.style.rows import UNLABELLED_FILE, StyleRow, UnlabelledText, read_s
 
 TITLE = "Distillation: loss and macro-F1 by step"
 FLOAT_BYTES, LARGEST_GRAPH = 4, 2 * 2**30
-"""Protobuf's limit for a message, which a whole ONNX graph is."""
+"""Bytes of a float, and protobuf's limit in bytes for a message; a whole ONNX graph is one message."""
 
 TIMED = 200
 """Number of texts that are timed, one after another."""
@@ -43,7 +43,7 @@ class DistilCounts(NamedTuple):
     teacher_parameters: int
     parameters: int
     teacher_f1: float
-    """Macro-F1 on the locked test; the next two fields are too."""
+    """Macro-F1 on the locked test, as in the next two fields."""
 
     f1: float
     int8_f1: float
@@ -80,7 +80,7 @@ class ModelRow(NamedTuple):
 def distil(
     teacher: Path, rows: Path, student: Path, table: Path, log: Path, config: DistilConfig, gateway_url: str = ""
 ) -> DistilCounts:
-    """Write the student's folder with its ONNX form, the table as JSON, and the log.
+    """Distil the teacher; write the student's folder with its ONNX form, the table as JSON, and the log.
 
     `gateway_url`: address of the gateway that shows the training while it runs, or "".
     """
@@ -138,7 +138,7 @@ def distil(
 
 
 def check_teacher_rows(teacher: StyleModel, parents: Mapping[str, str]) -> None:
-    """Check that the teacher learned from the same rows and labels; otherwise the table would not be comparable."""
+    """Raise a DataError if the teacher learned from other rows or labels: the table would compare unlike models."""
     for name in ("train", "dev", "labels"):
         if teacher.card.parents.get(name) != parents[name]:
             raise DataError(
@@ -151,7 +151,8 @@ def _hard(rows: Sequence[StyleRow], labels: Labels) -> NDArray[np.float64]:
 
 
 def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
-    """A copy of the teacher that keeps some of its layers, evenly chosen, the last one always."""
+    """A copy of the teacher with `count` of its layers, evenly chosen and always with the last one. None keeps half
+    of the layers."""
     import copy
 
     import torch
@@ -192,7 +193,8 @@ def _cut_settings(settings: Any, numbers: Sequence[int]) -> None:
 
 
 def check_exportable(parameters: int) -> None:
-    """Refuse a student that ONNX cannot hold, before it is trained: the graph is float32 before it is int8."""
+    """Raise a ConfigError, before training, for a student that is too large for an ONNX file: its graph is float32
+    before it becomes int8."""
     if parameters * FLOAT_BYTES >= LARGEST_GRAPH:
         raise ConfigError(
             f"distil.layers: the student has {parameters:,} parameters, {parameters * FLOAT_BYTES / 2**30:.1f} GiB "
@@ -201,7 +203,8 @@ def check_exportable(parameters: int) -> None:
 
 
 def _layer_stack(model: Any) -> tuple[Any, str]:
-    """The module that holds the layers, and the name of its list of them: decoders and encoders differ in both."""
+    """The module that holds the model's layers, and the name of its list of layers. Both differ between decoders and
+    encoders."""
     import torch
 
     stacks = [
@@ -218,7 +221,8 @@ def _layer_stack(model: Any) -> tuple[Any, str]:
 
 
 def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
-    """Numbers of the layers to keep, counted from 0, evenly and with the last; `first` keeps number 0 too."""
+    """Numbers of the layers to keep, counted from 0: evenly spaced, always with the last one, and with the first one
+    if `first` is set."""
     count = min(count, layers)
     if first:
         return [0, *(1 + at for at in kept_layers(layers - 1, count - 1))]
@@ -229,7 +233,8 @@ def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
 def _examples(
     teacher: StyleModel, texts: Sequence[str], train: Sequence[StyleRow], labels: Labels, config: DistilConfig
 ) -> StyleDataset:
-    """The teacher's probabilities, and beside them the data's label, or zeros for an unlabelled text."""
+    """Examples whose targets hold the teacher's probabilities, then the data's label, or zeros for an unlabelled
+    text."""
     ids = encode(teacher.tokenizer, texts, teacher.card.max_length)
     probabilities = teacher.probabilities_of(ids, config.eval_batch)
     hard_targets = np.zeros_like(probabilities)
@@ -238,7 +243,8 @@ def _examples(
 
 
 def distillation_loss(config: DistilConfig) -> Loss:
-    """Loss against the teacher's probabilities at a temperature T and the data's labels; on dev, cross-entropy."""
+    """Loss against the teacher's probabilities, at a temperature T, and against the data's labels. On dev it is the
+    cross-entropy with the labels."""
 
     def loss(logits: Any, targets: Any) -> Any:
         import torch
@@ -259,7 +265,8 @@ def distillation_loss(config: DistilConfig) -> Loss:
 
 
 def check_int8_difference(folder: Path, texts: Sequence[str], bound: float) -> float:
-    """Largest difference between probabilities of the int8 and the float model; an error above the bound."""
+    """Largest difference between probabilities of the int8 and the float model; a TrainingError if it is above the
+    bound."""
     float32, int8 = (StyleModel.load(folder, engine).probabilities(texts) for engine in ("torch", "onnx"))
     difference = float(np.abs(float32 - int8).max())
     if difference > bound:
@@ -271,7 +278,7 @@ def check_int8_difference(folder: Path, texts: Sequence[str], bound: float) -> f
 
 
 def compare(teacher: Path, student: Path, rows: Path) -> tuple[ModelRow, ModelRow, ModelRow]:
-    """Teacher, student and int8 on the locked test, after everything is chosen."""
+    """Measure teacher, student and its int8 form on the locked test, after everything is chosen."""
     test, labels = read_split(rows, "test")
     return (
         _line("teacher", teacher, StyleModel.load(teacher), test, labels),
@@ -302,7 +309,7 @@ def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], 
 
 
 def to_markdown(table: Path) -> str:
-    """The table as a page shows it."""
+    """The table as Markdown, for a page."""
     head = "| | parameters | MB | texts a second, one by one | accuracy | macro-F1 |\n|---|---|---|---|---|---|\n"
     return head + "".join(
         f"| {entry['name']} | {entry['parameters']:,} | {entry['megabytes']:.2f} | {entry['texts_per_second']:,.0f} "

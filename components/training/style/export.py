@@ -9,7 +9,8 @@ from typing import Any
 
 
 def export_int8(folder: Path, target: Path) -> None:
-    """Write the graph; weights are int8 by output channel, arithmetic between layers is float."""
+    """Write the ONNX graph. Weights are int8, with a scale for each output channel; arithmetic between layers is
+    float."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -29,8 +30,8 @@ def export_int8(folder: Path, target: Path) -> None:
             del graph.graph.value_info[:]
             onnx.save(graph, whole)
         quantize_dynamic(whole, target, weight_type=QuantType.QInt8, per_channel=True)
-    # The exporter notes in each node the lines of code that it comes from, with this machine's paths: with them the
-    # same weights would be other bytes elsewhere.
+    # The exporter notes in each node the lines of code that it comes from, with this machine's paths. With these
+    # notes, the same weights would give other bytes on another machine.
     quantised = onnx.load(target)
     graph = quantised.graph
     for part in (graph, *graph.node, *graph.value_info, *graph.input, *graph.output, *graph.initializer):

@@ -10,15 +10,15 @@ from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.speed import Steps
 
 LABELS = 5
-"""Labels of the plan; a few more change nothing."""
+"""Number of labels in the plan; a few more change the memory hardly at all."""
 
 TRAINED = 16
 """Bytes of a weight in fp32 with its gradient and AdamW's moments."""
 
 
 def style_phases(config: StyleConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes on the card, which computes in bf16, or in the memory of a machine without one; trained weights are
-    fp32."""
+    """Bytes in the memory of the card, which computes in bf16, or of a machine without a card, which computes in
+    fp32. Trained weights are fp32."""
     tokens = config.batch * config.max_length
     activations = _activations(config.device, shape, tokens, config.checkpointing, config.lora_rank)
     weights = [Amount("weights, gradients, AdamW", _learned(config, shape) * TRAINED)]
@@ -43,7 +43,7 @@ def distil_phases(config: DistilConfig, shape: ModelShape, max_length: int) -> t
 
 
 def _activations(device: str, shape: ModelShape, tokens: int, again: bool, rank: int) -> tuple[Amount, ...]:
-    """`again`: activations are computed once more for the gradients of each layer; ignored on a CPU."""
+    """Bytes of activations. `again` means gradient checkpointing; this estimate ignores it on a CPU."""
     if device == "cuda" and again:
         each = Amount("a layer's gradients", layer_gradients(shape, tokens, rank), "measured")
         return layer_inputs(shape, tokens), each
@@ -57,12 +57,12 @@ def _step(device: str, *held: Amount) -> Phase:
 
 
 def disk(config: StyleConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """Bytes of its folder: two checkpoints and the best, each with AdamW."""
+    """Bytes on disk: two checkpoints and the best one, each with AdamW's moments, and the finished model."""
     whole = shape.classifier(LABELS, bias=False)
     return Amount("3 checkpoints", 3 * _learned(config, shape) * 3 * FP32), Amount("style model", whole * FP32)
 
 
 def steps(config: StyleConfig, rows: int) -> Steps:
-    """Steps and validations over these rows; some are shown once more without their answer."""
+    """Steps and validations over these rows, of which some are repeated without their answer."""
     each = math.ceil(rows * (1 + config.answer_dropped) / (config.batch * config.accumulation))
     return Steps(each, math.ceil(each * config.epochs), math.ceil(config.epochs * config.evaluations))

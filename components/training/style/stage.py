@@ -41,15 +41,15 @@ class StyleCounts(NamedTuple):
     dev_rows: int
     steps: int
     accuracy: float
-    """Score on dev at the best checkpoint."""
+    """Accuracy on dev at the best checkpoint; `macro_f1` is of the same checkpoint."""
 
     macro_f1: float
     temperature: float
     cut: int
-    """Number of texts longer than max_length."""
+    """Number of texts that reach max_length: they were cut, or are exactly as long."""
 
     reused: int
-    """1 if this very training had been finished before."""
+    """1 if the same training had been finished before and its result was reused, else 0."""
 
 
 FIGURES = {
@@ -62,13 +62,13 @@ FIGURES = {
     "cut": "texts longer than the limit",
     "reused": "finished by an earlier run, 1 or 0",
 }
-"""The figures on KFP's page, by field."""
+"""Words for the figures on KFP's page, by field."""
 
 
 def train_style(
     base: Path, rows: Path, model: Path, log: Path, config: StyleConfig, gateway_url: str = ""
 ) -> StyleCounts:
-    """Train, calibrate, and write the model's folder, and beside it the log with metrics and curve.
+    """Train and calibrate the model; write its folder, and the log with metrics and curve.
 
     `gateway_url`: address of the gateway that shows the training while it runs, or "".
     """
@@ -141,7 +141,7 @@ def _train(
     watch: Watch,
     card: StyleCard,
 ) -> tuple[list[dict[str, float]], dict[str, float]]:
-    """Train on rows and write the calibrated model's folder; the answer is the curve, and the counts."""
+    """Train on rows and write the calibrated model's folder; return the metrics by step, and the counts."""
     model, tokenizer = open_base(base, labels, [row.input for row in train], config)
     shown = labelled_texts(train, labels, config)
     examples, cut = _examples(tokenizer, shown, labels, config.max_length, config.smoothing)
@@ -160,14 +160,15 @@ def _train(
 def _examples(
     tokenizer: Any, shown: Sequence[LabelledText], labels: Labels, max_length: int, smoothing: float = 0.0
 ) -> tuple[StyleDataset, int]:
-    """Rows in the form that the trainer reads, and the number of texts cut."""
+    """Rows in the form that the trainer reads, and the number of texts that reach `max_length`."""
     ids = encode(tokenizer, [row.text for row in shown], max_length)
     targets = one_hot([row.label for row in shown], len(labels.labels), smoothing)
     return StyleDataset(ids, targets), sum(len(tokens) == max_length for tokens in ids)
 
 
 def weighted_loss(labels: Sequence[int], count: int, weighted: bool) -> Loss:
-    """Cross-entropy with distributions; with weights, a rare label's rows count as much as a frequent one's."""
+    """Cross-entropy against distributions over the labels. With weights, a rare label counts as much as a frequent
+    one."""
     weights = class_weights(labels, count) if weighted else [1.0] * count
 
     def loss(logits: Any, targets: Any) -> Any:

@@ -1,4 +1,5 @@
-"""transformers' Trainer around a classifier: validation, the best checkpoint, early stopping, resume after a kill."""
+"""Train a classifier with transformers' Trainer: validation, the best checkpoint, early stopping, resume after a
+kill."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +27,10 @@ NAMES = {
     "learning_rate": "learning_rate",
     "epoch": "epoch",
 }
-"""Our name of each figure, by the trainer's."""
+"""Our name of each figure, by the Trainer's name."""
 
 LABEL_PREFIX = "eval_f1_"
-"""Begins the trainer's name of one label's F1; ours is f1_<label>."""
+"""Beginning of the Trainer's name for the F1 of a label; our name is `f1_<label>`."""
 
 CURVES = {"training loss": "loss", "dev loss": "eval_loss", "dev macro-F1": "macro_f1"}
 SHOWN_FIGURES = ("loss", "eval_loss", "macro_f1")
@@ -42,20 +43,20 @@ class Watch(NamedTuple):
     """Places where people follow a training while it runs."""
 
     title: str
-    """The title of its curve."""
+    """Title of the training's curve."""
 
     log: Path
-    """The folder of its log, where trackers write their files."""
+    """Folder of the training's log, where trackers write their files."""
 
     trackers: tuple[Tracker, ...] = ()
     gateway_url: str = ""
     """Address of the gateway that shows the training, or ""."""
 
     labels: tuple[str, ...] = ()
-    """Names of the labels, in the order of the model's outputs, for the F1 of each."""
+    """Names of the labels, in the order of the model's outputs, for the F1 of each label."""
 
     part: Part = WHOLE
-    """The training's place among those of its stage."""
+    """Position of this training among the trainings of its stage."""
 
 
 class FitResult(NamedTuple):
@@ -75,7 +76,8 @@ def fit(
     checkpoints: Path,
     watch: Watch,
 ) -> FitResult:
-    """Train to the end, or until dev stops improving; the model is the best checkpoint by macro-F1 on dev.
+    """Train to the end, or until macro-F1 on dev stops rising; return the best checkpoint by macro-F1 on dev, and the
+    metrics by step.
 
     An interrupted training in the folder is resumed from its last whole checkpoint.
     """
@@ -156,7 +158,7 @@ def _callback(live: LiveTraining) -> Any:
     from transformers import TrainerCallback
 
     class Steps(TrainerCallback):  # type: ignore[misc]
-        """Pass each step's metrics on, and end a training whose loss is not a number."""
+        """Pass each step's metrics to the live view, and end a training whose loss is not a number."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             live.recall(_metrics(state.log_history))
@@ -168,7 +170,8 @@ def _callback(live: LiveTraining) -> Any:
 
 
 def take_log(entry: Mapping[str, float], total: int, live: LiveTraining) -> None:
-    """Pass an entry of the trainer's log on; a loss that is not a number ends the training."""
+    """Pass an entry of the Trainer's log to the live view. A loss that is not a number ends the training with a
+    TrainingError."""
     for row in _metrics([entry]):
         figures = [f"{name.replace('_', ' ')} {row[name]:.3f}" for name in SHOWN_FIGURES if name in row]
         live.step(row, total, ", ".join(figures))
@@ -179,7 +182,8 @@ def take_log(entry: Mapping[str, float], total: int, live: LiveTraining) -> None
 
 
 def dev_scores(predicted: Any, labels: Sequence[str] = ()) -> dict[str, float]:
-    """Accuracy and F1 over the labels that dev has: their mean, the mean by rows, and each label's own."""
+    """Accuracy and F1 over the labels that occur in dev: the mean over labels, the mean weighted by rows, and each
+    label's F1."""
     from sklearn.metrics import f1_score
 
     best, true = predicted.predictions.argmax(-1), predicted.label_ids.argmax(-1)

@@ -17,31 +17,32 @@ STANDARD = ("", "ai.onnx")
 """Domains of operators that every runtime has itself."""
 
 MAX_NODES = 20_000
-"""Operators of a graph; an exported Qwen3-0.6B has some 5,000."""
+"""Most operators of a graph; an exported Qwen3-0.6B has some 5,000."""
 
 GRAPH, OPSETS, FUNCTIONS, TRAINING = 7, 8, 25, 20
-"""Fields of a model."""
+"""Field numbers of a model."""
 
 NODES, INITIALIZERS, SPARSE = 1, 5, 15
-"""Fields of a graph."""
+"""Field numbers of a graph."""
 
 NODE_INPUTS, NODE_OUTPUTS, NODE_OPERATOR, NODE_ATTRIBUTES, NODE_DOMAIN = 1, 2, 4, 5, 7
 ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_INTS = 1, 3, 8
 SIMPLE_ATTRIBUTE = frozenset({ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_INTS, 2, 4, 13, 20})
-"""Fields of an attribute that is a number, a list of integers or a text, and so neither a tensor nor a graph."""
+"""Field numbers of an attribute that is a number, a list of integers or a text, and so neither a tensor nor a
+graph."""
 
 DIMS, DATA_TYPE, TENSOR_NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 8, 9, 13, 14
-"""Fields of a tensor. With one of the last two its bytes are in another file."""
+"""Field numbers of a tensor. If it has one of the last two fields, its bytes are in another file."""
 
 INTEGER_DATA = {6: 5, 7: 7}
-"""The field of a tensor's integers that are not raw bytes, by their type."""
+"""Field number of a tensor's integers if these are not raw bytes, by the type of the integers."""
 
 MAX_SIZES = 64
-"""Numbers of a tensor that can be a shape or an axis."""
+"""Most numbers of a tensor that can be a shape or an axis."""
 
 VARINT, BYTES = 0, 2
 FIXED_SIZES = {1: 8, 5: 4}
-"""Kinds of fields in protobuf's wire format; of the last two the bytes."""
+"""Kinds of fields in protobuf's wire format. `FIXED_SIZES` holds the bytes of the kinds with a fixed size."""
 
 Message = memoryview
 Fields = Mapping[int, list[int | Message]]
@@ -56,7 +57,7 @@ def graph_fault(content: bytes) -> str:
 
 
 def _faults(model: Fields, file_bytes: int) -> Iterator[str]:
-    """The faults of a model, each behind checks that it relies on: only the first one is read."""
+    """The faults of a model. Callers read only the first fault, since each check relies on the checks before it."""
     graphs = _messages(model, GRAPH)
     if len(graphs) != 1:
         yield f"no ONNX graph ({len(graphs)} graphs)"
@@ -98,7 +99,7 @@ def _node(node: Fields) -> Node:
 
 
 def _constant(tensor: Fields) -> tuple[str, Tensor]:
-    """A tensor of the file with its name, its shape and, if it is a few integers, its numbers."""
+    """The name of a tensor of the file, with its shape and, if it is a few integers, its numbers."""
     (name,) = _texts(tensor, TENSOR_NAME)
     (kind,) = tensor[DATA_TYPE]
     sizes = None
@@ -112,7 +113,7 @@ def _constant(tensor: Fields) -> tuple[str, Tensor]:
 
 
 def _varints(values: list[int | Message]) -> list[int]:
-    """Signed numbers of a repeated field, which has them one by one or packed."""
+    """Signed numbers of a repeated field, which are stored one by one or packed."""
     numbers = []
     for value in values:
         if isinstance(value, int):
@@ -161,7 +162,7 @@ def _fields(message: Message) -> Fields:
 
 
 def _varint(message: Message, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and the position behind it."""
+    """Read a number that is stored with seven bits per byte; return it and the position behind it."""
     value = shift = 0
     while True:
         byte = message[at]

@@ -1,11 +1,11 @@
-"""Sizes and work of an ONNX graph, before it runs.
+"""Compute the sizes and the work of an ONNX graph before it runs.
 
     why = work_fault(nodes, tensors, file_bytes)    # "" if a question takes a bounded time and a bounded memory
 
 The shape of every tensor follows from the length of the text: RULES has a rule for each operator of our own export
 (components/training/style/export.py), and other operators are refused. Sizes may come from constants and from shapes
-only, never from the words of a text, and no arithmetic is done on them. So the shapes at a few lengths bound those at
-all lengths between. Operators: https://onnx.ai/onnx/operators/
+only, never from the words of a text, and no arithmetic is done on them. So the shapes at a few lengths of text bound
+the shapes at all lengths between. Operators: https://onnx.ai/onnx/operators/
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,17 +19,17 @@ LENGTHS = tuple(1 << power for power in range(10))
 """Lengths of the texts that a graph is measured with, in tokens. A style model reads 512 by default."""
 
 MAX_NUMBERS = 1 << 27
-"""Numbers that a graph may hold at once besides its weights, some 0.5 GiB. Qwen2.5-0.5B holds 12 million."""
+"""Most numbers that a graph may hold at once besides its weights, some 0.5 GiB. Qwen2.5-0.5B holds 12 million."""
 
 MAX_WORK, WORK_PER_BYTE = 10**10, 2 * LENGTHS[-1]
-"""Multiplications that any graph may do, some 0.5 seconds on one core, and further ones for each byte of its file: an
-int8 weight is one byte, and is multiplied once for each token."""
+"""Most multiplications of any graph, which take some 0.5 seconds on one core, and further multiplications allowed per
+byte of its file: an int8 weight is one byte, and is multiplied once for each token."""
 
 NUMBER_WORK = 10
 """Cost of writing one number of a tensor, in multiplications."""
 
 INTEGERS = {6: 4, 7: 8}
-"""Bytes of the types of sizes, int32 and int64, by their numbers in onnx.proto."""
+"""Bytes of the integer types that sizes can have, int32 and int64, by the type's number in onnx.proto."""
 
 Shape = tuple[int, ...]
 
@@ -69,13 +69,13 @@ class Inputs:
         return len(self.shape())
 
     def sizes(self, at: int) -> Shape:
-        """The numbers of an input that follow from constants and shapes."""
+        """The numbers of an input, if they follow from constants and shapes; else a ValueError."""
         if (sizes := self.tensor(at).sizes) is None:
             raise ValueError(f"its graph takes a size of {self.node.operator} from the words of a text")
         return sizes
 
     def constant(self, at: int) -> Shape:
-        """The numbers of an input that are written in the file."""
+        """The numbers of an input, if they are written in the file; else a ValueError."""
         if self.node.inputs[at] not in self._constants:
             raise ValueError(f"its graph computes an axis, a start or a step of {self.node.operator}")
         return self.sizes(at)
@@ -109,7 +109,7 @@ def work_fault(nodes: Sequence[Node], constants: Mapping[str, Tensor], file_byte
 def _measure(
     nodes: Sequence[Node], constants: Mapping[str, Tensor], length: int, last_use: Mapping[str, int]
 ) -> tuple[int, int]:
-    """Numbers held at once, at most, and multiplications, for a text of this length."""
+    """Most numbers held at once, and the number of multiplications, for a text of this length."""
     tensors = {**constants, **dict.fromkeys(TEXTS, Tensor((1, length)))}
     held = most = work = 0
     for at, node in enumerate(nodes):
@@ -134,7 +134,8 @@ def _measure(
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape:
-    """The common shape; the larger of two sizes that do not fit each other, which the runtime refuses."""
+    """The common shape of several shapes. If two sizes do not fit each other, the larger one is taken; the runtime
+    would refuse them."""
     result: Shape = ()
     for shape in shapes:
         rank = max(len(shape), len(result))
@@ -279,5 +280,5 @@ RULES: Mapping[str, Rule] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""The shapes of an operator's outputs. These are the operators of the exports of qwen2, qwen3, bert, roberta,
-xlm-roberta and modernbert."""
+"""Rules that compute the shapes of an operator's outputs. These are the operators of the exports of qwen2, qwen3,
+bert, roberta, xlm-roberta and modernbert."""
