@@ -1,4 +1,4 @@
-"""The gate as an orchestrator's step, the same for every kind of model."""
+"""Run the gate as a pipeline step, which is the same for every kind of model."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,9 +18,9 @@ def run_gate(
     kind: Kind, evaluation: Artifact, config: Mapping[str, Any], before: Artifact, decision: Artifact,
     lineage: Artifact, stage: str = "gate", evaluation_name: str = "evaluation",
 ) -> str:  # fmt: skip
-    """Record and sign the verdict on a written evaluation, and show it; the answer is its word.
+    """Decide on a written evaluation, record and sign the verdict, and show it; returns the verdict's word.
 
-    A line with two gates names the second one's stage and evaluation.
+    If a line has two gates, `stage` and `evaluation_name` name those of the second gate.
     """
     settings, policy = kind.gate.parse(config, "gate"), policy_at_hand()
     limits = policy.evaluate if policy else Limits()

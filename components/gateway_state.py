@@ -1,4 +1,4 @@
-"""A step before all others that no stage is: by its answer KFP's cache knows what the paid stages would get."""
+"""A first step that belongs to no stage. Its result tells KFP's cache if the paid stages would get other answers."""
 
 from components.image import CPU_IMAGE
 from components.step_component import step_component

@@ -1,19 +1,21 @@
-"""The images that stages run in: this repository in a locked environment, one folder of images/ each.
+"""Images in which stages run: this repository in a locked environment, one folder of images/ for each image.
 
-A release compiles with digests instead (`qinglan compile --image`): KFP's cache takes a tag at its word.
+A release is compiled with digests instead of tags (`qinglan compile --image`), since KFP's cache does not notice
+that a tag points to another image.
 """
 
 CPU_IMAGE = "qinglan/cpu:0.1.0"
-"""The image that moves data, judges and releases; it holds no torch."""
+"""Image for data stages, gates and releases. It has no torch."""
 
 SFT_IMAGE = "qinglan/sft:0.1.0"
-"""ms-swift and DeepSpeed; the rewriter's base is made with it."""
+"""Image with ms-swift and DeepSpeed. The rewriter's base model is also made with it."""
 
 PPO_IMAGE = "qinglan/ppo:0.1.0"
-"""verl and vLLM, which cannot live with ms-swift."""
+"""Image with verl and vLLM, which cannot be installed together with ms-swift."""
 
 SERVE_IMAGE = "qinglan/serve:0.1.0"
-"""vLLM and KServe: the rewriter's students are evaluated by what serves them on GPUs."""
+"""Image with vLLM and KServe. The rewriter's students are evaluated with the same software that serves them on
+GPUs."""
 
 STYLE_IMAGE = "qinglan/style:0.1.0"
-"""transformers and TRL: the style model's stages."""
+"""Image with transformers and TRL, for the style model's stages."""

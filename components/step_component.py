@@ -1,10 +1,11 @@
-"""The decorator that makes a stage's function a KFP component.
+"""Decorator that turns a stage's function into a KFP component.
 
     @step_component(CPU_IMAGE)
     def convert(validated: dsl.Input[dsl.Dataset], ...) -> None:
 
-KFP puts a component's source and 250 characters of shell into the graph, and its back end repeats them in the
-workflow's status eight times for each step. The images have this code, so the graph holds a line that imports it.
+KFP would put a component's source and 250 characters of shell into the graph, and its back end repeats them in the
+workflow's status eight times for each step. The images have this code, so the graph holds only a line that imports
+it.
 """
 
 import logging
@@ -17,17 +18,18 @@ RUN = (
     'f=$(mktemp -d)/step.py; echo "$0" >$f; '
     '_KFP_RUNTIME=true python3 -m kfp.dsl.executor_main --component_module_path $f "$@"'
 )
-"""The shell's part of a step's command: KFP's executor reads the component from a file."""
+"""Shell command of a step. KFP's executor reads the component from the file that it writes."""
 
 QUIET = {"httpx": logging.WARNING, "httpx2": logging.WARNING, "stamina": logging.ERROR}
-"""Loggers that would write a line for every call: KFP's executor shows INFO, and a step's progress drowns in it."""
+"""Loggers with their levels. Otherwise KFP's executor would show a line for every call, between a step's progress."""
 
 
 def step_component(image: str, launches_job: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Make a component that runs in this image; one that launches a job hands its task's machine on to it."""
+    """Make a component that runs in this image. With `launches_job`, the job gets the machine that the task
+    requests."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        if not hasattr(dsl, "component"):  # in a step, where KFP has its runtime part alone
+        if not hasattr(dsl, "component"):  # in a step, where only KFP's runtime part is installed
             for name, level in QUIET.items():
                 logging.getLogger(name).setLevel(level)
             return function
@@ -45,10 +47,10 @@ def step_component(image: str, launches_job: bool = False) -> Callable[[Callable
 
 
 def _passthroughs(launches_job: bool) -> list[Any] | None:
-    """Fields of the task that Kubeflow hands on to the job.
+    """Return the fields of the task that Kubeflow passes on to the job.
 
-    The GPUs and where they are go to the job alone: the step itself launches, follows and collects, on any machine.
-    Its environment and its volumes both have.
+    GPUs and node selection are for the job only. The step itself starts and follows the job and collects its results,
+    on any machine. Environment and volumes are for both.
     """
     if not launches_job:
         return None

@@ -1,8 +1,8 @@
-"""The figures of a step on KFP's page: ten at most, with names and units that a person reads.
+"""Show the figures of a step on KFP's page: at most ten, with names and units for people.
 
     log_figures(metrics, counts._asdict(), {"rows": "rows read", "like_teacher": "rewrites like the teacher's, %"})
 
-The step's record has all of them, by the names in the code.
+The step's record has all figures, under their names in the code.
 """
 
 import math
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 MOST = 10
-"""The rows that KFP's page shows at once, sorted by name."""
+"""Number of rows that KFP's page shows at once, sorted by name."""
 
 HUNDREDTHS = (", %", ", points")
-"""Units that show a share or a difference of shares times hundred."""
+"""Units of shares and of differences of shares, which are shown times hundred."""
 
 
 def log_figures(metrics: Any, values: Mapping[str, float | None], names: Mapping[str, str]) -> None:
@@ -25,5 +25,5 @@ def log_figures(metrics: Any, values: Mapping[str, float | None], names: Mapping
 
 
 def _rounded(value: float) -> float:
-    """Four significant digits of what was measured; what was counted stays whole."""
+    """Round a measured value to four significant digits; a count stays whole."""
     return value if isinstance(value, int) else float(f"{value:.4g}")

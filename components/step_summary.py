@@ -1,11 +1,11 @@
-"""A step's summary in Markdown, as KFP's page draws it."""
+"""Write a step's summary in Markdown for KFP's page."""
 
 import re
 from pathlib import Path
 from typing import Protocol
 
 SPACE = "&nbsp;" * 3
-"""KFP's page sets no space between the columns of a table, and drops blanks at the end of a cell."""
+"""Space at the end of a cell, since KFP's page leaves none between columns, and drops blanks there."""
 
 CELL_END = re.compile(r" \| (?=\S)")
 
@@ -21,6 +21,6 @@ def write_summary(summary: Summary, markdown: str) -> None:
 
 
 def _spaced(line: str) -> str:
-    """A line of a table with space behind each cell but the last; any other line as it is."""
+    """Return a table's line with space after each cell but the last; any other line unchanged."""
     is_row = line.startswith("| ") and not line.startswith("| ---")
     return CELL_END.sub(f"{SPACE} | ", line) if is_row else line

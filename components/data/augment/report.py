@@ -1,4 +1,4 @@
-"""Counts of the further rows, and their lines for a log and a run's summary."""
+"""Count the teacher's further rows, and write the counts as lines for a log and a run's summary."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -39,13 +39,13 @@ class Tally:
     answers: int = 0
     useful: int = 0
     not_asked: int = 0
-    """Rows that were not paid for, since too few of the first answers could be used."""
+    """Cases that were not paid for, since too few of the first answers could be used."""
 
     dropped: Counter[str] = field(default_factory=Counter)
     """Unusable answers, by reason."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, with the most frequent reason first."""
+        """Return the tally as plain data, with the most frequent reason first."""
         return {
             "answers": self.answers, "useful": self.useful, "not_asked": self.not_asked,
             "dropped": dict(self.dropped.most_common()),
@@ -53,7 +53,8 @@ class Tally:
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Useful answers of each kind, and reasons of the others; no line if the teacher was not asked."""
+    """Return lines with the useful answers of each kind and the reasons of the rest; no lines if there are no
+    answers."""
     lines: list[str] = []
     for kind, about in KINDS.items():
         tally = report.get(kind, {})

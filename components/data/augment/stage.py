@@ -1,7 +1,8 @@
 """Let the teacher write further rows: rewrites with the relevant passage in view, and questions from passages.
 
-Only rows of train take part, and passages that are relevant to no row of dev or test. A rewrite stays if it finds the
-passage at a better rank than before, a question if its query finds the passage first. dev and test do not change.
+Only rows of train are used, and passages that are relevant to no row of dev or test. A rewrite is kept if it finds
+the passage at a better rank than before. A question is kept if its query finds the passage first. dev and test do not
+change.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ from qinglan.text.near_duplicates import question_key
 
 ROWS_UNDER_WAY = 64
 TRIAL = 30
-"""Answers of each kind that are counted before the others are paid for."""
+"""Number of first answers of each kind. If too few of them are usable, the rest is not paid for."""
 
 Case = TypeVar("Case")
 Row = TypeVar("Row")
@@ -62,7 +63,7 @@ class AugmentCounts(NamedTuple):
     """SFT's training rows, including the further ones."""
 
     replaced: int
-    """SFT rows whose answer is a rewrite in hindsight in place of the teacher's first rewrite."""
+    """SFT rows whose answer is now a rewrite in hindsight, instead of the teacher's first rewrite."""
 
     anchors: int
     """Questions from passages among PPO's training prompts."""
@@ -94,7 +95,7 @@ class Outputs(NamedTuple):
 
 @dataclass
 class _Answers:
-    """Usable answers, and counts of all."""
+    """Usable answers, and counts of all answers."""
 
     left_out: BinaryIO
     hindsight: list[HindsightRow] = field(default_factory=list)
@@ -102,13 +103,13 @@ class _Answers:
     tallies: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in KINDS})
 
     def drop(self, kind: str, row: QuarantinedRow) -> None:
-        """Count an unusable answer, and list it."""
+        """Count an unusable answer, and write it to the file of left-out answers."""
         self.tallies[kind].dropped[row.reason] += 1
         self.left_out.write(dump_line(row))
 
 
 def augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_url: str) -> AugmentCounts:
-    """Write convert's rows with the further ones, the unusable answers, and the counts by reason."""
+    """Write convert's rows together with the further rows, the unusable answers, and the counts by reason."""
     return asyncio.run(_augment(inputs, out, config, gateway_url))
 
 
@@ -136,7 +137,7 @@ async def _augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_
 
 
 async def _ask(cases: Cases, teacher: Teacher, answers: _Answers, config: AugmentConfig) -> None:
-    """Ask for all rewrites and questions, and sort the answers."""
+    """Ask the teacher for all rewrites and questions, and keep or drop each answer."""
     known = set[str]()
     with progress(STEP, cases.calls) as tick:
         async for row in _in_trial(cases.hindsight, teacher.hindsight, answers.tallies["hindsight"], config):
@@ -163,7 +164,7 @@ async def _ask(cases: Cases, teacher: Teacher, answers: _Answers, config: Augmen
 async def _in_trial(
     cases: Sequence[Case], ask: Callable[[Case], Awaitable[Row]], tally: Tally, config: AugmentConfig
 ) -> AsyncIterator[Row]:
-    """The answers in order; no more after the first TRIAL of them if too few could be used."""
+    """Yield the answers in order. After the first TRIAL answers it stops if too few of them could be used."""
     for group in (cases[:TRIAL], cases[TRIAL:]):
         # The caller counts `useful` before it takes the next answer, so after the first group the count is complete.
         if tally.useful < config.least_kept * tally.answers:
@@ -175,9 +176,10 @@ async def _in_trial(
 
 
 def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
-    """Write SFT's rows with the further ones; returns their number, and how many of convert's rows are replaced.
+    """Write SFT's rows with the further ones. Returns their number, and the number of convert's rows that are
+    replaced.
 
-    The folder WITHOUT_FURTHER beside them has the rows that SFT compares the further ones with.
+    The subfolder WITHOUT_FURTHER holds convert's rows, with which SFT trains a second model for comparison.
     """
     chats = inputs.chats
     better = {(entry.row.tenant_id, entry.row.id) for entry in answers.hindsight}
@@ -214,7 +216,7 @@ def _read_lines(path: Path) -> Iterator[bytes]:
 
 
 def _write_prompts(prompts: Path, out: Path, cases: Cases, answers: _Answers, config: AugmentConfig) -> int:
-    """Write PPO's rows with some of the questions from passages; returns the number of these questions."""
+    """Write PPO's rows together with some of the questions from passages; returns the number of these questions."""
     anchors = 0
     with atomic_folder(out) as partial:
         shutil.copyfile(prompts / "dev.parquet", partial / "dev.parquet")
@@ -230,7 +232,7 @@ def _write_prompts(prompts: Path, out: Path, cases: Cases, answers: _Answers, co
 
 
 def anchor_rows(questions: Sequence[ValidatedRewrite], rows: int, config: AugmentConfig) -> list[ValidatedRewrite]:
-    """The questions that go to PPO, drawn by the seed."""
+    """Draw the questions that are added to PPO's training prompts, by the seed."""
     # x questions beside n rows are the share x / (n + x), so x = share / (1 - share) * n.
     most = int(config.anchor_share / (1 - config.anchor_share) * rows)
     return heapq.nsmallest(most, questions, key=lambda row: draw_key(config.seed, row.tenant_id, row.id))

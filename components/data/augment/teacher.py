@@ -1,4 +1,4 @@
-"""Ask the teacher, and let retrieval decide: a rewrite stays only if it finds the passage at a better rank."""
+"""Ask the teacher for rewrites and questions, and keep only answers with which retrieval finds the passage."""
 
 from typing import NamedTuple
 
@@ -22,13 +22,13 @@ class HindsightRow(NamedTuple):
 
 
 class Teacher:
-    """The run's teacher, which sees the passage."""
+    """The run's teacher, whose prompt here contains the passage."""
 
     def __init__(self, gateway: GatewayClient, rag: RagClient, cases: Cases, config: AugmentConfig) -> None:
         self._gateway, self._rag, self._cases, self._config = gateway, rag, cases, config
 
     async def hindsight(self, case: HindsightCase) -> HindsightRow | QuarantinedRow:
-        """A second rewrite of the row, or the reason why it is not used."""
+        """Return a second rewrite of the row, or a quarantined row with the reason why the rewrite is not used."""
         try:
             answer = await self._gateway.ask("teacher", case.messages(self._config), row=case.row.id)
             query = answer.line()
@@ -44,7 +44,8 @@ class Teacher:
         return HindsightRow(rewrite, retrieval.top1_score)
 
     async def pseudo(self, case: PseudoCase) -> ValidatedRewrite | QuarantinedRow:
-        """A question that the passage answers, with all fields of a PPO row; or the reason why there is none."""
+        """Return a question that the passage answers, with all fields of a PPO row; or a quarantined row with the
+        reason."""
         try:
             messages = case.messages(self._config)
             answer = await self._gateway.ask("teacher", messages, row=case.id, response_format=PSEUDO_FORMAT)

@@ -1,4 +1,5 @@
-"""Assign each row to a split, or leave it out with a reason. Pure functions of rows and a seed."""
+"""Assign each row to a split, or leave it out with a reason. All functions are pure: they use only rows and a
+seed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,11 +15,11 @@ from qinglan.text.same_tasks import TaskIndex
 LeftOutReason = Literal["near_duplicate", "balance"]
 
 LEAST_DEV = 2
-"""Fewest conversations of dev if a sheet is divided into folds: one of them may have no row for SFT."""
+"""Smallest number of dev conversations in a fold. Two are needed, since one of them may have no row for SFT."""
 
 
 class SplitInput(NamedTuple):
-    """The fields of a row that decide its split."""
+    """Fields of a row that decide its split."""
 
     number: int
     id: str
@@ -31,7 +32,7 @@ class SplitInput(NamedTuple):
 
 
 class SplitAssignment(NamedTuple):
-    """A row's split, or the reason why it has none, with the figures."""
+    """Split of a row; or the reason why it has no split, with the figures as text."""
 
     split: Split | None
     reason: LeftOutReason | None = None
@@ -39,7 +40,7 @@ class SplitAssignment(NamedTuple):
 
 
 def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[SplitAssignment]:
-    """The splits of the rows, in their order."""
+    """Return the split of each row, in the order of the rows."""
     splits = conversation_splits(rows, config)
     assigned = [SplitAssignment(splits[row.conversation]) for row in rows]
     for index, detail in near_duplicates(rows, [splits[row.conversation] for row in rows], config.near_duplicate):
@@ -58,7 +59,7 @@ def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[Spl
 
 
 def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Each conversation's split: the sheet's mark if it has one, else drawn by the settings."""
+    """Return each conversation's split: the one that the sheet marks, else one drawn by the settings."""
     assigned: dict[Conversation, Split] = {}
     for row in rows:
         if row.sheet_split and assigned.setdefault(row.conversation, row.sheet_split) != row.sheet_split:
@@ -71,10 +72,11 @@ def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> di
 
 
 def divide(marks: Mapping[Conversation, Split | None], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Each conversation's split by the sheet's marks, and for those without a mark by a hash or by their fold.
+    """Return each conversation's split: the sheet's mark, or for a conversation without a mark a draw.
 
-    In folds, conversations without a mark are dealt into parts of equal size, in an order drawn by the seed. One fold
-    is the test; dev is taken evenly from the rest, unless the sheet marks its own.
+    Without folds, a hash of the conversation decides. With folds, conversations without a mark are divided into parts
+    of equal size, in an order drawn by the seed. One fold is the test. dev is taken evenly from the rest, unless the
+    sheet marks dev rows.
     """
     if not config.folds:
         return {name: mark or split_of(name, config) for name, mark in marks.items()}
@@ -83,7 +85,7 @@ def divide(marks: Mapping[Conversation, Split | None], config: ConvertConfig) ->
     rest = [name for name in order if name not in held_out]
     share = config.dev / (config.train + config.dev) if config.dev else 0.0
     count = 0 if "dev" in marks.values() or not share else max(LEAST_DEV, round(share * len(rest)))
-    # Taken evenly from the whole order: its beginning would be in the dev rows of every fold.
+    # dev is taken evenly from the whole order. If it were the beginning, all folds would have much the same dev.
     dev = {rest[at * len(rest) // count] for at in range(count)} if rest else set[Conversation]()
     drawn: dict[Conversation, Split] = {name: "dev" if name in dev else "train" for name in rest}
     drawn |= dict.fromkeys(held_out, "test")
@@ -91,10 +93,9 @@ def divide(marks: Mapping[Conversation, Split | None], config: ConvertConfig) ->
 
 
 def near_duplicates(rows: Sequence[SplitInput], splits: Sequence[Split], threshold: float) -> list[tuple[int, str]]:
-    """Rows of train that repeat a row of dev or test, and of dev that repeat a test row, each with the row it
-    repeats.
+    """Find rows of train that repeat a row of dev or test, and rows of dev that repeat a row of test.
 
-    The test stays whole.
+    Returns the position of each such row, and a text about the row that it repeats. No test row is left out.
     """
     similar: list[tuple[int, str]] = []
     for split, before in (("dev", {"test"}), ("train", {"test", "dev"})):
@@ -114,7 +115,8 @@ def _likeness(question: str, other: str, row_id: str, split: Split, threshold: f
 
 
 def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: int) -> set[Conversation]:
-    """Conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest.
+    """Choose conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest
+    tenant.
 
     `training` names a conversation once per row. Whole conversations are left out, drawn by the seed.
     """
@@ -135,7 +137,7 @@ def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: i
 
 
 def balance_details(training: Iterable[Conversation], ratio: float) -> dict[str, str]:
-    """The figures of the balance, by tenant."""
+    """Return a text about each tenant's number of training rows and the allowed ratio, by tenant."""
     sizes = _tenant_sizes(Counter(training))
     smallest = min(sizes, key=lambda tenant: sizes[tenant], default="")
     return {

@@ -1,9 +1,9 @@
 """Turn validated rewrites into SFT chat rows, PPO prompts, and a locked test that training never sees.
 
-SFT learns the accepted rewrites. PPO and the test keep the rejected ones too: PPO can win where the teacher fails,
-and a test without such rows would overstate every model. If judges labelled a row without gold, their labels decide:
-a rewrite whose first passage is irrelevant is not accepted, and PPO leaves out a row for which nothing relevant was
-found.
+SFT learns only the accepted rewrites. PPO and the test also use rows with rejected rewrites: PPO can do better than
+the teacher on them, and a test without them would overstate every model. If judges labelled a row without gold, their
+labels decide. A rewrite whose first passage is irrelevant is then not accepted, and PPO leaves out a row for which
+nothing relevant was found.
 """
 
 from collections import Counter
@@ -29,11 +29,11 @@ from qinglan.text.near_duplicates import question_key
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
-"""Name of the count, by the reason of a row that is left out."""
+"""Name of the count of left-out rows, by the reason."""
 
 UNLABELLED = "nothing_relevant"
 Labels = Mapping[tuple[str, str], RowLabels]
-"""Labels of the rows, by tenant and id."""
+"""Labels of the rows, by tenant and row id."""
 
 
 class ConvertCounts(NamedTuple):
@@ -41,7 +41,7 @@ class ConvertCounts(NamedTuple):
     near_duplicates: int
     left_out_for_balance: int
     nothing_relevant: int
-    """Rows without gold for which judges found nothing relevant: in SFT if they are accepted, never in PPO."""
+    """Rows without gold for which judges found nothing relevant. They are in SFT if accepted, and never in PPO."""
 
     sft_train: int
     sft_dev: int
@@ -57,7 +57,7 @@ class Conversion(NamedTuple):
 
 
 class SplitInputs(NamedTuple):
-    """The fields of all rows that decide the splits, and whether each row is accepted."""
+    """Fields of all rows that decide the splits, and for each row if it is accepted."""
 
     rows: list[SplitInput]
     accepted: list[bool]
@@ -130,12 +130,13 @@ def convert(
 
 
 def read_labels(path: Path) -> Labels:
-    """The labels of rows without gold; none if the label stage had nothing to ask."""
+    """Read the labels of rows without gold; empty if the label stage had nothing to label."""
     return {(row.tenant_id, row.id): row for _, row in read_jsonl(path, RowLabels)}
 
 
 def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
-    """The row with its labels; a label of its rewrite's first passage decides whether the row is accepted."""
+    """Return the row with its labels. A label of the passage that its rewrite finds first decides if it is
+    accepted."""
     if row.gold or (labels := labelled.get((row.tenant_id, row.id))) is None:
         return row
     row = row.model_copy(update={"labels": labels.labels})
@@ -150,7 +151,7 @@ def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
 
 
 def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
-    """The reason why no rewrite of this row can be rewarded for what it finds; empty if there is none."""
+    """Return the reason why no rewrite of this row can be rewarded for what it finds; empty if one can be."""
     labels = None if row.gold else labelled.get((row.tenant_id, row.id))
     if labels is None or labels.outcome == "relevant":
         return ""
@@ -158,7 +159,7 @@ def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
 
 
 def read_split_inputs(validated: Path, labelled: Labels) -> SplitInputs:
-    """Read the fields that splitting needs, which are small enough to hold for all rows."""
+    """Read the fields that decide the splits. They are small enough to hold in memory for all rows."""
     inputs = SplitInputs([], [])
     for number, row in read_jsonl(validated, ValidatedRewrite):
         conversation = (row.tenant_id, row.conversation_id)
@@ -181,7 +182,7 @@ def _accepted(assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> 
 
 
 def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> None:
-    """Refuse rows of which SFT would learn none, and name near-duplicates if they are the cause."""
+    """Raise a DataError if SFT has no row to learn from. It names near-duplicates if they are the cause."""
     fit = _accepted(assigned, accepted)
     if fit["train"]:
         return
@@ -200,9 +201,10 @@ def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment
 
 
 def _refuse_poor_folds(validated: Path, inputs: SplitInputs, config: ConvertConfig) -> None:
-    """Refuse folds of which one could not be trained.
+    """Raise a DataError if one of the folds could not be trained.
 
-    The fold's own convert would find this only after the trainings of the released model and of the folds before it.
+    The fold's own convert step would find this too late: after the trainings of the released model and of earlier
+    folds.
     """
     for fold in range(1, config.folds + 1):
         assigned = assign_splits(inputs.rows, config.model_copy(update={"fold": fold}))

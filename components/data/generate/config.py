@@ -6,21 +6,21 @@ from qinglan.rows.questions import Columns
 
 
 class GenerateConfig(Config):
-    """How a spreadsheet of questions becomes the teacher's rewrites."""
+    """Rewriting of a spreadsheet's questions by the teacher."""
 
     tenant_id: Name
-    """Tenant of rows without one."""
+    """Tenant of rows that name no tenant."""
 
     columns: Columns = Columns()
     """Names of the sheet's columns."""
 
     system_prompt: SystemPrompt = ""
     """Teacher's system prompt: a text, a .txt file beside the profile, or one of these for each tenant of the sheet.
-    Empty takes qinglan/prompts."""
+    If empty, the prompts of qinglan/prompts are used."""
 
     rows_under_way: Positive = 64
-    """Rows held in memory at once. The gateway limits the paid calls."""
+    """Number of rows held in memory at once. The gateway limits the paid calls."""
 
     max_lost: Fraction = 0.2
-    """Largest share of questions without a usable answer by the teacher. Above it the run stops before later stages
-    are paid; above 5 % it warns."""
+    """Highest share of questions that the teacher may leave without a usable answer. Above it the run stops before
+    later stages are paid. Above 5 % it warns."""

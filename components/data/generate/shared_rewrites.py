@@ -1,8 +1,8 @@
-"""Rewrites that many different questions share: the teacher declines in words, or writes one text for all.
+"""Find rewrites that many different questions share, such as a refusal in words, or one text for all questions.
 
 shared = SharedRewrites()
 shared.add(question, rewrite)
-shared.questions()    # questions whose rewrite is that of many others
+shared.questions()    # number of questions whose rewrite many other questions have too
 """
 
 from collections import Counter, defaultdict
@@ -13,13 +13,14 @@ from qinglan.llm.lost_rows import WARN_SHARE
 from qinglan.rows.rows import Rewrite
 
 MANY_QUESTIONS = 5
-"""Different questions with one rewrite from which the rewrite counts as shared: fewer may ask for the same thing."""
+"""Number of different questions with the same rewrite from which it counts as shared. Fewer may ask for the same
+thing."""
 
 QUOTED_CHARACTERS = 80
 
 
 class SharedRewrites:
-    """Counts the different questions of each rewrite. It holds hashes, since the texts of a sheet may be large."""
+    """Count the different questions of each rewrite. Only hashes are stored, since a sheet's texts may be large."""
 
     def __init__(self) -> None:
         self._questions: dict[int, set[int]] = defaultdict(set)
@@ -28,12 +29,12 @@ class SharedRewrites:
         self._questions[hash(_alike(rewrite))].add(hash(_alike(question)))
 
     def questions(self) -> int:
-        """Different questions that share their rewrite with many others."""
+        """Return the number of different questions whose rewrite many others have too."""
         return sum(len(questions) for questions in self._questions.values() if len(questions) >= MANY_QUESTIONS)
 
 
 def shared_line(shared: int, rewritten: int, rewrites: Path) -> str:
-    """A warning if many questions share their rewrite, with the most frequent one; else empty."""
+    """Return a warning with the most frequent rewrite if many questions share theirs; else an empty text."""
     if not rewritten or shared / rewritten <= WARN_SHARE:
         return ""
     [(text, times)] = Counter(row.rewritten_query for _, row in read_jsonl(rewrites, Rewrite)).most_common(1)

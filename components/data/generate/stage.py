@@ -30,7 +30,7 @@ TABLE = {
     "编号": "id", "对话编号": "conversation_id", "问题": "question", "用户画像": "user_profile",
     "历史摘要": "history_summary", "改写": "rewritten_query",
 }  # fmt: skip
-"""Columns of the sheet, with the fields of a rewrite in them."""
+"""Field of a rewrite in each column of the sheet."""
 
 
 class GenerateCounts(NamedTuple):
@@ -38,11 +38,11 @@ class GenerateCounts(NamedTuple):
     rewritten: int
     quarantined: int
     lost: int
-    """Questions without a usable answer by the teacher; the other quarantined rows are no questions."""
+    """Questions without a usable answer by the teacher. The other quarantined rows are not questions."""
 
     journal_answers: int
-    """Answers that were in the journal before this stage, and so cost nothing. Answers to equal questions of which
-    the first is paid for now are not counted."""
+    """Answers that were in the journal before this stage, and so cost nothing. An answer is not counted if an equal
+    question was paid for in this stage."""
 
     causes: str = ""
     """Lost questions by cause, such as `97 truncated + 3 refused`."""
@@ -65,7 +65,7 @@ FIGURES = {
 def generate(
     questions: Path, rewrites: Path, table: Path, quarantine: Path, config: GenerateConfig, gateway_url: str
 ) -> GenerateCounts:
-    """Write the rewrites as JSONL and as a sheet, and the rows without one, each with its reason."""
+    """Write the rewrites as JSONL and as a sheet, and the quarantined rows, each with its reason."""
     return asyncio.run(_generate(questions, rewrites, table, quarantine, config, gateway_url))
 
 
@@ -113,7 +113,7 @@ async def _generate(
 
 
 def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantine: Path) -> None:
-    """Stop a run that lost too many rows, before the later stages are paid."""
+    """Raise an OutageError if too many questions have no answer, before later stages are paid."""
     if lost_share(losses, rewritten) > limit:
         raise OutageError(
             *loss_lines(STEP, losses, rewritten),
@@ -123,7 +123,7 @@ def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantin
 
 
 def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:
-    """The error of a run without any rewrite, which may have had too few rows for the gateway to call it an
+    """Return the error for a run without any rewrite. Such a run may have too few rows for the gateway to see an
     outage."""
     rows = [row for _, row in read_jsonl(quarantine, QuarantinedRow)]
     unanswered = [row for row in rows if row.stage == STEP]

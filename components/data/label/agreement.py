@@ -1,7 +1,7 @@
-"""Agreement of judges with gold passages, with each other and with people. Pure functions.
+"""Measure the agreement of judges with gold passages, with each other and with people. All functions are pure.
 
-Similar questions fail together: a judge that misreads a phrasing is wrong in every row that uses it. So intervals are
-bootstrapped over whole phrasings, and the weakest phrasings are listed.
+Similar questions fail together: a judge that misreads a phrasing is wrong in every row with this phrasing. So
+intervals are bootstrapped over whole phrasings, and the weakest phrasings are listed.
 """
 
 import math
@@ -19,14 +19,14 @@ LISTED = 10
 
 
 class Measured(NamedTuple):
-    """A check of a judge on a row with this question."""
+    """Result of one check of a judge, on a row with this question."""
 
     question: str
     right: bool
 
 
 def phrasings(questions: Sequence[str]) -> list[int]:
-    """The number of each question's phrasing, which is that of the first similar question."""
+    """Return the number of each question's phrasing. Similar questions have the number of the first one of them."""
     leaders: list[set[str]] = []
     numbers = []
     for question in questions:
@@ -41,7 +41,7 @@ def phrasings(questions: Sequence[str]) -> list[int]:
 
 
 def share(right: Sequence[bool], groups: Sequence[Hashable], seed: int) -> dict[str, Any]:
-    """The share that is right, with a 95 % interval over groups; None for what cannot be measured."""
+    """Return the share that is right, with a 95 % interval over groups. A value that cannot be measured is None."""
     import numpy as np
 
     from qinglan.evaluation.statistics import bootstrap_means, group_numbers
@@ -54,7 +54,8 @@ def share(right: Sequence[bool], groups: Sequence[Hashable], seed: int) -> dict[
 
 
 def by_phrasing(measured: Sequence[Measured], seed: int) -> dict[str, Any]:
-    """The share that is right, with an interval over phrasings, and the phrasings that are right least often."""
+    """Return the share that is right, with an interval over phrasings, and the phrasings that are right least
+    often."""
     groups = phrasings([case.question for case in measured])
     cases: dict[int, list[Measured]] = defaultdict(list)
     for group, case in zip(groups, measured, strict=True):
@@ -72,7 +73,7 @@ def by_phrasing(measured: Sequence[Measured], seed: int) -> dict[str, Any]:
 
 
 def in_words(measured: Mapping[str, Any]) -> str:
-    """A share as text, such as 0.91 [0.84, 0.97] of 57."""
+    """Format a share as text, such as `0.91 [0.84, 0.97] of 57`."""
     if measured["value"] is None:
         return "not measured"
     low, high = measured["low"], measured["high"]

@@ -13,43 +13,43 @@ class LabelConfig(Config):
     """Labels by judges for the rows without gold passages."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
-    """Retrieval settings of the need, except the number of passages; a run sets its own."""
+    """Retrieval settings for searching with a row's need, except the number of passages; a run sets its own."""
 
     listed: int = Field(default=30, ge=10, le=100)
-    """Passages of the need from whose titles the judge chooses, if none of the first passages answers."""
+    """Number of passages from whose titles the judge chooses if none of the first passages answers the need."""
 
     chosen: Positive = 2
-    """Most passages of that list that are judged."""
+    """Highest number of passages on that list that are judged."""
 
     calls_per_row: Positive = 9
-    """Most paid calls for one row; with the defaults no row needs more."""
+    """Highest number of paid calls for one row. With the defaults no row needs more."""
 
     calls: int = Field(default=50_000, ge=0)
-    """Most paid calls for the labels of all rows; further rows are listed. 0 labels nothing."""
+    """Highest number of paid calls for the labels of all rows; 0 labels nothing. Further rows stay unlabelled and are
+    listed."""
 
     passage_characters: Positive = PASSAGE_CHARACTERS
     """Characters of a passage that a judge reads, from its beginning."""
 
     trial_rows: Positive = 30
-    """Rows for a test of the judge before the others are paid for: it judges an unrelated passage of each row, and
-    one passage of the row twice."""
+    """Number of rows that test the judge before the other rows are paid for. For each of them it judges an unrelated
+    passage once, and one of the row's passages twice."""
 
     most_faults: Fraction = 0.2
-    """Largest share of that test in which a judge may call an unrelated passage relevant, contradict itself, or give
-    no usable answer; above it nothing is labelled."""
+    """Highest share of faults allowed in that test; above it nothing is labelled. Faults are an unrelated passage
+    called relevant, two different judgements of a passage, and an unusable answer."""
 
     least_labelled: Fraction = 0.3
-    """Share of the rows that must have a relevant passage, by gold or labels; below it the run stops before
-    training."""
+    """Lowest share of rows with a relevant passage, by gold or labels. Below it the run stops before training."""
 
     gold_rows: Positive = 60
-    """Most rows with gold passages that are judged too, to measure the judges."""
+    """Highest number of rows with gold passages that are judged too, to measure the judges."""
 
     checked_rows: Positive = 40
-    """Rows in the sheet that people check."""
+    """Number of rows in the sheet that people check."""
 
     corrections: Path | None = None
-    """Path of that sheet, filled in by people: their grades replace those of the judges."""
+    """Path of that sheet after people have filled it in. Their grades replace those of the judges."""
 
     seed: Seed = 42
-    """Seed that draws the rows of test, measurement and sheet."""
+    """Seed that draws the rows of the test, of the measurement and of the sheet."""

@@ -1,8 +1,9 @@
-"""Judge a few passages of each row: the first of the rewrite and of the need, then those that the judge chooses from
-the titles of what the need finds.
+"""Judge a few passages of each row.
 
-Each passage is judged against the row's fixed need. A passage counts as relevant only if a second model calls it
-relevant too; it gets the same prompt, without the first model's answer. False labels do more harm than missing ones.
+The first passages that the rewrite and the need find are judged first. Then the judge chooses further passages from
+the titles of everything that the need finds. Each passage is judged against the row's fixed need. It counts as
+relevant only if a second model calls it relevant too, with the same prompt and without the first model's answer.
+False labels do more harm than missing ones.
 """
 
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ HEADING_CHARACTERS = 60
 
 
 class Candidate(NamedTuple):
-    """A passage that may answer, and the query that found it (`by`)."""
+    """A passage that may answer the need. `by` says how it was found."""
 
     id: str
     title: str
@@ -36,31 +37,31 @@ class Candidate(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """Title and beginning, on one line."""
+        """Title and beginning of the passage, on one line."""
         return one_line(f"{self.title} {self.content}")[:HEADING_CHARACTERS]
 
 
 class Pool(NamedTuple):
-    """A row's passages."""
+    """Passages of a row that may be judged."""
 
     first: tuple[Candidate, ...]
     """The first passages of the rewrite and of the need, which are always judged."""
 
     listed: tuple[Candidate, ...]
-    """All passages that the need finds, to choose from."""
+    """All passages that the need finds, from which the judge chooses."""
 
 
 class SecondJudge(NamedTuple):
-    """The model that confirms what the judge calls relevant."""
+    """Model that is asked to confirm a passage that the judge calls relevant."""
 
     role: Role
     sample: int
-    """1 if it is the judge's own model, which is then asked a second time: this finds only random errors."""
+    """1 if it is the judge's own model, which is then asked again; this finds only random errors. Else 0."""
 
 
 @dataclass
 class RowProgress:
-    """The labels and calls of a row so far."""
+    """Labels and calls of a row until now."""
 
     row: ValidatedRewrite
     most_calls: int
@@ -88,13 +89,13 @@ class RowProgress:
 
 
 class Judges:
-    """The run's judge, and the second one that confirms."""
+    """The run's judge, and the second judge that confirms its relevant passages."""
 
     def __init__(self, gateway: GatewayClient, rag: RagClient, second: SecondJudge, config: LabelConfig) -> None:
         self._gateway, self._rag, self._second, self._config = gateway, rag, second, config
 
     async def label(self, row: ValidatedRewrite) -> RowLabels:
-        """Judge the row's passages until one answers in full or none is left."""
+        """Judge the row's passages until one has the highest grade, no passage is left, or the calls are used up."""
         progress = RowProgress(row, self._config.calls_per_row)
         pool = await self.pool(row)
         await self._judge_in_turn(progress, pool.first)
@@ -104,7 +105,7 @@ class Judges:
         return progress.result()
 
     async def pool(self, row: ValidatedRewrite) -> Pool:
-        """The row's passages. The gateway still has the rewrite's retrieval, from the validation."""
+        """Return the row's passages. The gateway still has the rewrite's retrieval, from the validate stage."""
         retrieval = self._config.retrieval
         again = retrieval.request(row.question, row.rewritten_query, row.need, row.tenant_id)
         deeper = again.model_copy(update={"rewritten_query": row.need, "top_k": self._config.listed})
@@ -131,7 +132,7 @@ class Judges:
             await self.judge(progress, candidate)
 
     async def judge(self, progress: RowProgress, candidate: Candidate) -> None:
-        """Judge one passage; without a usable answer or a confirmation it stays unknown."""
+        """Judge one passage. Without a usable answer, or if no second opinion can be had, it gets no label."""
         first = await self.opinion(progress, candidate, SecondJudge("judge", 0))
         if first is None:
             return
@@ -150,7 +151,7 @@ class Judges:
         )  # fmt: skip
 
     async def opinion(self, progress: RowProgress, candidate: Candidate, judge: SecondJudge) -> Opinion | None:
-        """A judge's grade of a passage; None if its answer is unusable."""
+        """Return a judge's grade of a passage; None if its answer is unusable."""
         progress.calls += 1
         messages = label_messages(progress.row.need, candidate.title, candidate.content)
         try:
@@ -163,7 +164,7 @@ class Judges:
             return None
 
     async def _choose(self, progress: RowProgress, rest: Sequence[Candidate]) -> list[Candidate]:
-        """Passages that the judge chooses by their titles, the most likely first."""
+        """Return the passages that the judge chooses by their titles, the most likely first."""
         progress.calls += 1
         messages = choice_messages(progress.row.need, [candidate.heading for candidate in rest], self._config.chosen)
         try:
@@ -176,7 +177,7 @@ class Judges:
 
 
 def read_choice(text: str, listed: int) -> list[int]:
-    """Numbers on the list, each once; a RowError if the answer has no list."""
+    """Return the chosen numbers on the list, each once; a RowError if the answer has no list."""
     numbers = orjson.loads(text).get("段落")
     if not isinstance(numbers, list):
         raise RowError("malformed", "The answer has no list 段落.", text)

@@ -1,4 +1,4 @@
-"""Measure the judges on rows with gold passages, which they judge as if gold were unknown."""
+"""Measure the judges on rows with gold passages, which they judge without knowing gold."""
 
 import heapq
 from collections.abc import Iterable
@@ -19,7 +19,8 @@ def drawn(rows: Iterable[ValidatedRewrite], count: int, config: LabelConfig) -> 
 
 
 async def measure_gold(judges: Judges, rows: Iterable[ValidatedRewrite], config: LabelConfig) -> dict[str, Any]:
-    """Compare judgements of rows with gold with gold; rows that the sheet marks as test are left out."""
+    """Compare the judges' grades with gold, on rows with gold passages. Rows that the sheet marks as test are left
+    out."""
     some = drawn((row for row in rows if row.split != "test"), config.gold_rows, config)
     answers: list[Measured] = []
     beside: list[Measured] = []
@@ -38,7 +39,7 @@ async def measure_gold(judges: Judges, rows: Iterable[ValidatedRewrite], config:
 
 
 async def measure_row(judges: Judges, row: ValidatedRewrite, config: LabelConfig) -> list[JudgedPassage]:
-    """The judgements of a row's first passages, and of the gold passages that its need finds."""
+    """Return the judgements of a row's first passages, and of the gold passages that its need finds."""
     pool = await judges.pool(row)
     gold = [candidate for candidate in pool.listed if candidate.id in row.gold]
     work = RowProgress(row, 2 * (len(pool.first) + len(gold)))

@@ -1,4 +1,4 @@
-"""Lines of the label report, for a log and a run's summary."""
+"""Format the label report as lines, for a log and a run's summary."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,11 +7,11 @@ from components.data.label.agreement import in_words
 from qinglan.terminal import visible
 
 SHOWN = 5
-"""Phrasings, rows and passages that are named."""
+"""Highest number of phrasings, rows or passages that one line names."""
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Outcomes of the labels and agreement of the judges; no line if no judge was called."""
+    """Return lines on the outcomes of the labels and the agreement of the judges; no lines if no judge was called."""
     if not report:
         return []
     outcomes = ", ".join(f"{name} {count:,}" for name, count in report["outcomes"].items())
@@ -39,7 +39,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _corrections(report: Mapping[str, Any]) -> list[str]:
-    """Warnings of people's grades that change nothing, or that are of passages without a judge's grade."""
+    """Return warnings about people's grades that change nothing, or that are for passages without a judge's grade."""
     unused = report.get("unused_corrections", {})  # reports of earlier versions lack it
     lines = []
     if unknown := unused.get("unknown"):

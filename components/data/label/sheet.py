@@ -1,7 +1,7 @@
 """The sheet on which people check the judges' labels.
 
 write_sheet(...)         a sample of labels with need, passage, grade and reason, and an empty column for people
-read_corrections(...)    people's grades by row and passage
+read_corrections(...)    people's grades, by row and passage
 """
 
 from collections import defaultdict
@@ -21,21 +21,21 @@ ROW, PASSAGE, PERSON = "编号", "段落编号", "人工评分"
 COLUMNS = [ROW, "问题", "检索需求", PASSAGE, "段落标题", "段落", "评分", "理由", PERSON]
 
 Corrections = Mapping[str, Mapping[str, int]]
-"""People's grades by row and passage, whose ids are as `cell_label` reads them."""
+"""People's grades by row id and passage id, both as `cell_label` reads them from a sheet."""
 
 
 class UnusedCorrections(NamedTuple):
     """Ids in a filled sheet whose grades change nothing."""
 
     unknown: tuple[str, ...] = ()
-    """Ids of no row of this run."""
+    """Ids that no row of this run has."""
 
     with_gold: tuple[str, ...] = ()
     """Ids of rows with gold passages, which judges do not label."""
 
 
 def write_sheet(path: Path, rows: Iterable[tuple[Question, RowLabels]]) -> int:
-    """Write a line for each judged passage of these rows; returns the number of lines."""
+    """Write a line for each judged passage of these rows, and return the number of lines."""
     lines = 0
     with write_table(path, COLUMNS) as add:
         for row, labels in rows:
@@ -48,7 +48,7 @@ def write_sheet(path: Path, rows: Iterable[tuple[Question, RowLabels]]) -> int:
 
 
 def read_corrections(path: Path) -> dict[str, dict[str, int]]:
-    """The grades that people filled in."""
+    """Read the grades that people filled in, by row and passage."""
     if fault := path_fault(path, "label.corrections names the filled label sheet of an earlier run."):
         raise DataError(fault)
     grades: dict[str, dict[str, int]] = defaultdict(dict)
@@ -77,7 +77,7 @@ def _grade(path: Path, number: int, value: Cell) -> int:
 
 
 def unused_corrections(path: Path, corrections: Corrections, rows: Iterable[ValidatedRewrite]) -> UnusedCorrections:
-    """The corrected rows that this run does not label; a DataError if it has none of the corrected rows."""
+    """Return the corrected rows that this run does not label; a DataError if none of them is a row of this run."""
     with_gold = {cell_label(row.id): bool(row.gold) for row in rows if cell_label(row.id) in corrections}
     unknown = tuple(row for row in corrections if row not in with_gold)
     if corrections and len(unknown) == len(corrections):
@@ -89,7 +89,7 @@ def unused_corrections(path: Path, corrections: Corrections, rows: Iterable[Vali
 
 
 def corrected(labels: RowLabels, corrections: Corrections) -> RowLabels:
-    """The labels with people's grades in place of the judges', also of passages that no judge has graded."""
+    """Replace the judges' grades by people's grades, and add people's grades of passages that no judge has graded."""
     if not (grades := corrections.get(cell_label(labels.id))):
         return labels
     known = {cell_label(passage.id): passage for passage in labels.judged}

@@ -1,7 +1,7 @@
 """Let judges label the rows without gold passages; no judge is called if every row has gold.
 
-The judge is tested first, on a few rows. Then each row's passages are judged, and a second model confirms those that
-are called relevant. Rows with gold measure the judges; people correct them with a sheet.
+The judge is first tested on a few rows. Then it judges each row's passages, and a second model confirms those that it
+calls relevant. Rows with gold measure how good the judges are. People can correct the labels in a sheet.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ ROWS_UNDER_WAY = 64
 class LabelCounts(NamedTuple):
     rows: int
     gold: int
-    """Rows with gold passages, which are judged only for the measurement."""
+    """Rows with gold passages, of which some are judged to measure the judges."""
 
     relevant: int
     nothing_relevant: int
@@ -83,8 +83,7 @@ class Outputs(NamedTuple):
 
 
 def label(validated: Path, out: Outputs, config: LabelConfig, gateway_url: str) -> LabelCounts:
-    """Write the labels, the sheet for people, the rows without a relevant passage, and the agreement of the
-    judges."""
+    """Write the labels, the sheet for people, the rows without a relevant passage, and the report on the judges."""
     corrections = read_corrections(config.corrections) if config.corrections else {}
     if config.calls == 0 or not any(True for _ in _without_gold(validated)):
         if corrections:
@@ -149,17 +148,17 @@ async def _label(
 
 
 def second_judge(models: Mapping[str, str]) -> SecondJudge:
-    """The examiner, or the judge a second time if both are one model."""
+    """Return the examiner as second judge, or the judge itself if both are one model."""
     return SecondJudge("judge", 1) if same_model(models["judge"], models["examiner"]) else SecondJudge("examiner", 0)
 
 
 async def label_rows(
     judges: Judges, rows: Iterator[ValidatedRewrite], config: LabelConfig
 ) -> AsyncIterator[tuple[ValidatedRewrite, RowLabels]]:
-    """Each row with its labels, in order; rows beyond the allowed calls have none.
+    """Yield each row with its labels, in order. Rows beyond the allowed calls get the outcome `out of calls`.
 
-    Rows are taken in groups whose calls together cannot pass the limit, so that timing does not decide which rows are
-    labelled.
+    Rows are taken in groups whose calls together cannot exceed the limit, so that timing does not decide which rows
+    are labelled.
     """
     left = config.calls
     while group := list(islice(rows, max(1, min(ROWS_UNDER_WAY, left // config.calls_per_row)))):
@@ -174,7 +173,8 @@ async def label_rows(
 
 
 def hole(row: ValidatedRewrite, labels: RowLabels) -> QuarantinedRow:
-    """A row without a relevant passage, with the nearest passage that was judged."""
+    """Return the quarantined row of a row without a relevant passage. It names the nearest passage that was
+    judged."""
     nearest = max(labels.judged, key=lambda passage: passage.grade, default=None)
     shown = (
         f"nearest of {len(labels.judged)}: {nearest.id} {nearest.title}, grade {nearest.grade}: {nearest.reason}"

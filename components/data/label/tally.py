@@ -1,4 +1,4 @@
-"""Sums over the labelled rows: counts, agreement of the two judges and of people, and phrasings without an answer."""
+"""Sum up the labelled rows: counts, agreement of the two judges and of people, and phrasings without an answer."""
 
 import heapq
 import re
@@ -13,13 +13,14 @@ from qinglan.rows.splits import draw_key
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 MOST_QUESTIONS = 2_000
-"""Most questions without an answer that are grouped by phrasing."""
+"""Highest number of questions without an answer that are grouped by phrasing."""
 
 LISTED_PHRASINGS = 20
 
 
 class Tally:
-    """Counts row by row. Its memory does not grow with the sheet, except for a truth value for each label."""
+    """Counts that are updated row by row. Their memory hardly grows with the sheet: by one truth value for each
+    label."""
 
     def __init__(self, config: LabelConfig) -> None:
         self._config = config
@@ -63,11 +64,11 @@ class Tally:
         return heapq.nsmallest(self._config.checked_rows, self._drawn, key=lambda entry: entry[0])
 
     def sheet(self) -> list[tuple[ValidatedRewrite, RowLabels]]:
-        """The rows that people are asked to check."""
+        """Return the rows that people are asked to check."""
         return [(row, labels) for _, row, labels in self._lowest_draws()]
 
     def report(self) -> dict[str, Any]:
-        """The report as plain data, without the trial and the measurement by gold."""
+        """Return the report as plain data, without the test of the judges and the measurement by gold."""
         rows: dict[int, list[str]] = defaultdict(list)
         for group, question in zip(phrasings(self._unanswered), self._unanswered, strict=True):
             rows[group].append(question)

@@ -1,4 +1,4 @@
-"""Test on a few rows whether the judges are fit to label, before the rest is paid for."""
+"""Test on a few rows if the judges are good enough to label, before the other rows are paid for."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,24 +14,25 @@ from qinglan.rows.labels import RELEVANT, Opinion, Outcome
 from qinglan.rows.rows import ValidatedRewrite
 
 FEWEST_FAULTS = 2
-"""Fewest faults that count: one fault proves nothing in a small trial."""
+"""Smallest number of faults that counts. One fault proves nothing in a small test."""
 
 
 class Trial(NamedTuple):
-    """Counts of a judge's answers about unrelated passages, and about passages that it judges twice."""
+    """Counts of a judge's answers about unrelated passages, and about passages that it judged twice."""
 
     role: str
     model: str
     controls: int = 0
     false_controls: int = 0
-    """Unrelated passages, and how many of them it called relevant."""
+    """Unrelated passages that it called relevant; `controls` is the number of all unrelated passages."""
 
     repeated: int = 0
     contradicted: int = 0
-    """Passages that it judged twice, and how many of them it called relevant in one of the two answers."""
+    """Passages that it called relevant in only one of two answers; `repeated` is the number of all passages judged
+    twice."""
 
     unusable: int = 0
-    """Questions without a usable answer."""
+    """Requests without a usable answer."""
 
     requests: int = 0
 
@@ -57,7 +58,8 @@ def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
 
 
 def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: LabelConfig) -> None:
-    """Raise a DataError if so few rows have a relevant passage that a training would learn mostly wrong ones."""
+    """Raise a DataError if too few rows have a relevant passage, since a training would learn from mostly wrong
+    rows."""
     rows = outcomes.total() + gold
     right = outcomes["relevant"] + gold
     if rows and right < config.least_labelled * rows:
@@ -73,13 +75,13 @@ def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: L
 async def try_judges(
     judges: Judges, rows: Sequence[ValidatedRewrite], second: SecondJudge, models: Mapping[str, str]
 ) -> list[Trial]:
-    """Test both judges on passages of other rows, and the first one twice on passages of the rows themselves."""
+    """Test both judges on unrelated passages, and the first judge twice on a passage of the row itself."""
     pools = await gather_or_cancel(*map(judges.pool, rows))
     firsts = [pool.first[0] if pool.first else None for pool in pools]
     trials: dict[Role, Trial] = {role: Trial(role, models[role]) for role in dict.fromkeys(("judge", second.role))}
 
     async def ask(row: ValidatedRewrite, at: int) -> None:
-        # An unrelated passage: the first of the next row whose passage this row's need does not find.
+        # The unrelated passage is the first passage of another row. This row's need must not find it.
         known = {candidate.id for candidate in pools[at].listed}
         rest = (firsts[(at + step) % len(firsts)] for step in range(1, len(firsts)))
         control = next((other for other in rest if other is not None and other.id not in known), None)
@@ -99,7 +101,7 @@ async def try_judges(
 
 
 def _with_control(trial: Trial, opinion: Opinion | None) -> Trial:
-    """The trial with one opinion of an unrelated passage, which is None if the answer was unusable."""
+    """Count one opinion on an unrelated passage. The opinion is None if the answer was unusable."""
     trial = trial._replace(requests=trial.requests + 1)
     if opinion is None:
         return trial._replace(unusable=trial.unusable + 1)

@@ -1,6 +1,6 @@
-"""Search with the plain question and with its rewrite; accept the rewrite, or give the reason why not.
+"""Search with the plain question and with its rewrite, and accept the rewrite or give the reason against it.
 
-Both are scored against the row's fixed need. A search that fails is an error, not a rejection.
+The passages of both searches are scored against the row's fixed need. A failed search is an error, not a rejection.
 """
 
 import asyncio
@@ -46,28 +46,30 @@ class ValidateCounts(NamedTuple):
     accepted: int
     quarantined: int
     scored_against_query: int
-    """Answers of a service without `need`: a rewrite can raise their scores without finding more."""
+    """Rows that a service without `need` scored against the query. A rewrite can raise these scores without finding
+    more."""
 
     labelled: int
-    """Rows with gold passages, which the next two counts are over. Rows of the locked test, marked by the sheet or
-    drawn by convert, are left out: people tune by these figures, and must not tune on the test."""
+    """Rows with gold passages; the next two counts are among these. Rows of the locked test are left out, marked by
+    the sheet or drawn by convert: people tune by these figures, and must not tune on the test."""
 
     plain_top1: int
     rewritten_top1: int
 
     plain_score: float = 0.0
     mean_score: float = 0.0
-    """Mean score of the first passage by the plain question and by the rewrite, without test rows."""
+    """Mean score of the first passage by the rewrite; `plain_score` is the same by the plain question. Rows of the
+    test are left out."""
 
 
 class Validation(NamedTuple):
-    """The counts of the stage, and the comparison of teacher and plain question."""
+    """Counts of the stage, and the comparison of the teacher's rewrites with the plain questions."""
 
     counts: ValidateCounts
     gain: TeacherGain | None
 
     def facts(self) -> dict[str, Any]:
-        """The figures for the step's record."""
+        """Return the figures for the step's record."""
         return {**self.counts._asdict(), **({"teacher_gain": self.gain._asdict()} if self.gain else {})}
 
 
@@ -101,7 +103,7 @@ def validate(
 
 
 def known_snapshots(knowledge_base: Path) -> frozenset[str]:
-    """Digests of the run's knowledge base: one file, or a folder with one per tenant."""
+    """Return the digests of the run's knowledge bases: one file, or a folder with one file per tenant."""
     files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.rglob("*.jsonl"))
     if not files:
         raise DataError(f"{knowledge_base}: no knowledge base there. Give the JSONL that the RAG service serves.")
@@ -151,7 +153,7 @@ async def _validate(
 
 
 def compared_counts(pairs: Sequence[RetrievalPair]) -> dict[str, Any]:
-    """The counts and means of rows outside the locked test."""
+    """Return the counts and means over rows outside the locked test."""
     gold = [pair.gold for pair in pairs if pair.gold is not None]
     plain, rewritten = ([pair.scores[at] for pair in pairs] or [0.0] for at in (0, 1))
     return {
@@ -164,7 +166,7 @@ def compared_counts(pairs: Sequence[RetrievalPair]) -> dict[str, Any]:
 
 
 def retrieval_pair(row: ValidatedRewrite) -> RetrievalPair:
-    """The row for the comparison of teacher and plain question."""
+    """Return the row's figures for the comparison of teacher and plain question."""
     return RetrievalPair(
         conversation=(row.tenant_id, row.conversation_id),
         gold=(row.plain.gold_rank == 1, row.rewritten.gold_rank == 1) if row.gold else None,
@@ -174,7 +176,7 @@ def retrieval_pair(row: ValidatedRewrite) -> RetrievalPair:
 
 
 def check_teacher(gain: TeacherGain | None, config: ValidateConfig) -> None:
-    """Stop before training on a teacher whose rewrites find less than the plain questions."""
+    """Raise a GateHeldError, before any training, if the teacher's rewrites find less than the plain questions."""
     if gain and gain.is_worse and not config.allow_worse_teacher:
         raise GateHeldError(
             f"The teacher is worse than no rewrite ({gain.in_words()}). A student would learn to find less, so the "
@@ -213,7 +215,8 @@ async def _check(
 
 
 def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str]) -> None:
-    """Raise a DataError if another knowledge base than the run's answered: statements would name the wrong bytes."""
+    """Raise a DataError if the answer is not from the run's knowledge base, since statements would name the wrong
+    bytes."""
     if all(contradicts_snapshot(answered, snapshot) for snapshot in snapshots):
         raise DataError(
             f"row {row.id}: the RAG service answered from knowledge base {answered[:12]}, which is not this run's. "
@@ -222,7 +225,7 @@ def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str
 
 
 async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str, Literal["sheet", "judge"]]:
-    """The user's need: the sheet's, else the judge's; never the teacher's or from gold."""
+    """Return the user's need from the sheet, or else from the judge. It never comes from the teacher or from gold."""
     if row.need:
         return row.need, "sheet"
     answer = await gateway.ask("judge", need_messages(row, prompt), row=row.id)
@@ -230,7 +233,7 @@ async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str,
 
 
 def rejection_reason(retrieval: Retrieval, threshold: float) -> str:
-    """The reason why a rewrite is not accepted; empty if it is accepted."""
+    """Return the reason why a rewrite is not accepted; empty if it is accepted."""
     if not retrieval.count:
         return "nothing found"
     return "" if retrieval.top1_score >= threshold else "top-1 score below the threshold"

@@ -1,4 +1,4 @@
-"""The ModelRollouts of a Kubernetes API server."""
+"""Read and create ModelRollouts on a Kubernetes API server."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ HTTP_CONFLICT = 409
 
 
 class ClusterRollouts:
-    """The ModelRollouts of a namespace, by the pod's service account or KUBECONFIG."""
+    """ModelRollouts of a namespace, with the rights of the pod's service account or of KUBECONFIG."""
 
     def __init__(self, namespace: str, api: Api | None = None) -> None:
         self._api = Api((api or connect()).client, namespace)
@@ -21,7 +21,8 @@ class ClusterRollouts:
             return list(self._api.all(PLURAL, {})["items"])
 
     def create(self, rollout: Object) -> bool:
-        """Create the rollout; False if its name is taken, also by our own request whose answer was lost."""
+        """Create the rollout; False if its name is taken. An earlier request of ours, whose answer was lost, may have
+        taken it."""
         with self._explained():
             try:
                 self._api.create(PLURAL, rollout)

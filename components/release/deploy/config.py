@@ -13,7 +13,7 @@ class DeployConfig(Config):
     """Rollout of a release to an InferenceService."""
 
     name: str = Field(pattern=TENANT_MODEL)
-    """Tenant and model of the release's signature, such as fivedoctors/rewriter."""
+    """Tenant and model in the release's signed statement, such as fivedoctors/rewriter."""
 
     store: str = Field(min_length=1)
     """Store of the release; by default `register.store`. Pods reach only S3."""
@@ -31,17 +31,17 @@ class DeployConfig(Config):
     """Model format that this runtime supports."""
 
     min_replicas: Positive = 1
-    """Fewest replicas of the InferenceService."""
+    """Smallest number of replicas of the InferenceService."""
 
     max_replicas: Positive = 1
-    """Most replicas of the InferenceService."""
+    """Largest number of replicas of the InferenceService."""
 
     adapter: bool = False
-    """Serving of the release's adapter by a runtime that has the base model, instead of the merged weights."""
+    """Serving of the release's adapter instead of the merged weights, by a runtime that has the base model."""
 
     rollout: dict[str, Any] = {}
-    """Rollout policy, with the fields of a ModelRollout's spec, such as `{steps: [5, 20, 50, 100], stepSeconds:
-    300}`. Omitted fields have the controller's defaults. The API server checks the values."""
+    """Rollout policy, with fields of a ModelRollout's spec, such as `{steps: [5, 20, 50, 100], stepSeconds: 300}`.
+    The controller has defaults for omitted fields. The API server checks the values."""
 
     @model_validator(mode="after")
     def _policy_alone(self) -> Self:

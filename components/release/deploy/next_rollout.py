@@ -1,4 +1,4 @@
-"""The rollout that a deployment creates, or the reason for none. A pure function of the existing rollouts."""
+"""Decide which rollout a deployment creates, or that it creates none. The existing rollouts are the only input."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -19,17 +19,17 @@ class RolloutDecision(NamedTuple):
     """Name of the rollout."""
 
     create: dict[str, Any] | None
-    """The rollout to create; None if the release has one."""
+    """Rollout to create; None if the release already has a rollout."""
 
     message: str
 
 
 def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str, Any]) -> RolloutDecision:
-    """The next rollout of the service, or the one of this release, if it exists.
+    """Return the next rollout of the service, or the rollout that this release already has.
 
-    Raises a ConflictError if another rollout of the service is under way, and a GateHeldError if this release was
-    rolled back, since it is not tried again automatically. Two deployments at the same time choose the same name,
-    which the API server gives to one of them.
+    Raises a ConflictError if another rollout of the service is in progress, and a GateHeldError if this release was
+    rolled back, since it is not tried again automatically. Two deployments at the same time choose the same name, and
+    the API server accepts only one of them.
     """
     service, release = spec["inferenceService"], spec["release"]
     same_service = rollouts_of_service(rollouts, service)
@@ -50,7 +50,7 @@ def decide_rollout(rollouts: Iterable[Object], namespace: str, spec: Mapping[str
 
 
 def _again(last: Object) -> RolloutDecision:
-    """The decision for the release of the last rollout: nothing changes."""
+    """Return the decision for a release that the last rollout has brought or is bringing: nothing is created."""
     outcome, name = rollout_outcome(last), _name(last)
     if outcome not in ("", "Promoted"):
         reasons = "; ".join((last.get("status") or {}).get("reasons") or ["it gave no reason"])

@@ -1,8 +1,8 @@
 """Create a ModelRollout that brings a release to an InferenceService; nothing else is written.
 
-The whole lineage is verified first, so that people learn of a fault early. Production does not rely on it: the
-controller verifies the lineage again before it changes traffic, each pod's initialiser verifies every byte, and the
-server checks what it loads.
+The whole lineage is verified first, so that people learn of a fault early. Production does not rely on this check.
+The controller verifies the lineage again before it changes traffic, each pod's initialiser verifies every byte, and
+the server checks the files that it loads.
 """
 
 from pathlib import Path
@@ -39,13 +39,13 @@ class Deployed(NamedTuple):
     model: str
     message: str
     override: str = ""
-    """Person who allowed the release although something is missing, and the reason."""
+    """Person who signed an override although something is missing, and the reason."""
 
 
 def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Rollouts) -> Deployed:
-    """Create the release's rollout, or raise an error with all reasons; a second call changes nothing."""
+    """Create the release's rollout, or raise an error with all reasons against it. A second call changes nothing."""
     release = read_release(folder)
-    # The pods of such a rollout would never start: a runtime with the base, and no adapter to add.
+    # The pods of such a rollout would never start: the runtime has the base model, but there is no adapter to add.
     if config.adapter and not (folder / MODEL / ADAPTER_FOLDER / ADAPTER_CONFIG).is_file():
         raise ConfigError(
             f"{config.name} {release.digest[:12]}: this release has merged weights and no adapter, and "
@@ -59,7 +59,8 @@ def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Ro
 
 
 def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy: TrustPolicy) -> str:
-    """The override by which the release passes, or ""; an error with the list of reasons if it does not pass."""
+    """Return the override by which the release passes, or an empty text without one. An error lists the reasons if
+    the release does not pass."""
     from qinglan.store import open_store
 
     store = open_store(config.store)
@@ -78,7 +79,7 @@ def verify_lineage(folder: Path, release: Release, config: DeployConfig, policy:
 
 
 def rollout_spec(release: Release, config: DeployConfig) -> dict[str, Any]:
-    """Spec of the ModelRollout: the release's digests, its run and verdict, and the policy."""
+    """Return the ModelRollout's spec: the release's digests, its run and verdict, and the policy."""
     digests = {part.name: part.digest for part in release.statement.made}
     used = {part.name: part.digest for part in release.statement.used}
     return {
@@ -107,12 +108,12 @@ def _create_rollout(rollouts: Rollouts, config: DeployConfig, spec: dict[str, An
 
 
 def settings(config: DeployConfig) -> dict[str, Any]:
-    """The settings for the step's statement, without the store, whose address may name a machine."""
+    """Return the settings for the step's statement, without the store, whose address may name a machine."""
     return config.model_dump(mode="json", exclude={"store"})
 
 
 def to_markdown(done: Deployed, config: DeployConfig) -> str:
-    """Summary of the step for KFP's page."""
+    """Return the step's summary for KFP's page."""
     rows = [f"| {what} | {markdown_text(value)} |" for what, value in done._asdict().items() if value]
     watch = f"`kubectl -n {config.namespace} get modelrollout {done.rollout} --watch`"
     return "\n".join(["| deploy | |", "|---|---|", *rows, "", watch, ""])

@@ -1,4 +1,4 @@
-"""The deploy stage as a step of KFP, the same for each of a line's releases."""
+"""Run the deploy stage as a step of KFP, in the same way for each release of a line."""
 
 from collections.abc import Mapping
 from pathlib import Path

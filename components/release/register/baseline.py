@@ -1,7 +1,7 @@
-"""A release of the first served model: signed, with its whole lineage, but without a verdict.
+"""Write a release of the first model that is served. It is signed, with its whole lineage, but has no verdict.
 
-The first model has nothing to be compared with. The deploy gate refuses it until the holder of a releaser's key signs
-an override (qinglan/lineage/release_notes.py).
+The first model cannot be compared with another. The deploy gate refuses it until the holder of a releaser's key signs
+an override (qinglan/lineage/release/release_notes.py).
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ def release_baseline(inputs: Inputs, out: Path, config: RegisterConfig, system: 
 
 
 def _decision_without_verdict(inputs: Inputs, system: str, signer: Signer) -> ReleaseDecision:
-    """A decision in place of the gate's, with the evaluation's figures of this system."""
+    """Return a decision without a gate, with the evaluation's figures of `system`."""
     evaluation = read_evaluation(inputs.evaluation)
     model = model_digest(evaluation, system)
     if model is None:

@@ -1,4 +1,4 @@
-"""The bill of materials: CycloneDX 1.6 with a model card, validated strictly before it is written.
+"""Write the bill of materials: CycloneDX 1.6 with a model card. It is validated strictly before it is written.
 
 cyclonedx-python-lib does not support model cards and drops them, so the card is added to its JSON.
 https://cyclonedx.org/docs/1.6/json/#components_items_modelCard
@@ -22,7 +22,7 @@ SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
 
 
 class BomContents(NamedTuple):
-    """Contents of the bill."""
+    """Contents of the bill of materials."""
 
     model: str
     """Digest of the model's folder."""
@@ -36,7 +36,7 @@ class BomContents(NamedTuple):
 
 
 def write_bom(contents: BomContents, card: Mapping[str, Any], config: RegisterConfig) -> str:
-    """The bill as text; a ConfigError if a setting makes it invalid."""
+    """Return the bill of materials as text; a ConfigError if a setting makes it invalid."""
     from cyclonedx.output.json import JsonV1Dot6
 
     body = json.loads(JsonV1Dot6(_bom(contents, config)).output_as_string())
@@ -74,7 +74,8 @@ def _model(contents: BomContents, config: RegisterConfig) -> Any:
 
 
 def stages(contents: BomContents) -> Iterator[tuple[str, str]]:
-    """Each stage before the release with the digest of its signed statement, and the code."""
+    """Yield name and value of properties: each earlier stage with the digest of its statement, and the code's
+    commit."""
     for entry in contents.statements:
         yield f"qinglan:stage:{entry.statement.stage}", f"{entry.statement.ended} {entry.digest}"
     for part in contents.surroundings:
@@ -83,7 +84,7 @@ def stages(contents: BomContents) -> Iterator[tuple[str, str]]:
 
 
 def _base(contents: BomContents, config: RegisterConfig) -> Any:
-    """The base model, with its digest of the statements."""
+    """Return the base model, with its digest from the statements."""
     from cyclonedx.model.component import Component, ComponentType
 
     bases = [part for entry in contents.statements for part in entry.statement.made if part.name == "base_model"]

@@ -1,4 +1,4 @@
-"""The model card in CycloneDX's form: figures of the evaluation, data sets by digest and rows, limits as text."""
+"""Model card in CycloneDX's format: figures of the evaluation, data sets by digest and rows, limits as text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from qinglan.lineage.signing.signed_statement import SignedStatement
 Json = dict[str, Any]
 STAND_IN_LIMIT = "A stand-in taught this model, for a demonstration: it is of no use in production."
 YET = "Yet "
-"""Beginning of the gate's remarks on losses that do not hold a model, but must be seen."""
+"""Beginning of the gate's remarks on losses that do not hold a model, but that people must see."""
 
 
 def model_card(
@@ -25,7 +25,7 @@ def model_card(
     statements: Sequence[SignedStatement],
     config: RegisterConfig,
 ) -> Json:
-    """The card of the evaluation's model `system`."""
+    """Return the card of the model that the evaluation calls `system`."""
     model, tenant = MODEL_KINDS[kind.name], config.name.partition("/")[0]
     return {
         "modelParameters": {
@@ -49,15 +49,15 @@ def model_card(
 
 
 def known_regressions(verdict: Verdict) -> list[str]:
-    """The gate's reasons that name a significant loss, or that no test was locked away."""
+    """Return the gate's reasons that name a significant loss, or say that there was no locked test."""
     return [reason for reason in verdict.reasons if reason.startswith((YET, CROSS_FITTED))]
 
 
 def datasets(
     model: ModelKind, evaluation: Evaluation, statements: Sequence[SignedStatement], tenant: str
 ) -> Iterator[Json]:
-    """The data sets by their digests, with their rows if a statement has counted them."""
-    # The oldest statement of a stage counts: those of a cross-fitted run's folds are younger.
+    """Yield the data sets with their digests, and with their number of rows if a statement has counted them."""
+    # The oldest statement of a stage counts, since the statements of a cross-fitted run's folds are newer.
     facts = {entry.statement.stage: entry.statement.facts for entry in reversed(statements)}
     algorithms = {output.digest: output.algorithm for entry in statements for output in entry.statement.made}
     for name, dataset in model.datasets.items():
@@ -81,7 +81,7 @@ def properties(values: Mapping[str, str]) -> list[Json]:
 
 
 def metrics(evaluation: Evaluation, system: str, against: str) -> Iterator[Json]:
-    """The system's figures, those of each label, and its differences to the system that it is compared with."""
+    """Yield the system's figures, the figures of each label, and the differences to the system `against`."""
     figures = mapping_at(evaluation, "systems", system)
     yield from _measured(figures, "value")
     for label, of_label in mapping_at(figures, "classes").items():

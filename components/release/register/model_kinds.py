@@ -1,11 +1,11 @@
-"""The two kinds of models that are released, with the texts of their cards."""
+"""The two kinds of models that are released, with the texts of their model cards."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 
 class Dataset(NamedTuple):
-    """Rows of training or evaluation."""
+    """A data set of training or evaluation."""
 
     digest_path: tuple[str, ...]
     """Path of the digest among the evaluation's digests."""
@@ -14,24 +14,24 @@ class Dataset(NamedTuple):
     """Stage that counted the rows."""
 
     counts: tuple[str, ...]
-    """Names of the stage's counts."""
+    """Names of the stage's counts that add up to the rows."""
 
 
 class ModelKind(NamedTuple):
-    """The model of a line."""
+    """Texts and data sets of a kind of model."""
 
     datasets: Mapping[str, Dataset]
     """Data sets of the model, by their names on the card."""
 
     approach: str
-    """One of CycloneDX's learning approaches."""
+    """Learning approach, in one of CycloneDX's words."""
 
     task: str
     intended_use: str
     users: tuple[str, ...]
     limits: tuple[str, ...]
     risks: Mapping[str, str]
-    """Mitigation, by the harm to people."""
+    """Mitigation of each risk, by the harm to people."""
 
 
 REWRITER = ModelKind(

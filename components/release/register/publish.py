@@ -1,4 +1,4 @@
-"""Push a release to the store by its digest, then move its name to it, unless the name was moved meanwhile."""
+"""Push a release to the store under its digest, then move its name to it unless the name was moved meanwhile."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from qinglan.lineage.trace.name_moves import foreign_entry_fault, sign_with
 
 
 def current_digest(config: RegisterConfig) -> str | None:
-    """Digest that the name points to; None for a new name, or without a store.
+    """Return the digest to which the name points; None for a new name, or without a store.
 
-    An entry that no register stage of this project can have written is refused, since the next entry's signature
-    would cover it.
+    An AlteredError refuses an entry that no register stage of this project can have written, since the next entry's
+    signature would cover it.
     """
     from qinglan.store import open_store
 
@@ -31,8 +31,8 @@ def current_digest(config: RegisterConfig) -> str | None:
 
 
 def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, signer: Signer) -> None:
-    """Push the release and move its name; nothing without a store. A ConflictError if the name was moved since
-    `before`."""
+    """Push the release and move its name; a ConflictError if the name no longer points to `before`. Without a store,
+    nothing is done."""
     from qinglan.store import open_store
 
     if not config.store:

@@ -1,7 +1,7 @@
-"""Make a release: the bytes that were judged and promoted, signed, with their evidence.
+"""Make a signed release of a model that was judged and promoted, with its evidence.
 
-The verdict is computed again from the evaluation's figures: a word in a file proves nothing. With a store, the
-release is pushed by its digest, and its name moves to it, unless the name was moved meanwhile.
+The verdict is computed again from the evaluation's figures, because a word in a file proves nothing. With a store,
+the release is pushed under its digest, and its name moves to it unless the name was moved meanwhile.
 """
 
 import os
@@ -56,7 +56,7 @@ from qinglan.run_id import RUN_VARIABLE
 
 
 class Inputs(NamedTuple):
-    """Paths of what a release is made of."""
+    """Paths of the files and folders from which a release is made."""
 
     evaluation: Path
     model: Path
@@ -67,7 +67,7 @@ class Inputs(NamedTuple):
 class Registered(NamedTuple):
     name: str
     release: str
-    """Digest of the release's folder, which the name points to."""
+    """Digest of the release's folder, to which the name points."""
 
     model: str
     evaluation: str
@@ -76,7 +76,7 @@ class Registered(NamedTuple):
 
 
 class ReleaseDecision(NamedTuple):
-    """The inputs and their verdict, before anything is written."""
+    """Evaluation, verdict and statements of a release, before anything is written."""
 
     kind: Kind
     system: str
@@ -90,12 +90,12 @@ class ReleaseDecision(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Digest of the verdict, as in the gate's statement."""
+        """Return the digest of the verdict, as in the gate's statement."""
         return sha256_bytes(verdict_bytes(self.verdict))
 
 
 def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
-    """Write the release's folder, whole or not at all. A model that was held, or not judged, is refused."""
+    """Write the release's folder completely or not at all. A model that was held, or not judged, is refused."""
     refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = checked(judge(inputs, signer), inputs, config)
@@ -115,9 +115,10 @@ def run_step(
     lineage: Artifact,
     suffix: str = "",
 ) -> None:
-    """The stage as a step of KFP, on its artifacts: recorded and signed, with a summary.
+    """Run the stage as a step of KFP on its artifacts: it is recorded and signed, and a summary is written.
 
-    If a line has two releases, `suffix` names the second one's stage, and the same word begins its artifacts' names.
+    If a line has two releases, `suffix` is appended to the name of the second one's stage, and is the prefix of its
+    artifacts' names.
     """
     prefix = f"{suffix.strip('_')}_" if suffix else ""
     parsed = RegisterConfig.parse(config, f"register{suffix}")
@@ -131,10 +132,10 @@ def run_step(
 
 
 def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
-    """Write the release of a model that the gate held; it says so itself, and no store gets it.
+    """Write the release of a model that the gate held. The release names this verdict, and is not pushed to a store.
 
-    The deploy gate refuses it without an override that a releaser's key has signed
-    (qinglan/lineage/release_notes.py).
+    The deploy gate refuses it unless a releaser's key has signed an override
+    (qinglan/lineage/release/release_notes.py).
     """
     refuse_stand_in(config)
     signer = load_signer("releaser")
@@ -143,7 +144,7 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
 
 
 def checked(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> ReleaseDecision:
-    """The decision with the statements that count; raises an error for a model that no release may have."""
+    """Return the decision with the statements that count; raises an error for a model that must not be released."""
     refuse_disallowed_files(inputs.model)
     if (inputs.model / CARD).exists():
         refuse_other_prompts(inputs.model, read_card(inputs.model))
@@ -153,7 +154,7 @@ def checked(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> 
 
 
 def refuse_untrained_prompts(model: Path, judged: ReleaseDecision) -> None:
-    """Refuse a card whose prompts differ from those in the lineage that the model was trained with."""
+    """Raise an AlteredError if the card's prompts differ from the prompts with which the model was trained."""
     if not (model / CARD).exists():
         return
     statements = [entry.statement for entry in judged.statements]
@@ -165,7 +166,7 @@ def refuse_untrained_prompts(model: Path, judged: ReleaseDecision) -> None:
 
 
 def refuse_stand_in(config: RegisterConfig) -> None:
-    """Refuse a model that a stand-in taught, unless the profile allows it."""
+    """Raise a ConfigError if a stand-in was the model's teacher, unless the profile allows it."""
     if config.stand_in_teacher and not config.allow_stand_in:
         raise ConfigError(
             f"{config.name}: a stand-in taught this model, so it is not released. Name a real teacher "
@@ -185,8 +186,8 @@ def write_release(
 
 
 def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
-    """The verdict by the figures; a GateHeldError if it is not `word`, a DataError if the lineage has no such
-    verdict."""
+    """Compute the verdict from the figures. A GateHeldError if it is not `word`, a DataError if the lineage has no
+    such verdict."""
     clock, evaluation = step_clock(signer, inputs.lineage), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))
@@ -212,11 +213,11 @@ def read_statements(lineage: Path) -> list[SignedStatement]:
 
 
 def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> list[SignedStatement]:
-    """The statements that the release may use for its bill, its card and the prompts of its training rows.
+    """Return the statements that the release may use for its bill of materials, its card and its training prompts.
 
-    Refused is what an audit of the release would refuse: steps of another tenant, and, if this machine has a trust
-    policy, steps that are not signed by a trusted key. Steps that a fast clock has dated ahead are allowed: the
-    release is dated after them, and an audit accepts it when that time has come.
+    Steps that an audit of the release would refuse are refused here: steps of another tenant and, if this machine has
+    a trust policy, steps without a trusted signature. Steps that a fast clock has dated in the future are allowed:
+    the release is dated after them, and an audit accepts it from that date on.
     """
     tenant = config.name.partition("/")[0]
     for entry in judged.statements:
@@ -240,13 +241,13 @@ def proven_statements(judged: ReleaseDecision, inputs: Inputs, config: RegisterC
 def fill_release(
     folder: Path, inputs: Inputs, judged: ReleaseDecision, config: RegisterConfig, signer: Signer
 ) -> dict[str, str]:
-    """Write everything except the release's own statement; returns the digest of each file."""
+    """Write all files except the release's own statement; returns the digest of each file."""
     shutil.copytree(inputs.model, folder / MODEL)
     shutil.copytree(inputs.lineage, folder / LINEAGE)
     shutil.copyfile(inputs.evaluation, folder / EVALUATION)
     shutil.copyfile(inputs.report, folder / REPORT)
     copied = file_digests(folder)
-    # The copy is compared: the model could change between its check and the copy.
+    # The copy is compared, since the model could change between its check and the copy.
     if (model := tree_digest(files_inside(copied, MODEL))) != judged.model:
         raise DataError(
             f"{inputs.model} has digest {model[:12]}, and the verdict in {inputs.evaluation} is about "
@@ -265,7 +266,7 @@ def fill_release(
 def release_statement(
     files: Mapping[str, str], inputs: Inputs, judged: ReleaseDecision, config: RegisterConfig
 ) -> Statement:
-    # The model's name in the stage that made it.
+    # The name that the model has in the stage that made it.
     outputs = (output for entry in judged.statements for output in entry.statement.made)
     name = next((output.name for output in outputs if output.digest == judged.model), inputs.model.name)
     used = [
@@ -289,11 +290,11 @@ def release_statement(
 
 
 def settings(config: RegisterConfig) -> dict[str, Any]:
-    """The settings for the step's statement, without the store, whose address may name a machine."""
+    """Return the settings for the step's statement, without the store, whose address may name a machine."""
     return config.model_dump(mode="json", exclude={"store"})
 
 
 def to_markdown(release: Registered) -> str:
-    """Summary of the step: the release, and the command that shows its origin."""
+    """Return the step's summary: the release, and the command that shows its origin."""
     rows = [f"| {name} | `{value}` |" for name, value in release._asdict().items()]
     return "\n".join(["| release | |", "|---|---|", *rows, "", f"`qinglan audit {release.name} --store STORE`", ""])

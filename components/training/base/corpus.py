@@ -1,7 +1,8 @@
-"""Texts for the tiny base model, made only from the knowledge base, in place of a large model's knowledge.
+"""Make texts for the tiny base model from the knowledge base. They replace the knowledge of a large model.
 
-There are two kinds of texts: passages, and exercises to find a heading, whose question is a clause of a passage with
-a mention of its subject, and whose answer is the passage's heading. No conversation, teacher or gold label is used.
+There are two kinds of texts: passages, and exercises to find a heading. An exercise's question is a clause of a
+passage, with a mention of its subject. Its answer is the passage's heading. No conversation, teacher or gold label is
+used.
 """
 
 import random
@@ -14,30 +15,31 @@ from qinglan.rag.contract import Passage
 
 CLAUSES = re.compile(r"[。；，：]")
 ROUNDS = 3
-"""Exercises made from each passage."""
+"""Number of exercises made from each passage."""
 
 BLANK = 0.15
-"""Share of questions without content, so that the model stays uncertain if it cannot know the answer."""
+"""Share of questions with random characters. From them the model learns to stay uncertain if it cannot know the
+answer."""
 
 HEADINGS = 0.6
-"""Share of answers that are the heading; the others repeat subject and clause."""
+"""Share of answers that are the heading. The other answers repeat subject and clause."""
 
 COMPLETE = 0.15
-"""Share of questions that already are the heading, in a conversation about another subject: nothing is to be
-changed."""
+"""Share of exercises whose question is already the heading, often after a conversation about another subject. The
+model learns to leave such a question unchanged."""
 
 LONGEST_QUESTION = 14
 
 
 class TrainingText(NamedTuple):
-    """A text to learn, with the loss on its answer."""
+    """A text to learn. Only its answer counts for the loss."""
 
     prompt: tuple[Message, ...]
     answer: str
 
 
 def build_corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> list[TrainingText]:
-    """Passages and exercises, the latter under the system prompt of training and serving."""
+    """Return passages and exercises. The exercises use the system prompt of training and serving."""
     rng = random.Random(seed)
     letters = sorted({letter for passage in passages for letter in passage.content if letter.isalpha()})
     texts = [TrainingText((), f"{passage.title}。{passage.content}") for passage in passages]
@@ -56,7 +58,7 @@ def build_corpus(system_prompt: str, passages: Sequence[Passage], seed: int) -> 
 def _elliptic(
     system_prompt: str, passage: Passage, clauses: list[str], letters: list[str], rng: random.Random
 ) -> TrainingText:
-    """An exercise whose question is a clause of the passage without its subject, which the history mentions."""
+    """Make an exercise whose question is a clause without its subject; the history mentions the subject."""
     subject = _subject(passage)
     fragment = rng.choice(clauses)
     fragment = fragment.replace(subject, "")[-LONGEST_QUESTION:] or fragment
@@ -70,7 +72,7 @@ def _elliptic(
 def _complete(
     system_prompt: str, passage: Passage, other: Passage, clauses: list[str], rng: random.Random
 ) -> TrainingText:
-    """An exercise whose question is the heading, with a history about another subject, or none."""
+    """Make an exercise whose question is the heading, with a history about another subject or without one."""
     history = _talk(_subject(other), clauses, rng) if rng.random() < 0.5 else ""
     question = Question("", passage.title, rng.choice(clauses)[:8], history)
     return TrainingText(tuple(student_messages(question, system_prompt)), passage.title)

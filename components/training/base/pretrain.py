@@ -1,8 +1,8 @@
-"""The tiny model and its training: a Qwen3 of under a million parameters, and a fixed number of steps.
+"""Create and train the tiny model: a Qwen3 with fewer than a million parameters, in a fixed number of steps.
 
-A step's texts are two groups of similar lengths, which two threads compute at the same time. Each group is computed
-with one thread, and the gradients are added in the order of the groups, so the same seed gives the same bytes on any
-number of cores, busy or idle.
+A step's texts form two groups, each with texts of similar length. Two threads compute the groups at the same time,
+one thread for each, and the gradients are added in the order of the groups. So the same seed gives the same bytes on
+any number of cores, busy or idle.
 """
 
 import random
@@ -17,20 +17,22 @@ from qinglan.rewriter.model import render_prompt
 from qinglan.terminal.progress import progress
 
 IGNORED = -100
-"""Label of tokens without a loss: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html"""
+"""Label of tokens that do not count for the loss:
+https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html"""
 
 WARM_UP = 20
 LAST = 0.1
 """Learning rate of the last step, as a share of the highest."""
 
 GROUPS = 2
-"""Groups of a step that are computed at the same time."""
+"""Number of groups in a step, which are computed at the same time."""
 
 LONGEST = 128
-"""Most tokens of a text that are learned. A passage can be a page, and a step's time grows with its tokens."""
+"""Largest number of tokens learned of a text. A passage can fill a page, and a step's time grows with its tokens."""
 
 JITTER = 12
-"""Tokens by which the texts of a group may differ in length, so that groups differ between passes."""
+"""Largest random number added to a text's length, in tokens, when texts are sorted into groups. It makes groups
+differ between passes."""
 
 
 class Example(NamedTuple):
@@ -73,12 +75,12 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
 
     with progress("base", tiny.steps) as tick, single_threaded_torch(), ThreadPoolExecutor(GROUPS) as threads:
         for step, groups in zip(range(tiny.steps), steps, strict=False):
-            # Rises over the first steps, and falls linearly to LAST.
+            # The learning rate rises over the first steps, and falls linearly to LAST.
             share = min(1.0, (step + 1) / WARM_UP) * (1 - (1 - LAST) * step / tiny.steps)
             for settings in optimizer.param_groups:
                 settings["lr"] = tiny.learning_rate * share
             group_losses, gradients = zip(*threads.map(learn, groups), strict=True)
-            # The mean over the groups: a long group counts no more than a short one.
+            # The mean over the groups, so that a long group counts no more than a short one.
             for parameter, *parts in zip(parameters, *gradients, strict=True):
                 parameter.grad = sum(parts[1:], parts[0]) / len(parts)
             losses.append(sum(group_losses) / len(group_losses))
@@ -89,7 +91,8 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
 
 
 def examples(tokenizer: Any, texts: Sequence[TrainingText], seed: int) -> list[Example]:
-    """Each text as tokens; of a text longer than LONGEST a piece drawn by the seed, or its end if it has a prompt."""
+    """Return each text as tokens. A text longer than LONGEST is cut: to its end if it has a prompt, else to a random
+    piece."""
     rng = random.Random(seed)
     prompts = iter(_ids(tokenizer, [render_prompt(tokenizer, list(text.prompt)) for text in texts if text.prompt]))
     answers = _ids(tokenizer, [text.answer for text in texts])
@@ -109,9 +112,10 @@ def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 
 
 def batches(lengths: Sequence[int], size: int, seed: int) -> Iterator[list[list[int]]]:
-    """Numbers of the texts of each step, without end, in groups of similar length, which need little padding.
+    """Yield the texts of each step by their numbers, without end, in groups of similar length that need little
+    padding.
 
-    Every text comes once before any comes again.
+    Every text comes once before any text comes again.
     """
     rng = random.Random(seed)
     group = max(1, size // GROUPS)
@@ -125,7 +129,7 @@ def batches(lengths: Sequence[int], size: int, seed: int) -> Iterator[list[list[
 
 @contextmanager
 def single_threaded_torch() -> Iterator[None]:
-    """Let torch compute each operation with one thread, since the number of threads decides the order of sums."""
+    """Let torch compute each operation with one thread, since the number of threads changes the order of sums."""
     import torch
 
     before = torch.get_num_threads()
@@ -137,7 +141,7 @@ def single_threaded_torch() -> Iterator[None]:
 
 
 def _loss_and_gradients(model: Any, pad: int, group: Sequence[Example]) -> tuple[float, Sequence[Any]]:
-    """The group's mean loss and its gradients."""
+    """Return the group's mean loss and its gradients."""
     import torch
 
     longest = max(len(example.ids) for example in group)
@@ -150,7 +154,7 @@ def _loss_and_gradients(model: Any, pad: int, group: Sequence[Example]) -> tuple
 
 
 def logits_at(model: Any, ids: Any, chosen: Any) -> Any:
-    """Logits of the chosen positions; the last layer computes only these.
+    """Return the logits at the chosen positions; the last layer computes only these.
 
     Texts are padded at their end. With causal attention no token attends to the padding, so no mask is needed.
     """

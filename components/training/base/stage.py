@@ -1,8 +1,8 @@
 """Fetch the weights that training starts from, at a revision of the hub, or train a tiny model.
 
-A rewriter's tiny model is trained only on the knowledge base's text; its tokenizer also reads the training prompts,
-so that users' words have tokens. A classifier's reads training rows and unlabelled texts. No text of dev or test is
-read. A tiny model is cached by the digest of what it was made from.
+A rewriter's tiny model is trained only on the knowledge base's text. Its tokenizer also reads the training prompts,
+so that users' words have tokens. A classifier's tiny model reads training rows and unlabelled texts. No text of dev
+or test is read. A tiny model is cached by the digest of the files, code and settings from which it was made.
 """
 
 import os
@@ -68,14 +68,15 @@ def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -
 
 
 def refuse_unfit_models(base: Path, critic: str | None) -> None:
-    """Refuse the base, or a critic on this machine that does not fit it: PPO would refuse it after SFT was paid."""
+    """Refuse an unfit base, or a critic on this machine that does not fit it. PPO would refuse them only after SFT is
+    paid."""
     refuse_unfit_base(base)
     if critic and local_model_folder(critic):
         refuse_other_vocabulary(find_critic(critic), base)
 
 
 def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
-    """Write a classifier's base model; a tiny one reads the training rows and unlabelled texts."""
+    """Write a classifier's base model. A tiny model learns from the training rows and unlabelled texts."""
     files = [path for name in (UNLABELLED_FILE, "train.jsonl") if (path := style_rows / name).is_file()]
     if config.source == "hub":
         return _from_hub(model, config, refuse_partial_download)
@@ -83,7 +84,7 @@ def text_base(style_rows: Path, model: Path, config: BaseConfig) -> BaseCounts:
 
 
 def _from_files(model: Path, files: list[Path], config: BaseConfig, make: Callable[[Path], None]) -> BaseCounts:
-    """Write the tiny model of these files, made now or by an earlier call."""
+    """Write the tiny model of these files. It is trained now, or copied from the cache of an earlier call."""
     contents = sorted(_content_digest(path) for path in files)
     code, settings = source_digest(Path(__file__).parent), config.model_dump_json(include={"seed", "tiny"})
     cache = cache_folder("base") / sha256_text(code, settings, *contents)[:24]
@@ -93,17 +94,17 @@ def _from_files(model: Path, files: list[Path], config: BaseConfig, make: Callab
             make(partial)
     with atomic_folder(model) as partial:
         shutil.copytree(cache, partial, dirs_exist_ok=True)
-        # The parents are this call's files, also if other files with the same contents made the model.
+        # The parents are this call's files, even if other files with the same contents made the model.
         parents = {path.name: sha256_file(path) for path in files}
         write_card(partial, RewriterCard(stage="base", parents=parents))
     return _counts(model, config, cached)
 
 
 def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) -> BaseCounts:
-    """Copy the files of a repository at a revision, or of a folder; no weights but safetensors.
+    """Copy the files of a repository at a revision, or of a folder. Only safetensors weights are copied or accepted.
 
-    A folder is checked before the copy, which takes minutes. If each step that takes the base has the folder of base
-    weights, a reference replaces the copy.
+    A folder is checked before the copy, which takes minutes. If every step that uses the base model can read the
+    folder of base weights, a reference is written instead of a copy.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -136,7 +137,8 @@ def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) ->
 
 
 def _shared(folder: Path) -> bool:
-    """True if other steps find this folder by the model's name. A link in it may lead outside of what they see."""
+    """True if other steps can find this folder by the model's name. A link in it might lead to files that they cannot
+    see."""
     if BY_REFERENCE_VARIABLE not in os.environ or WEIGHTS_VARIABLE not in os.environ:
         return False
     weights = Path(os.environ[WEIGHTS_VARIABLE]).resolve()
@@ -191,7 +193,7 @@ def _pretrain(written: Sequence[str], texts: "Sequence[TrainingText]", folder: P
 
 
 def _prompts(train: Path) -> Iterator[tuple[str, list[Message]]]:
-    """Each training row's tenant and prompt."""
+    """Yield the tenant and the prompt of each training row."""
     import pyarrow.parquet
 
     for batch in pyarrow.parquet.ParquetFile(train).iter_batches(columns=["data_source", "prompt"]):
@@ -200,7 +202,7 @@ def _prompts(train: Path) -> Iterator[tuple[str, list[Message]]]:
 
 
 def _system_prompts(prompts: Iterable[tuple[str, list[Message]]]) -> dict[str, str]:
-    """Each tenant's system prompt as the convert stage rendered it, which may be the profile's."""
+    """Return each tenant's system prompt as the convert stage rendered it, which may be the profile's."""
     system_prompts: dict[str, str] = {}
     for tenant, prompt in prompts:
         system_prompts.setdefault(tenant, prompt[0]["content"])
@@ -208,8 +210,8 @@ def _system_prompts(prompts: Iterable[tuple[str, list[Message]]]) -> dict[str, s
 
 
 def _content_digest(path: Path) -> str:
-    """Digest of what is learned from a file. Bytes of a parquet also depend on the library that wrote it, and on
-    columns that are not read."""
+    """Return the digest of what is learned from a file. A parquet's bytes also depend on the library that wrote it,
+    and on columns that are not read, so only its prompts count."""
     if path.suffix != ".parquet":
         return sha256_file(path)
     return sha256_text(*(orjson.dumps(prompt).decode() for prompt in _prompts(path)))

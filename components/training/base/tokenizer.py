@@ -1,4 +1,5 @@
-"""The tiny model's tokenizer: byte pairs of Chinese, split at punctuation, with bytes for unknown characters.
+"""Train the tiny model's tokenizer: byte pairs of Chinese, split at punctuation, and bytes for unknown characters.
+bytes.
 
 https://huggingface.co/docs/tokenizers/components
 """
@@ -12,7 +13,7 @@ from components.training.base.config import TinyConfig
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 RARE = 12
-"""Occurrences from which a pair becomes a token."""
+"""Number of occurrences from which a pair becomes a token."""
 
 TEMPLATE = (
     "{%- for message in messages %}"
@@ -20,11 +21,11 @@ TEMPLATE = (
     "{%- endfor %}"
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"
 )
-"""Chat template: ChatML as in the Qwen family, without a thinking section."""
+"""Chat template: ChatML, as in the Qwen family, without a section for thinking."""
 
 
 def train_tokenizer(texts: Iterable[str], config: TinyConfig) -> Any:
-    """A tokenizer that loses no character: each text decodes to itself."""
+    """Train a tokenizer that loses no character: each text is decoded to itself."""
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,2 +1,2 @@
-"""A training step as a task of Kubeflow Pipelines: the runner of its job, and the janitor of jobs whose run has
-ended."""
+"""Run a training step as a task of Kubeflow Pipelines, and clean up: `job_runner.py` runs its job, and `janitor.py`
+deletes jobs of ended runs."""

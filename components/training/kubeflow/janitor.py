@@ -20,8 +20,8 @@ from qinglan.kubernetes.client import Api, connect
 from qinglan.terminal import say, say_error
 
 ENDED_PHASES = ("Succeeded", "Failed", "Error")
-"""Phases of an Argo Workflow that has ended (https://argo-workflows.readthedocs.io/en/latest/fields/#workflowstatus);
-the first two are also those of a pod."""
+"""Phases of an Argo Workflow that has ended (https://argo-workflows.readthedocs.io/en/latest/fields/#workflowstatus).
+Pods have the first two phases too."""
 
 LONGEST_HOURS = 14 * 24.0
 PAGE = "200"
@@ -39,10 +39,10 @@ def find_expired_jobs(
     now: float,
     hours: float = LONGEST_HOURS,
 ) -> list[ExpiredJob]:
-    """Jobs to delete, each with the reason.
+    """Return the jobs to delete, each with the reason.
 
-    `workflows` and `pods` must be listed after `jobs`: an owner that is missing there is then deleted, and not new.
-    `workflows` is None in a cluster without Argo.
+    `workflows` and `pods` must be listed after `jobs`: an owner that is missing in them was then deleted, and is not
+    just too new. `workflows` is None in a cluster without Argo.
     """
     flows = None if workflows is None else list(workflows)
     alive = {owner["metadata"]["uid"] for owner in (*(flows or ()), *pods) if not _ended(owner)}
@@ -82,7 +82,7 @@ def _ended(owner: Mapping[str, Any]) -> bool:
 
 
 def delete_expired_jobs(api: Api, dry_run: bool, hours: float) -> int:
-    """Delete the jobs whose run has ended; returns their number, also in a dry run."""
+    """Delete the jobs whose run has ended; returns their number. A dry run only counts them."""
     query = {"labelSelector": ",".join(f"{name}={value}" for name, value in PART_OF_LABELS.items())}
     jobs = list(_all(api, "pytorchjobs", query))  # first, see find_expired_jobs
     try:

@@ -1,4 +1,4 @@
-"""Choose where a training step runs its jobs, and read from the step's own pod which run the jobs belong to."""
+"""Choose where a training step runs its jobs, and read from the step's own pod to which run the jobs belong."""
 
 import os
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from qinglan.kubernetes.client import Api
 
 KFP_RUN_LABEL = "pipeline/runid"
-"""Label of KFP's pods with the run's id (kubeflow/pipelines, backend/src/common/util/consts.go)."""
+"""Label in which KFP's pods hold the run's id (kubeflow/pipelines, backend/src/common/util/consts.go)."""
 
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 REQUIRED_VARIABLES = f"{RUN_VARIABLE} and QINGLAN_JOB_IMAGE"
 
 
 def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
-    """A runner on the cluster if Kubeflow passed the task's resources on, else on this machine.
+    """Return a runner on the cluster if Kubeflow passed the task's resources on, else a runner on this machine.
 
     `task_config` has the fields of dsl.TaskConfig, which are empty on a laptop.
     https://kubeflow-pipelines.readthedocs.io/en/stable/source/dsl.html#kfp.dsl.TaskConfig
@@ -40,7 +40,7 @@ def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
 def read_launch_context(
     api: "Api", task: Mapping[str, Any], environment: Mapping[str, str] = os.environ
 ) -> LaunchContext:
-    """Read run, image and owner from this process's own pod, or from the environment outside of a pod."""
+    """Read run, image and owner from this process's own pod; outside a pod, from the environment."""
     name = environment.get("KFP_POD_NAME")
     if not name and environment.get("KUBERNETES_SERVICE_HOST"):
         name = Path("/etc/hostname").read_text().strip()  # a pod's host name is its name
@@ -90,7 +90,8 @@ def _context_from_environment(
 
 
 def _owner(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """The Workflow that owns the pod, since a retry is another pod; without one the pod."""
+    """Return the Workflow that owns the pod, or else the pod. The Workflow is preferred because a retry has another
+    pod."""
     for owner in meta.get("ownerReferences", ()):
         if owner["kind"] == "Workflow":
             return {"apiVersion": owner["apiVersion"], "kind": "Workflow", "name": owner["name"], "uid": owner["uid"]}

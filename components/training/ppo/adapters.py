@@ -1,8 +1,8 @@
 """Combine the LoRA adapters of SFT and PPO, so that the served model is the trained one.
 
-SFT's adapter is merged before PPO trains its own on top, so PPO's adapter on the base would be another model. A
-release has merged weights, or one adapter of the base that is equal to both, with the base's digest. LoRA:
-https://arxiv.org/abs/2106.09685
+SFT's adapter is merged into the weights before PPO trains its own adapter on them. PPO's adapter on the base model
+would therefore be another model. A release has merged weights, or one adapter for the base that equals both adapters,
+with the base's digest. LoRA: https://arxiv.org/abs/2106.09685
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Tensors = dict[str, Any]
 
 
 def merge_adapter(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale: float) -> Tensors:
-    """The weights with scale * B @ A added, computed in double precision and rounded once."""
+    """Return the weights with scale * B @ A added, computed in double precision and rounded once."""
     out = dict(weights)
     for name, (down, up) in lora_pairs(adapter).items():
         if name not in out:
@@ -32,7 +32,7 @@ def merge_adapter(weights: Mapping[str, Any], adapter: Mapping[str, Any], scale:
 
 
 def concatenate_adapters(first: tuple[Tensors, float], second: tuple[Tensors, float]) -> Tensors:
-    """One adapter of scale 1 that is equal to the sum of both.
+    """Return one adapter of scale 1 that equals the sum of two adapters.
 
     s1 * B1 @ A1 + s2 * B2 @ A2 = [s1 * B1, s2 * B2] @ [A1; A2]: the ranks are concatenated.
     """
@@ -49,7 +49,7 @@ def concatenate_adapters(first: tuple[Tensors, float], second: tuple[Tensors, fl
 
 
 def lora_pairs(adapter: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The matrices A (down) and B (up) of an adapter, by the name of the weight that they change."""
+    """Return the matrices A (down) and B (up) of an adapter, by the name of the weight that they change."""
     out = {}
     for name, down in adapter.items():
         if ".lora_A." in name:
@@ -69,9 +69,9 @@ def read_adapter(folder: Path) -> tuple[Tensors, float]:
 
 
 def write_adapter(folder: Path, adapter: Tensors, base: str) -> None:
-    """Write an adapter of scale 1 in PEFT's format; modules of a lower rank are padded with zeros.
+    """Write an adapter of scale 1 in PEFT's format. Modules of a lower rank are padded with zeros.
 
-    `base` is the digest of the weights that the adapter belongs to.
+    `base` is the digest of the weights to which the adapter belongs.
     """
     import torch
     from safetensors.torch import save_file

@@ -1,4 +1,4 @@
-"""verl's checkpoints: find the latest, keep the best, and read weights in the precision of their training.
+"""Handle verl's checkpoints: find the latest, keep the best, and read weights in the precision of their training.
 
 checkpoints/global_step_12/actor/model_world_size_1_rank_0.pt ... fsdp_config.json lora_train_meta.json
 """
@@ -18,7 +18,7 @@ STEP = "step.txt"
 
 
 def latest_step(checkpoints: Path) -> int:
-    """Step that verl resumes from; 0 if it starts from the beginning."""
+    """Return the step from which verl resumes; 0 if it starts from the beginning."""
     try:
         return int((checkpoints / LATEST).read_text())
     except (FileNotFoundError, ValueError):
@@ -30,7 +30,7 @@ def actor_folder(checkpoints: Path, step: int) -> Path:
 
 
 def keep_best(checkpoints: Path, step: int, target: Path) -> None:
-    """Keep this step's actor as the best, by hard links: they need no space, and stay when verl deletes its
+    """Keep this step's actor as the best one, by hard links. They need no space, and remain when verl deletes its
     checkpoint."""
     try:
         with atomic_folder(target) as partial:
@@ -44,13 +44,14 @@ def keep_best(checkpoints: Path, step: int, target: Path) -> None:
 
 
 def best_checkpoint_step(best: Path) -> int:
-    """Step of the best checkpoint; 0 if there is none."""
+    """Return the step of the best checkpoint; 0 if there is none."""
     path = best / STEP
     return int(path.read_text()) if path.is_file() else 0
 
 
 def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
-    """The actor's tensors by name, whole if they were sharded; `only` selects names with this text."""
+    """Read the actor's tensors by name, and join them if they were sharded. `only` selects names that contain this
+    text."""
     size = orjson.loads((folder / "fsdp_config.json").read_bytes())["world_size"]
     shards = [_load(folder / f"model_world_size_{size}_rank_{rank}.pt") for rank in range(size)]
     names = [name for name in shards[0] if only in name]
@@ -58,7 +59,7 @@ def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
 
 
 def lora_scale(folder: Path) -> float:
-    """Scale of the trained adapter: alpha / rank."""
+    """Return the scale of the trained adapter: alpha / rank."""
     meta = orjson.loads((folder / "lora_train_meta.json").read_bytes())
     return float(meta["lora_alpha"]) / float(meta["r"])
 

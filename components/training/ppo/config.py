@@ -1,4 +1,4 @@
-"""Settings of the PPO stage. The defaults are the plan's; those of a laptop are in its profile."""
+"""Settings of the PPO stage. The defaults are for the planned training; a laptop's settings are in its profile."""
 
 from math import ceil
 from typing import Literal, Self
@@ -14,148 +14,151 @@ class Hardware(Config):
     """Machines of the training; these settings do not change what is learned."""
 
     device: Literal["cuda", "cpu"] = "cuda"
-    """Device of verl: `cpu` runs the same verl on a laptop, with a plugin in place of GPUs."""
+    """Device on which verl trains. `cpu` runs the same verl on a laptop, with a plugin that replaces GPUs."""
 
     plugin: str = ""
-    """Module that replaces the GPUs if `device` is `cpu`: `standins.verl_cpu`. Images of a release do not have it."""
+    """Name of the module that replaces GPUs if `device` is `cpu`: `standins.verl_cpu`. A release's images do not have
+    it."""
 
     nodes: Positive = 1
-    """Number of machines, which are the pods of one job on a cluster: a Ray head and its workers."""
+    """Number of machines. On a cluster they are the pods of one job: a Ray head and its workers."""
 
     per_node: Positive = 4
-    """GPUs of each node; on a CPU, its processes."""
+    """Number of GPUs per node; on a CPU, number of processes per node."""
 
     threads: Positive = 1
-    """Threads of each process on a CPU. Their number changes the order of sums, and so the last bits of the
-    weights."""
+    """Number of threads per process on a CPU. It changes the order of sums, and so the last bits of the weights."""
 
     tensor_parallel: Positive = 4
-    """GPUs that hold one copy of the model during the rollout."""
+    """Number of GPUs that hold one copy of the model during the rollout."""
 
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of weights that are not trained: the base under an adapter, the reference and the rollout. Trained
-    weights are float32, and with `standins.verl_cpu` all weights."""
+    weights are float32. With `standins.verl_cpu` all weights are."""
 
     offload: bool = False
-    """Offload of weights and optimizer to the machine's memory while the other model uses the GPU."""
+    """Offload of a model's weights and optimizer to the machine's memory while the other model uses the GPU."""
 
     rollout_memory: Fraction = 0.5
     """Share of a GPU's memory that the rollout may fill."""
 
     reward_workers: Positive = 4
-    """Processes that compute rewards; on a CPU the driver computes them. The gateway's limits hold for all
-    together."""
+    """Number of processes that compute rewards; on a CPU the driver computes them. The gateway's limits hold for all
+    of them together."""
 
 
 class Lora(Config):
     """LoRA adapter of the actor."""
 
     rank: int = Field(default=64, ge=0)
-    """Rank of the adapter; 0 trains all weights."""
+    """Rank of the adapter; 0 trains all weights instead."""
 
     alpha: Positive = 128
     """Numerator of the adapter's scale: its output is multiplied by alpha / rank."""
 
     targets: str = "all-linear"
-    """Modules that get the adapter."""
+    """Names of the modules that get the adapter."""
 
 
 class PpoConfig(Config):
-    """Proximal policy optimisation against the teacher, by verl."""
+    """Training of the student against its teacher by proximal policy optimisation (PPO), with verl."""
 
     advantage: Literal["gae", "grpo"] = "gae"
-    """Advantage estimator: `gae` learns a critic; `grpo` compares the rollouts of one prompt, at least 2
-    (`rollouts`)."""
+    """Advantage estimator: `gae` learns a critic; `grpo` compares the rollouts of one prompt, and needs at least 2 of
+    them (`rollouts`)."""
 
     actor_learning_rate: float = Field(default=1e-5, gt=0)
-    """Learning rate of the actor; a tiny model needs fifty times the default."""
+    """Learning rate of the actor. A tiny model needs fifty times the default."""
 
     critic_learning_rate: float = Field(default=1e-4, gt=0)
-    """Learning rate of the critic; higher than the actor's, since its value head starts untrained."""
+    """Learning rate of the critic. It is higher than the actor's, since the critic's value head starts untrained."""
 
     critic_warmup: Fraction = 0.1
-    """Share of the steps, in whole steps, during which the critic's learning rate rises from 0: all its weights are
-    trained, and the first gradients come from an untrained value head."""
+    """Share of steps during which the critic's learning rate rises from 0, rounded to whole steps. The rise is slow
+    because all its weights are trained, and the first gradients come from an untrained value head."""
 
     gamma: Fraction = 0.99
-    """Discount from one token to the next."""
+    """Discount of rewards from one token to the next."""
 
     gae_lambda: Fraction = 0.95
     """Lambda of generalised advantage estimation: 0 uses the critic's values, 1 the rewards."""
 
     clip: float = Field(default=0.2, gt=0)
-    """Clip range of a token's probability ratio, to 1 ± this."""
+    """Clip range of a token's probability ratio: the ratio is clipped to 1 ± this value."""
 
     entropy: float = Field(default=0.01, ge=0)
     """Entropy bonus added to the loss per token; 0 disables it."""
 
     kl: float = Field(default=0.005, ge=0)
-    """Penalty in the reward, per nat of a token's KL divergence from the SFT model."""
+    """Penalty in the reward per nat of KL divergence from the SFT model, for each token."""
 
     gradient_clip: float = Field(default=0.5, gt=0)
-    """Largest gradient norm of actor and critic; longer gradients are scaled down."""
+    """Largest gradient norm of actor and critic. Larger gradients are scaled down to it."""
 
     ppo_epochs: Positive = 4
-    """Passes over the samples of each step."""
+    """Number of passes over the samples of each step."""
 
     collection: Positive = 256
-    """Samples per step, of `collection / rollouts` prompts."""
+    """Number of samples per step. They come from `collection / rollouts` prompts."""
 
     batch: Positive = 64
-    """Samples per update of the weights; the plan says 32 to 64."""
+    """Number of samples per update of the weights, planned as 32 to 64."""
 
     accumulation: Positive = 4
-    """Parts into which each GPU divides an update's samples; more parts need less memory."""
+    """Number of parts into which each GPU divides an update's samples. More parts need less memory."""
 
     rollouts: Positive = 1
-    """Samples per prompt."""
+    """Number of samples per prompt."""
 
     epochs: Positive = 10
-    """Passes over the training prompts."""
+    """Number of passes over the training prompts."""
 
     steps: int = Field(default=0, ge=0)
-    """Total number of steps; 0 takes it from `epochs`."""
+    """Total number of steps; if 0, it follows from `epochs`."""
 
     validations: Positive = 10
-    """Checkpoints in the whole training, evenly spread, the last one at its end. Each is tested on dev; the best one
-    becomes the model, or the SFT model if that is better. A training with fewer steps has fewer."""
+    """Number of checkpoints, evenly spread over the training, the last one at its end. Each is tested on dev.
+    The best one becomes the model, or the SFT model if that is better. A training with fewer steps has fewer
+    checkpoints."""
 
     patience: int = Field(default=3, ge=0)
-    """Tests on dev in a row without a better score before the training stops; 0 trains to the end."""
+    """Number of consecutive tests on dev without a better score after which the training stops; 0 trains to the
+    end."""
 
     keep: Positive = 3
-    """Newest checkpoints that are kept on disk, beside the best one."""
+    """Number of newest checkpoints that are kept on disk, in addition to the best one."""
 
     temperature: float = Field(default=0.7, gt=0)
     """Sampling temperature of the rollout. Dev is decoded greedily, as in serving."""
 
     top_p: float = Field(default=0.9, gt=0, le=1)
-    """Nucleus of the rollout: only the most likely tokens up to this total probability are sampled."""
+    """Total probability of the most likely tokens, among which the rollout samples (nucleus sampling)."""
 
     max_new_tokens: Positive = 150
-    """Most tokens of a rewrite; a longer one is cut."""
+    """Largest number of tokens in a rewrite. A longer rewrite is cut."""
 
     max_prompt_tokens: Positive = 512
-    """Most tokens of a prompt, in training and serving: the oldest turns of a longer history are left out, and a
-    prompt that is too long without any history is left out and counted."""
+    """Largest number of tokens in a prompt, in training and serving. Of a longer history, the oldest turns are left
+    out. A prompt that is too long without any history is left out and counted."""
 
     hard_share: Fraction = 0.5
-    """Share of training prompts where the teacher's rewrite does not find the gold passage first, so that the student
-    can win. 0 does not change the shares."""
+    """Share of training prompts for which the teacher's rewrite does not find the gold passage first, so that the
+    student can do better. 0 does not change the shares."""
 
     dev_rows: Positive = 1000
-    """Dev prompts in each test, drawn by the seed."""
+    """Number of dev prompts in each test, drawn by the seed."""
 
     critic_model: str = ""
-    """Model that the critic starts from, a smaller one with the same vocabulary: a public name, such as
-    Qwen/Qwen3-1.7B, in the folder of QINGLAN_BASE_WEIGHTS, or a folder. Empty takes the SFT model. All of a critic's
-    weights are trained; one of 32B needs about 512 GB with its optimizer."""
+    """Model from which the critic starts; empty takes the SFT model. It may be a smaller model with the same
+    vocabulary: a folder, or a public name in the folder of QINGLAN_BASE_WEIGHTS, such as Qwen/Qwen3-1.7B. All weights
+    of a critic are trained; with 32B and its optimizer it needs about 512 GB."""
 
     seed: Seed = 42
-    """Seed of the rows' order, of the rollout and of the first weights of critic and adapter."""
+    """Seed of the rows' order, of the rollout, and of the initial weights of critic and adapter."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Trackers that get the training's figures, beside metrics.jsonl; a run sets them for all its trainings."""
+    """Trackers that get the training's figures, in addition to metrics.jsonl; a run sets them for all its
+    trainings."""
 
     lora: Lora = Lora()
     """LoRA adapter on the actor."""
@@ -168,16 +171,16 @@ class PpoConfig(Config):
 
     @property
     def prompts(self) -> int:
-        """Prompts per step."""
+        """Return the number of prompts per step."""
         return self.collection // self.rollouts
 
     def with_steps(self, prompts: int) -> Self:
-        """These settings with the number of steps over `prompts` training prompts."""
+        """Return these settings with the number of steps for `prompts` training prompts."""
         return self.model_copy(update={"steps": self.steps or self.epochs * (prompts // self.prompts)})
 
     @property
     def every(self) -> int:
-        """Steps between two checkpoints, once the number of steps is known."""
+        """Return the number of steps between two checkpoints, once the total number of steps is known."""
         return max(1, ceil(self.steps / self.validations))
 
     @property
@@ -186,7 +189,7 @@ class PpoConfig(Config):
 
     @property
     def micro_batch(self) -> int:
-        """Samples that one device computes at once."""
+        """Return the number of samples that one device computes at once."""
         return self.batch // (self.accumulation * self.devices)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The device that verl trains on: GPUs, or the module that a profile names in their place (`hardware.plugin`)."""
+"""Device on which verl trains: GPUs, or the module that a profile names instead of them (`hardware.plugin`)."""
 
 import importlib
 from typing import Protocol, cast
@@ -12,25 +12,25 @@ GPUS = "components.training.ppo.gpus"
 
 
 class Device(Protocol):
-    """Functions that a device module has."""
+    """Functions that a device module must have."""
 
     __file__: str
 
     def driver(self, config: PpoConfig) -> str:
-        """Module to start: verl's own main module, or one that runs it."""
+        """Return the module to start: verl's own main module, or one that runs it."""
 
     def modules(self, config: PpoConfig) -> tuple[str, ...]:
-        """Modules that each process of verl imports after the stage's plugins."""
+        """Return the modules that each process of verl imports after the stage's plugins."""
 
     def environment(self, config: PpoConfig) -> dict[str, str]:
-        """Environment variables of each process of verl."""
+        """Return the environment variables of each process of verl."""
 
     def overrides(self, config: PpoConfig) -> dict[str, Value]:
-        """Overrides of verl's settings for this device."""
+        """Return the overrides of verl's settings for this device."""
 
 
 def load_device(hardware: Hardware) -> Device:
-    """Import the device module; a ConfigError unless the profile names one for a CPU, and none for GPUs."""
+    """Import the device module; a ConfigError if a CPU has no plugin, or GPUs have one."""
     if (hardware.device == "cpu") != bool(hardware.plugin):
         raise ConfigError(
             f"ppo.hardware: device {hardware.device} with plugin {hardware.plugin!r}. verl needs GPUs: on a CPU a "

@@ -1,4 +1,4 @@
-"""Turn a checkpoint of verl into a model folder: full weights, and the adapter if one was trained."""
+"""Turn a checkpoint of verl into a model folder with full weights, and with the adapter if one was trained."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,8 @@ LORA_META = "lora_train_meta.json"
 
 
 def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: RewriterCard) -> None:
-    """Fill the folder; its adapter/, if one was trained, is equal to the adapters of SFT and PPO together."""
+    """Fill the folder from a checkpoint. If an adapter was trained, adapter/ equals the adapters of SFT and PPO
+    together."""
     from transformers import AutoModelForCausalLM
 
     shutil.copytree(sft_model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WEIGHTS, ADAPTER_FOLDER))
@@ -30,7 +31,7 @@ def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: Rewriter
             name.replace(".default.", "."): tensor for name, tensor in read_weights(actor, only=".lora_").items()
         }
         after = merge_adapter(before, adapter, scale)
-        # Without an adapter of SFT, the SFT model is the base that PPO's adapter belongs to.
+        # If SFT trained no adapter, the SFT model is the base of PPO's adapter.
         sft_adapter = sft_model / ADAPTER_FOLDER
         first, base = (dict[str, Any](), 1.0), card.parents["sft_model"]
         if sft_adapter.is_dir():
@@ -45,7 +46,7 @@ def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: Rewriter
 
 
 def export_untrained(sft_model: Path, folder: Path, card: RewriterCard) -> None:
-    """Fill the folder with the unchanged SFT model, if no checkpoint of PPO is better."""
+    """Fill the folder with the unchanged SFT model, for a training of which no checkpoint is better."""
     shutil.copytree(sft_model, folder, dirs_exist_ok=True)
     write_card(folder, card)
 

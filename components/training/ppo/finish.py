@@ -1,4 +1,4 @@
-"""Turn the best checkpoint, joined from its shards, or the SFT model into a model folder, and try it as it is served.
+"""Turn the best checkpoint, or the SFT model, into a model folder, and try the model with the serving prompt.
 
     python -m components.training.ppo.finish SETTINGS
 
@@ -19,7 +19,7 @@ from qinglan.rewriter.model import Student, refuse_unusable, unusable_answer
 from qinglan.rows.prompt_parquet import read_prompts
 
 TRIED = 64
-"""Dev prompts that the finished model is tried with."""
+"""Number of dev prompts with which the finished model is tried."""
 
 
 def finish(settings: Mapping[str, Any]) -> dict[str, Any]:

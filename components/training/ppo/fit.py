@@ -1,8 +1,8 @@
-"""Memory, disk, steps and hours of PPO with verl, computed from its settings and the shapes of actor and critic.
+"""Estimate memory, disk, steps and hours of PPO with verl, from its settings and the shapes of actor and critic.
 
 verl shards actor and critic over all cards with FSDP2
-(https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) and gathers a layer at a time in bf16. The
-rollout's vLLM sleeps during training, and fills its share of each card while it writes.
+(https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html) and gathers one layer at a time in bf16. The
+rollout's vLLM sleeps while the models train, and fills its share of each card while it generates.
 """
 
 import math
@@ -43,14 +43,14 @@ from qinglan.sizing.speed import (
 from qinglan.sizing.vllm import VllmSettings
 
 FP32, BF16 = 4, 2
-"""Bytes of a number in training (weight, gradient or moment of AdamW), and of a gathered weight or one of the
+"""Bytes per number: FP32 for weights, gradients and AdamW moments in training; BF16 for gathered weights and the
 rollout."""
 
 WIDTHS = {"bfloat16": BF16, "float32": FP32}
 
 
 class Shards(NamedTuple):
-    """Bytes on each card of what is sharded over all cards."""
+    """Bytes on each card of the tensors that are sharded over all cards."""
 
     actor: Amount
     adapter: Amount
@@ -70,7 +70,7 @@ class Shards(NamedTuple):
 
 
 def shards(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> Shards:
-    """Shards of training in fp32; the base under an adapter, which is not trained, has `hardware.dtype`."""
+    """Return the bytes of each shard. Trained tensors are fp32; the base under an adapter has `hardware.dtype`."""
     rank, cards = config.lora.rank, config.devices
     adapter = actor.adapter(rank) if rank else 0
     trained = adapter or actor.parameters
@@ -87,15 +87,15 @@ def shards(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> S
 
 
 def base_width(config: PpoConfig) -> int:
-    """Bytes of a weight of the actor; on a CPU all weights are fp32."""
+    """Return the bytes per weight of the actor; on a CPU all weights are fp32."""
     trained = not config.lora.rank or config.hardware.device == "cpu"
     return FP32 if trained else WIDTHS[config.hardware.dtype]
 
 
 def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None, usable: float) -> tuple[Phase, ...]:
-    """Bytes on each card by phase, of which `usable` are available."""
+    """Return the bytes on each card in each phase. `usable` is the available memory of a card."""
     parts, hardware, tokens = shards(config, actor, critic), config.hardware, micro_batch_tokens(config)
-    # On the card while the other model uses it; with `offload` nothing, since it is in the machine's memory.
+    # Parts that stay on the card while the other model uses it. With `offload` they are in the machine's memory.
     actor_rest, critic_rest = ((), ()) if hardware.offload else (parts.resting_actor, parts.resting_critic)
     context = (constant("CUDA", VERL_CONTEXT), *([constant("NCCL", NCCL)] if config.devices > 1 else []))
     asleep = [constant("vLLM asleep", VLLM_ASLEEP)]
@@ -133,36 +133,37 @@ def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None,
 
 
 def micro_batch_tokens(config: PpoConfig) -> int:
-    """Most tokens that a card computes at once, with prompts and answers of the greatest length."""
+    """Return the largest number of tokens that a card computes at once, with the longest prompts and answers."""
     return config.micro_batch * (config.max_prompt_tokens + config.max_new_tokens)
 
 
 def gathered(shape: ModelShape) -> Amount:
-    """The current layer, whole and in bf16, and the next one or the embedding."""
+    """Return the bytes of the current layer, gathered in bf16, and of the next layer or the embedding."""
     return Amount("gathered layers", BF16 * (max(shape.embedding, shape.layer_parameters) + shape.layer_parameters))
 
 
 def activations_or_gradient(activations: Sequence[Amount], shape: ModelShape, cards: int) -> tuple[Amount, ...]:
-    """The larger of the two, since activations are freed before the embedding's gradient is summed: the gradient is
-    whole in bf16 and fp32, beside its fp32 shard."""
+    """Return the activations or the embedding's gradient, whichever is larger: activations are freed before this
+    gradient is summed. The gradient is whole in bf16 and fp32, in addition to its fp32 shard."""
     summed = Amount("the embedding's gradient", shape.embedding * (BF16 + FP32 + FP32 / cards))
     return tuple(activations) if sum(part.bytes for part in activations) > summed.bytes else (summed,)
 
 
 def rollout_settings(config: PpoConfig) -> VllmSettings:
-    """Settings of the rollout's vLLM, which has merged weights and no adapter."""
+    """Return the settings of the rollout's vLLM, which has merged weights and no adapter."""
     hardware = config.hardware
     longest = config.max_prompt_tokens + config.max_new_tokens
     return VllmSettings(hardware.tensor_parallel, hardware.rollout_memory, longest)
 
 
 def host_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Bytes of each machine's memory."""
+    """Return the bytes of each machine's memory, by phase."""
     return _beside_gpus(config, actor, critic) if config.hardware.device == "cuda" else _on_cpu(config, actor, critic)
 
 
 def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Bytes of all processes together: everything is in fp32, and the rollout has another copy of the actor."""
+    """Return the bytes of all processes together: everything is fp32, and the rollout has its own copy of the
+    actor."""
     here = config.hardware.per_node
     parts = Shards(*(Amount(part.name, part.bytes * here) for part in shards(config, actor, critic)))
     tokens = micro_batch_tokens(config) * here
@@ -178,11 +179,11 @@ def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> 
 
 
 def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Bytes of a machine's memory beside its GPUs.
+    """Return the bytes of a machine's memory if it has GPUs.
 
-    A process needs memory for a whole model while it loads: the first process only, or each one if the embedding is
-    also the output layer (tied). Before each rollout verl copies the base there, to remove the merged adapter again.
-    With `offload` the shards wait there; the reference of a training of all weights always does.
+    While a model loads, the first process needs memory for the whole model; if the embedding is also the output layer
+    (tied), each process does. Before each rollout verl copies the base to this memory, to remove the merged adapter
+    again. With `offload` the shards wait there. The reference is always there if all weights are trained.
     """
     parts, here = shards(config, actor, critic), config.hardware.per_node
     processes = constant("processes", PROCESS, here), constant("Ray", RAY)
@@ -204,13 +205,13 @@ def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None
 
 
 def checkpoint_bytes(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[int, int]:
-    """Bytes of a checkpoint of actor and critic: the trained weights and AdamW's moments."""
+    """Return the bytes of a checkpoint of the actor and of the critic: trained weights and AdamW's moments."""
     trained = actor.adapter(config.lora.rank) if config.lora.rank else actor.parameters
     return trained * 3 * FP32, critic.classifier(1, bias=True) * 3 * FP32 if critic else 0
 
 
 def disk(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Amount, ...]:
-    """Bytes of its folder while it trains. A new checkpoint is written before the oldest one is deleted."""
+    """Return the bytes of the training's folder. A new checkpoint is written before the oldest one is deleted."""
     of_actor, of_critic = checkpoint_bytes(config, actor, critic)
     count = config.keep + 1
     return (
@@ -221,7 +222,7 @@ def disk(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tup
 
 
 def steps(config: PpoConfig, rows: int) -> Steps:
-    """Steps over the training prompts, and tests on dev, of which one comes before the first step."""
+    """Return the steps over the training prompts, and the tests on dev, including one before the first step."""
     counted = config.with_steps(rows)
     return Steps(rows // config.prompts, counted.steps, 1 + math.ceil(counted.steps / counted.every))
 
@@ -230,9 +231,9 @@ def seconds(
     config: PpoConfig, actor: ModelShape, critic: ModelShape | None, rows: int, row_tokens: float, card: Card,
     network: float,
 ) -> float:  # fmt: skip
-    """Seconds of loading, rollouts, updates and weight transfers, without waiting for services.
+    """Return the seconds of loading, rollouts, updates and weight transfers, without waiting for services.
 
-    On several machines a pass takes at least the time of its weights on the network, at `network` bytes a second:
+    On several machines a pass takes at least as long as its weights need on the network, at `network` bytes a second:
     they arrive while earlier layers compute.
     """
     hardware, cards, tokens = config.hardware, config.devices, config.collection * row_tokens
@@ -251,7 +252,7 @@ def seconds(
     computed = max(training_seconds(trained, parts, actor.layers, card, cards, layer), parts * learned)
     prompts = forward_operations(multiplied, tokens)
     computed += compute_seconds(prompts, card, cards)
-    # Two forward passes: log-probabilities of the old policy, and of the reference.
+    # Two forward passes compute the log-probabilities of the old policy and of the reference.
     passed = training_seconds(prompts, read, actor.layers, card, cards, PASS_LAYER_SECONDS)
     computed += 2 * max(passed, read * whole)
     if critic:
@@ -270,7 +271,6 @@ def seconds(
 
 
 def update_bytes(weights: int, trained: int) -> int:
-    """Bytes that the cards exchange for one part of a batch: each layer's weights in bf16, for the forward and the
-    backward pass, and the gradients of trained weights in fp32. verl shards over the cards of all machines
-    (fsdp_size: -1)."""
+    """Return the bytes that the cards exchange for one part of a batch: weights in bf16 for the forward and backward
+    pass, and gradients of trained weights in fp32. verl shards over the cards of all machines (fsdp_size: -1)."""
     return 2 * BF16 * weights + FP32 * trained

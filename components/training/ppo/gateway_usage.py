@@ -1,4 +1,4 @@
-"""The reward's calls to the gateway since the training began, and the share answered from a cache."""
+"""Count the reward's calls to the gateway since the training began, and the share that a cache answered."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,8 @@ UsageCounts = Mapping[str, float]
 
 
 class GatewayUsage:
-    """The gateway's counts as figures of a step; none while the gateway does not answer, which the reward reports."""
+    """Figures of a step from the gateway's counts. They are empty while the gateway does not answer; the reward
+    reports that."""
 
     def __init__(self, gateway_url: str) -> None:
         self._url = f"{gateway_url}/v1/journal/report"
@@ -30,7 +31,7 @@ class GatewayUsage:
 
 
 def usage_counts(report: Mapping[str, Any]) -> UsageCounts:
-    """Count the reward's calls and all retrievals in a gateway's report."""
+    """Return the counts of the reward's calls and of all retrievals in a gateway's report."""
     reward_rows = [row for row in report.get("by_step", ()) if row["step"] == STEP]
     return {
         "judge_answered": sum(row["answered"] for row in reward_rows),
@@ -41,7 +42,7 @@ def usage_counts(report: Mapping[str, Any]) -> UsageCounts:
 
 
 def usage_since(before: UsageCounts, now: UsageCounts) -> dict[str, float]:
-    """Calls since `before`, and the share of them answered from journal or cache."""
+    """Return the calls since `before`, and the share of them that journal or cache answered."""
     new = {name: value - before.get(name, 0) for name, value in now.items()}
     judged = new["judge_answered"] + new["judge_hits"]
     retrieved = new["rag_misses"] + new["rag_hits"]

@@ -1,8 +1,8 @@
 """verl on GPUs, with vLLM for the rollout.
 
-The reasons below are for a 32B model on A100s of 80 GB. The rest are verl's defaults: gradient checkpointing, without
-which the activations of 64 layers would stay on the card; rows without padding; a vLLM that starts with dummy
-weights, sleeps while the models learn, and gets the actor's merged weights before it answers. verl's settings:
+The reasons below are for a 32B model on A100s of 80 GB. All other settings are verl's defaults. With gradient
+checkpointing, the activations of 64 layers do not stay on the card. Rows have no padding. vLLM starts with dummy
+weights, sleeps while the models learn, and gets the actor's merged weights before it generates. verl's settings:
 https://verl.readthedocs.io/en/latest/examples/config.html
 """
 
@@ -13,19 +13,18 @@ from qinglan.rewriter.engine import ENGINE_ENVIRONMENT
 DRIVER = "verl.trainer.main_ppo"
 
 ATTENTION = "sdpa"
-"""PyTorch's attention: flash-attn has no wheel on the index, and compiling it takes hours. verl joins the rows of a
-batch to one line without padding; transformers finds the rows by their positions, so that no row attends to
-another."""
+"""PyTorch's attention. flash-attn has no wheel on the index, and compiling it takes hours. verl joins the rows of a
+batch without padding; transformers tells the rows apart by their positions, so that no row attends to another."""
 
 STRATEGY = "fsdp2"
-"""Sharding of the weights in training. FSDP1 would train an adapter in the precision of its base."""
+"""Method of sharding the weights in training. FSDP1 would train an adapter in the precision of its base."""
 
 TRAINED = "float32"
 """Precision of trained weights, their gradients and AdamW's moments; verl computes in bfloat16."""
 
 ALL_AT_ONCE = False
-"""`foreach` of AdamW: if true, PyTorch's default on a GPU, a step needs another fp32 copy of the trained weights,
-which is 16 GB of each of eight cards for 32B.
+"""AdamW's `foreach`. If it were true, PyTorch's default on a GPU, a step would need another fp32 copy of the
+trained weights: 16 GB on each of eight cards for 32B.
 https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html"""
 
 
@@ -38,7 +37,7 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 
 
 def environment(config: PpoConfig) -> dict[str, str]:
-    """The environment of vLLM as in serving: no compilation at its start, and no requests to other hosts."""
+    """Return vLLM's environment as in serving: no compilation at its start, and no requests to other hosts."""
     return dict(ENGINE_ENVIRONMENT)
 
 

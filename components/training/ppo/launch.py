@@ -1,4 +1,4 @@
-"""The command that trains: unmodified verl, with its arguments and environment."""
+"""Build the command that trains: unmodified verl, with arguments and environment."""
 
 import os
 import secrets
@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[3]
 
 
 def verl_command(config: PpoConfig, paths: TrainingPaths, verl_log: Path, log: Path, token: str) -> Command:
-    """`python -m verl.trainer.main_ppo ...`, with the environment that all its processes need.
+    """Return `python -m verl.trainer.main_ppo ...`, with the environment that all its processes need.
 
-    It is the same at each attempt, so that a running job is recognised.
+    The command is the same at each attempt, so that a running job is recognised.
     """
     argv = [sys.executable, "-m", load_device(config.hardware).driver(config), *overrides(config, paths)]
     environment = {**verl_environment(config), "VERL_FILE_LOGGER_PATH": str(verl_log)}
@@ -30,7 +30,8 @@ def verl_command(config: PpoConfig, paths: TrainingPaths, verl_log: Path, log: P
 
 
 def verl_environment(config: PpoConfig) -> dict[str, str]:
-    """Environment of each process of verl. On several nodes each raylet has it too, and its workers inherit it."""
+    """Return the environment of each process of verl. On several nodes each raylet has it too, and its workers
+    inherit it."""
     device = load_device(config.hardware)
     environment = {
         "VERL_USE_EXTERNAL_MODULES": ",".join((*COMMON_PLUGINS, *device.modules(config))),
@@ -45,7 +46,7 @@ def verl_environment(config: PpoConfig) -> dict[str, str]:
 
 
 def ray_token(folder: Path) -> str:
-    """The training's token for Ray, the same at each attempt."""
+    """Return the training's token for Ray, which is the same at each attempt."""
     path = folder / "ray-token"
     if not path.is_file():
         path.touch(mode=0o600)
@@ -54,6 +55,7 @@ def ray_token(folder: Path) -> str:
 
 
 def with_local_environment(command: Command, mark: str, temporary: Path) -> Command:
-    """Add the mark and the temporary folder by which the processes of the command are found, to end them."""
+    """Add the mark and the temporary folder to the command's environment. Its processes are found by them and
+    ended."""
     folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
     return command._replace(environment={**command.environment, **folders, PROCESS_MARK_VARIABLE: mark})

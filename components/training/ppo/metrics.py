@@ -1,4 +1,4 @@
-"""A step's metrics, renamed from verl's names to ours."""
+"""Rename a step's metrics from verl's names to ours."""
 
 import math
 from collections.abc import Mapping
@@ -33,7 +33,8 @@ TESTED = {"gold": "gold", "gold_known": "gold_known", "score": "reward", "win": 
 
 
 def parse_step(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
-    """One line of verl's file logger by our names; `dev` has the number of dev rows of each data source."""
+    """Parse a line of verl's file logger into a step with our names. `dev` has the number of dev rows of each data
+    source."""
     # verl's file logger writes NaN as null, since it uses orjson (verl/utils/tracking.py). Alarms need the NaN.
     data = {name: math.nan if value is None else float(value) for name, value in line["data"].items()}
     out: Step = {"step": float(line["step"])}
@@ -51,7 +52,7 @@ def parse_step(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
 
 
 def dev_metrics(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
-    """Dev figures over all tenants, in which each row counts once; gold over the rows with gold."""
+    """Return the dev figures over all tenants, with each row counted once; gold is over the rows with gold."""
     sums = dict.fromkeys(TESTED, 0.0)
     rows = 0
     for source, count in dev.items():
@@ -70,11 +71,11 @@ def dev_metrics(data: Mapping[str, float], dev: Mapping[str, int]) -> Step:
 
 
 def dev_score(step: Mapping[str, float]) -> float | None:
-    """Score by which checkpoints are compared: gold on dev, else the reward on dev; None without a test on dev."""
+    """Return the score that compares checkpoints: gold on dev, else the reward on dev; None without a test on dev."""
     return step.get("gold_dev", step.get("reward_dev"))
 
 
 def step_summary(step: Mapping[str, float]) -> str:
-    """A step's main figures as text."""
+    """Format a step's main figures as text."""
     shown = {"avg_reward": "mean reward", "win_rate": "wins", "train_gold": "gold", "gold_dev": "gold on dev"}
     return ", ".join(f"{word} {step[name]:.3f}" for name, word in shown.items() if name in step)

@@ -1,4 +1,4 @@
-"""verl's settings for ours, as a pure function, so that a test can compose and check verl's configuration.
+"""Translate our settings to verl's in a pure function, so that a test can compose and check verl's configuration.
 
 verl's settings: https://verl.readthedocs.io/en/latest/examples/config.html
 `+` adds a key that verl's files do not have: https://hydra.cc/docs/advanced/override_grammar/basic/
@@ -14,7 +14,8 @@ from qinglan.live.trackers import training_name
 
 
 class TrainingPaths(NamedTuple):
-    """Files and folders that verl reads and writes; absolute paths, since its processes run in other folders."""
+    """Files and folders that verl reads and writes. The paths are absolute, since its processes run in other
+    folders."""
 
     model: Path
     train: Path
@@ -25,11 +26,11 @@ class TrainingPaths(NamedTuple):
 
 
 BEFORE_QUOTE = re.compile(r"(\\+)(?='|\Z)")
-"""Backslashes that would escape the quote after them; hydra reads all others literally."""
+"""Backslashes that would escape the quote after them. Hydra reads all other backslashes literally."""
 
 
 def overrides(config: PpoConfig, paths: TrainingPaths) -> list[str]:
-    """The arguments of verl.trainer.main_ppo."""
+    """Return the arguments of verl.trainer.main_ppo."""
     values = {**_algorithm(config), **_data(config, paths), **_actor(config, paths), **_rollout(config)}
     values |= {**_reward(config, paths), **_trainer(config, paths)}
     if config.kl:
@@ -84,7 +85,7 @@ def _actor(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         f"{ACTOR}.clip_ratio_low": config.clip,
         f"{ACTOR}.clip_ratio_high": config.clip,
         f"{ACTOR}.entropy_coeff": config.entropy,
-        # In prompts: verl multiplies it by the rollouts of each.
+        # The unit is prompts: verl multiplies the number by the rollouts per prompt.
         f"{ACTOR}.ppo_mini_batch_size": config.batch // config.rollouts,
         f"{ACTOR}.ppo_micro_batch_size_per_gpu": config.micro_batch,
         f"{ACTOR}.data_loader_seed": config.seed,
@@ -150,13 +151,13 @@ def _trainer(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
         "hydra.output_subdir": None,
         "trainer.max_actor_ckpt_to_keep": config.keep,
         "trainer.max_critic_ckpt_to_keep": config.keep,
-        # This Ray cluster lives as long as the training: nobody would open its dashboard.
+        # This Ray cluster lives only as long as the training, so it needs no dashboard.
         "+ray_kwargs.ray_init.include_dashboard": False,
     }
 
 
 def _hydra_literal(value: Value) -> str:
-    """The value in hydra's grammar. Texts are quoted, so that a path is always read as text."""
+    """Return the value in hydra's grammar. Texts are quoted, so that a path is always read as text."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Choose the prompts that verl trains on and tests with from those of the data stages."""
+"""Choose the prompts with which verl trains and tests, from the rows of the data stages."""
 
 import random
 from collections import Counter
@@ -19,7 +19,7 @@ from qinglan.rows.training_rows import question_of
 STEP = "ppo"
 COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 LEFT_OUT = "left_out.jsonl"
-"""File in the log's folder with the prompts that verl does not get, each with the reason and figures."""
+"""File in the log's folder with the prompts that verl does not get, each with its reason and figures."""
 
 
 class PreparedPrompts(NamedTuple):
@@ -28,33 +28,33 @@ class PreparedPrompts(NamedTuple):
     train: int
     dev: int
     hard: int
-    """Training rows, before sampling, for which the teacher's rewrite misses."""
+    """Training rows, before sampling, for which the teacher's rewrite misses the right passage."""
 
     labelled: int
-    """Rows of train and dev without gold, whose right passages judges have labelled."""
+    """Rows of train and dev without gold, for which judges have labelled the right passages."""
 
     trimmed: int
     """Prompts whose oldest turns of a long history were left out."""
 
     too_long: int
-    """Prompts that have too many tokens even without any history, and so were left out."""
+    """Prompts that were left out, since they have too many tokens even without any history."""
 
     longest: int
-    """Tokens of the longest prompt; verl pads all prompts to it, so a shorter one saves time."""
+    """Tokens of the longest prompt. verl pads all prompts to this length, so a shorter one saves time."""
 
     dev_by_tenant: dict[str, int]
-    """Number of dev rows by data source; verl averages over each data source."""
+    """Number of dev rows by data source. verl averages over each data source."""
 
     system_prompts: dict[str, str]
-    """System prompt, by tenant."""
+    """System prompts by tenant."""
 
 
 def prepare_prompts(
     rows: Path, work: Path, tokenizer: Any, config: PpoConfig, further: bool = True
 ) -> PreparedPrompts:
-    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the share of hard rows.
+    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the set share of hard rows.
 
-    Without `further`, questions that the teacher wrote from passages are left out of train.
+    Without `further`, train leaves out questions that the teacher wrote from passages.
     """
     train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
     if not further:
@@ -96,20 +96,20 @@ def prepare_prompts(
 
 
 def is_hard(row: Mapping[str, Any]) -> bool:
-    """True if the teacher's rewrite misses, by the gold passage if it is known, else by the validation."""
+    """True if the teacher's rewrite misses: by the gold passage if it is known, else by the validate stage."""
     if len(row["gold"]):
         return bool(row["teacher_retrieval"]["gold_rank"] != 1)
     return not row["accepted"]
 
 
 def is_labelled(row: Mapping[str, Any]) -> bool:
-    """True if the row has labels of judges in place of gold."""
+    """True if the row has labels by judges instead of gold."""
     return not len(row["gold"]) and bool(row.get("labels") is not None and len(row["labels"]))
 
 
 def oversample_hard(hard: Sequence[bool], share: float, seed: int) -> list[int]:
-    """Draw positions of as many rows as there are, of which `share` are hard; a row is repeated only after all rows
-    of its kind are used."""
+    """Draw row positions, as many as there are rows, so that `share` of them are hard. A row is repeated only after
+    all rows of its kind are used."""
     kinds = {kind: [at for at, flag in enumerate(hard) if flag == kind] for kind in (True, False)}
     if not share or not all(kinds.values()):
         return list(range(len(hard)))
@@ -124,7 +124,7 @@ def oversample_hard(hard: Sequence[bool], share: float, seed: int) -> list[int]:
 
 
 class LengthSplit(NamedTuple):
-    """Rows whose prompt fits, and the others with their number of tokens."""
+    """Rows whose prompt fits, and rows that are too long with their number of tokens."""
 
     rows: list[dict[str, Any]]
     longest: int

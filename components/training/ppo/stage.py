@@ -1,8 +1,8 @@
 """Train the student against its teacher by verl's PPO on live retrieval.
 
-In reading order: `ppo` looks for a finished training or starts one, `prepare_prompts` (prompt_rows.py) chooses the
-rows, `_train` runs verl (launch.py, overrides.py) under a monitor (training_monitor.py), and finish.py makes a model
-of the best checkpoint on dev, or of the SFT model if that is better.
+In reading order: `ppo` looks for a finished training or starts one. `prepare_prompts` (prompt_rows.py) chooses the
+rows. `_train` runs verl (launch.py, overrides.py) under a monitor (training_monitor.py). finish.py makes a model of
+the best checkpoint on dev, or of the SFT model if that is better.
 
 A killed training resumes from its last checkpoint; a finished one is not repeated. After a failure the checkpoints
 stay in the training's folder.
@@ -49,7 +49,7 @@ from qinglan.terminal import say
 REWARD = Path(qinglan.reward.__file__).parent / "reward_function.py"
 DONE = "done.json"
 CRITIC = "critic_model"
-"""Name among a model's parents, if the critic starts from another model than the actor."""
+"""Name of the critic's base model among a model's parents, if it is not the actor's."""
 
 TITLE = "PPO: by step"
 CURVES = {"reward": "avg_reward", "wins": "win_rate", "gold in training": "train_gold", "gold on dev": "gold_dev"}
@@ -57,7 +57,7 @@ HOURS = 24.0 * 7
 LOCAL_RUNNER = LocalRunner()
 
 FATAL = ("not-a-number", "constant-reward")
-"""Alarms that fail the stage, since something is broken. After other alarms the training has a result."""
+"""Names of alarms that fail the stage, since something is broken. After other alarms the training has a result."""
 
 
 class PpoCounts(NamedTuple):
@@ -69,27 +69,28 @@ class PpoCounts(NamedTuple):
 
     too_long: int
     labelled: int
-    """Rows of train and dev with labels of judges, which count as gold in figures, curves and choice of
+    """Rows of train and dev with labels by judges. The labels count as gold in figures, curves and the choice of
     checkpoint."""
 
     steps: int
     best_step: int
-    """Step whose weights became the model; 0 is the SFT model, if each checkpoint is below it on dev."""
+    """Step whose weights became the model; 0 is the SFT model, which is taken if every checkpoint is worse on dev."""
 
     dev_before: float
-    """Share of dev rows with the gold passage first (without gold, the mean reward) before the first step."""
+    """Dev score before the first step: share of dev rows with the gold passage first; without gold, the mean
+    reward."""
 
     dev_after: float
-    """The same of what became the model."""
+    """Dev score of the model that is the result, in the unit of `dev_before`."""
 
     win_rate: float
-    """Share of rollouts in the last five steps that retrieve better than the teacher."""
+    """Share of rollouts in the last five steps that retrieve better than the teacher's rewrite."""
 
     stopped: int
     """1 if an alarm ended the training early."""
 
     reused: int
-    """1 if the same training had been finished before."""
+    """1 if an equal training had finished before, and its result is used again."""
 
 
 FIGURES = {
@@ -117,7 +118,7 @@ def ppo(
     reward_function: Path = REWARD,
     runner: Runner = LOCAL_RUNNER,
 ) -> PpoCounts:
-    """Train, check and write the model's folder, and the log with metrics and curve."""
+    """Train the model, check it, and write its folder and the log with metrics and curve."""
     check_called_hosts(config, "ppo")
     if config.hardware.device != "cpu" and not runner.remote and "RAY_ADDRESS" not in os.environ:
         need_gpus("ppo", config.hardware.per_node)
@@ -175,7 +176,7 @@ def _train(
     reward_function: Path,
     runner: Runner,
 ) -> training_monitor.TrainingMonitor:
-    """Run verl to its end, from its last checkpoint if it has one."""
+    """Run verl to its end. If it has a checkpoint, it resumes from the last one."""
     log, saved, verl_log = work / "log", work / "checkpoints", work / "verl.jsonl"
     log.mkdir(exist_ok=True)
     rewards = work / "reward.json"  # read by the reward function in verl's workers
@@ -215,7 +216,8 @@ def _train(
 
 
 def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
-    """Remove the steps after the last checkpoint, which are trained again; keep the best of the steps before."""
+    """Remove the steps after the last checkpoint, which will be trained again, and keep the best of the earlier
+    steps."""
     saved, best_folder, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
     resumed = checkpoints.latest_step(saved)
     steps = training_monitor.resume_steps(verl_log, work / "log" / "metrics.jsonl", dev, resumed)
@@ -229,7 +231,7 @@ def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
 
 
 def _explain(watched: training_monitor.TrainingMonitor, outcome: Outcome, work: Path, log: Path) -> None:
-    """Raise an error if the training did not end well, with the step from which the next run resumes."""
+    """Raise an error if the training failed. It names the step from which the next run resumes."""
     goes_on = checkpoints.latest_step(work / "checkpoints")
     again = f"Run the stage again: it goes on after step {goes_on}." if goes_on else "Run the stage again."
     best = checkpoints.best_checkpoint_step(work / "best")

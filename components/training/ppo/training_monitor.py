@@ -17,11 +17,13 @@ from qinglan.reward.outage import read_outage
 from qinglan.terminal import say
 
 FEW_WINS = 0.02
-"""Share of the first step's samples that retrieve better than the teacher, below which there is little to learn."""
+"""Lowest share of the first step's samples that retrieve better than the teacher; below it there is little to
+learn."""
 
 
 class TrainingMonitor:
-    """Reads verl's log as it grows. It is called twice a second, and returns True if the training must end."""
+    """Monitor that reads verl's log as it grows. It is called twice a second, and returns True if the training must
+    end."""
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class TrainingMonitor:
         patience: int,
         better: Callable[[int], None],
     ) -> None:
-        """`live` gets each step; `better` is called with each new best step."""
+        """Set up the monitor. `live` gets each step, and `better` is called with each new best step."""
         self._new_lines, self._metrics, self._reward_folder = LineFollower(verl_log), metrics, reward_folder
         self._dev, self._live, self._better = dev, live, better
         self._total, self._patience = total, patience
@@ -51,12 +53,12 @@ class TrainingMonitor:
 
     @property
     def stalled(self) -> bool:
-        """True if `patience` is used up, and steps are left."""
+        """True if `patience` is used up before the last step."""
         return has_stalled(self.steps, self._patience, self._total)
 
     @property
     def stopped(self) -> Alarm | None:
-        """The alarm that ends the training."""
+        """Return the alarm that ends the training; None if there is none."""
         return self._live.stopped
 
     def _take(self, step: Step) -> None:
@@ -73,13 +75,14 @@ class TrainingMonitor:
 
 
 def best_step(steps: Mapping[int, Step]) -> int | None:
-    """The trained step with the best score on dev, the first of equals; None before a test."""
+    """Return the trained step with the best score on dev, the first one if several are equal; None before a test."""
     tested = {at: value for at, step in sorted(steps.items()) if at and (value := dev_score(step)) is not None}
     return max(tested, key=lambda at: tested[at], default=None)
 
 
 def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
-    """True if `patience` tests on dev after the best were no better. A training that has ended has not stalled."""
+    """True if `patience` tests on dev after the best one were not better. A training that has ended has not
+    stalled."""
     best = best_step(steps)
     if not patience or best is None or max(steps) >= total:
         return False
@@ -88,7 +91,8 @@ def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
 
 
 def headroom_message(first: Step) -> str:
-    """The share of the first step's rollouts that rewards can strengthen; the SFT model has written them."""
+    """Return a message about the share of the first step's rollouts, written by the SFT model, that rewards can
+    strengthen."""
     if "win_rate" not in first or "loss_rate" not in first:
         return ""
     wins, losses = first["win_rate"], first["loss_rate"]
@@ -101,19 +105,21 @@ def headroom_message(first: Step) -> str:
 
 
 def dev_scores(steps: Mapping[int, Step]) -> tuple[int, float | None, float | None]:
-    """The best step, and the dev scores of the SFT model and of that step; None for one that was not tested."""
+    """Return the best step, the dev score of the SFT model, and that of the best step. A score is None without a
+    test."""
     best = best_step(steps) or 0
     return best, dev_score(steps.get(0, {})), dev_score(steps.get(best, {}))
 
 
 def model_step(steps: Mapping[int, Step]) -> int:
-    """Step whose weights become the model: the best checkpoint's, or 0, the SFT model's, if that is better on dev."""
+    """Return the step whose weights become the model: the best checkpoint's, or 0 if the SFT model is better on
+    dev."""
     best, before, after = dev_scores(steps)
     return 0 if before is not None and after is not None and after < before else best
 
 
 def stage_gain(steps: Mapping[int, Step], dev_rows: int) -> StageGain | None:
-    """Gain of the best checkpoint over the SFT model on the dev rows, on those with gold if there are any; None if
+    """Return the gain of the best checkpoint over the SFT model on dev, on rows with gold if there are any; None if
     one of the two was not tested."""
     _, before, after = dev_scores(steps)
     if before is None or after is None:
@@ -124,7 +130,7 @@ def stage_gain(steps: Mapping[int, Step], dev_rows: int) -> StageGain | None:
 
 
 def no_gain_message(steps: Mapping[int, Step]) -> str:
-    """A warning if the best checkpoint is no better on dev than the SFT model; else empty."""
+    """Return a warning if the best checkpoint is not better on dev than the SFT model; else an empty text."""
     best, before, after = dev_scores(steps)
     if before is None or after is None or after > before:
         return ""
@@ -137,7 +143,7 @@ def no_gain_message(steps: Mapping[int, Step]) -> str:
 
 
 def read_steps(path: Path) -> dict[int, Step]:
-    """The metrics by step that an earlier attempt wrote; empty if it wrote none."""
+    """Read the metrics that an earlier attempt wrote, by step; empty if it wrote none."""
     if not path.is_file():
         return {}
     return {int(step["step"]): step for line in path.read_bytes().splitlines() if (step := orjson.loads(line))}
@@ -148,10 +154,9 @@ def write_steps(path: Path, steps: Mapping[int, Step]) -> None:
 
 
 def resume_steps(verl_log: Path, metrics: Path, dev: Mapping[str, int], resumed: int) -> dict[int, Step]:
-    """Steps up to the checkpoint that the training resumes from; later ones are trained again.
+    """Return the steps up to the checkpoint from which the training resumes; later steps are trained again.
 
-    Steps in verl's log that were not read before the kill are included, so this is called before verl starts a new
-    log.
+    Steps in verl's log that were not read before the kill are included. So call this before verl starts a new log.
     """
     steps = read_steps(metrics)
     for line in complete_lines(verl_log):

@@ -1,4 +1,4 @@
-"""Check the chats that the student learns from, and fit them to its length, before a training starts."""
+"""Check the chats for training, and shorten them to the student's length, before a training starts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,21 +14,21 @@ from qinglan.rewriter.model import fit_prompt
 from qinglan.rows.rows import QuarantinedRow
 
 TURN_END = 2
-"""Tokens that ms-swift writes after an answer: the end of the turn, and a line end."""
+"""Number of tokens that ms-swift adds after an answer: the end of the turn, and a line end."""
 
 
 class Chats(NamedTuple):
-    """The chats of a file."""
+    """Facts about the chats of a file."""
 
     rows: int
     system_prompts: dict[str, str]
-    """System prompt, by tenant."""
+    """System prompts by tenant."""
 
     first: list[Message]
 
 
 def read_chats(path: Path) -> Chats:
-    """Read the chats; check that each is complete, and that all rows of a tenant have the same system prompt."""
+    """Read the chats; a DataError if one is incomplete, or if rows of a tenant have different system prompts."""
     rows, prompts, first = 0, dict[str, str](), list[Message]()
     if not path.is_file():
         raise DataError(f"{path}: no such file. The convert stage writes it.")
@@ -77,14 +77,14 @@ class FittedChats(NamedTuple):
     """Rows whose oldest turns of a long history were left out."""
 
     too_long: tuple[QuarantinedRow, ...]
-    """Rows that are too long even without any history, and so left out."""
+    """Rows that were left out, since they are too long even without any history."""
 
 
 def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig) -> FittedChats:
-    """Write the chats that ms-swift gets; a chat that fits is not changed by a byte.
+    """Write the chats that ms-swift gets. A chat that fits is copied byte for byte.
 
-    Chats that are too long without any history are left out and listed, since ms-swift drops them silently. If no
-    chat is left, it is an error.
+    Chats that are too long without any history are left out and listed, since ms-swift would drop them silently. A
+    DataError is raised if no chat is left.
     """
     lines, trimmed, too_long = [], 0, []
     for number, line in enumerate(source.read_bytes().splitlines(), 1):
@@ -94,7 +94,7 @@ def write_fitting(tokenizer: Any, source: Path, target: Path, config: SftConfig)
         answer = row["messages"][2]["content"]
         room = config.max_length - TURN_END - len(_ids(tokenizer, answer))
         prompt = fit_prompt(tokenizer, row["messages"][:2], min(config.max_prompt_tokens, room))
-        # Counted together: at the seam a token may span both texts.
+        # Prompt and answer are counted together, since a token may span both.
         if (count := len(_ids(tokenizer, prompt.text + answer))) >= config.max_length:
             too_long.append(_left_out(row, f"{source.name}:{number}", count, config.max_length))
             continue

@@ -1,4 +1,4 @@
-"""The command of ms-swift for our settings. Pure functions.
+"""Build ms-swift's command from our settings. All functions are pure.
 
 Options: https://swift.readthedocs.io/en/latest/Instruction/Command-line-parameters.html
 """
@@ -18,11 +18,11 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RESUME_MODULE = "components.training.sft.resume"
 ATTENTION = "sdpa"
-"""PyTorch's attention, which every machine has. Without flash-attn ms-swift does not pack rows, as wanted: 560 rows
-of 150 to 250 tokens would become 44 to 70 sequences of 2,048, which is one or two optimizer steps a pass."""
+"""PyTorch's attention, which every machine has. Without flash-attn ms-swift does not pack rows, which is intended:
+packed, 560 rows of 150 to 250 tokens would be 44 to 70 sequences of 2,048, or one or two optimizer steps per pass."""
 
 PROCESS_CHECK_PLUGIN = HERE / "plugin" / "together.py"
-"""Plug-in file of ms-swift, which registers a callback of the same name."""
+"""Plug-in file for ms-swift. It registers a callback under the file's name."""
 
 
 class Paths(NamedTuple):
@@ -33,10 +33,11 @@ class Paths(NamedTuple):
 
 
 def train_command(config: SftConfig, paths: Paths, rows: int) -> Command:
-    """`swift sft ...`, under torchrun if several processes train together; `rows` are those of paths.train.
+    """Return `swift sft ...`, under torchrun if several processes train together; `rows` is the number of training
+    rows.
 
-    The command is the same at each attempt, so that a running job is recognised: RESUME_MODULE looks up the
-    checkpoint to resume from.
+    The command is the same at each attempt, so that a running job is recognised. RESUME_MODULE therefore looks up the
+    checkpoint to resume from when the job starts.
     """
     # swift.cli.main starts torchrun if NPROC_PER_NODE is set; swift.cli.sft trains in its own process.
     entry = ["swift.cli.main", "sft"] if _under_torchrun(config) else ["swift.cli.sft"]
@@ -97,11 +98,11 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
 
 
 def swift_environment(config: SftConfig) -> dict[str, str]:
-    """Environment of each process of ms-swift."""
+    """Return the environment of each process of ms-swift."""
     variables = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     if config.device == "cpu":
-        # Waiting threads sleep. Spinning ones are many times slower on cores that other processes use too:
+        # Waiting threads sleep. If they spin, they are many times slower on cores that other processes use too:
         # https://gcc.gnu.org/onlinedocs/libgomp/OMP_005fWAIT_005fPOLICY.html
         variables |= {
             "CUDA_VISIBLE_DEVICES": "",
@@ -113,10 +114,10 @@ def swift_environment(config: SftConfig) -> dict[str, str]:
 
 
 def distributed_environment(config: SftConfig) -> dict[str, str]:
-    """Environment by which the processes train together; the nodes' ranks come from qinglan.jobs.inside.
+    """Return the environment by which the processes train together; the nodes' ranks come from qinglan.jobs.inside.
 
-    Without NPROC_PER_NODE ms-swift starts no torchrun, and each pod would train a model of its own, also if RANK is
-    set. PROCESS_CHECK_PLUGIN ends such a training.
+    Without NPROC_PER_NODE ms-swift starts no torchrun, and each pod would train its own model, even if RANK is set.
+    PROCESS_CHECK_PLUGIN stops such a training.
     """
     variables = {WORLD_SIZE_VARIABLE: str(config.nodes * config.processes)}
     if _under_torchrun(config):
@@ -131,10 +132,10 @@ def distributed_environment(config: SftConfig) -> dict[str, str]:
 
 
 def _under_torchrun(config: SftConfig) -> bool:
-    """True for several processes, and for DeepSpeed, which needs a process group even for one process.
+    """True if torchrun is needed: for several processes, and for DeepSpeed, which always needs a process group.
 
-    A single process does without torchrun: torchrun resolves the machine's full name at each of its events
-    (torch/distributed/elastic/agent/server/api.py, `socket.getfqdn`), and with a nameserver that does not answer, one
+    A single process is started without torchrun: torchrun resolves the machine's full name at each of its events
+    (torch/distributed/elastic/agent/server/api.py, `socket.getfqdn`). With a nameserver that did not answer, one
     process took 40 s longer to start and 30 s longer to end.
     """
     return config.nodes * config.processes > 1 or config.deepspeed is not None

@@ -25,11 +25,11 @@ from qinglan.rewriter.model import Student, unusable_answer
 MODEL_FILES = ("*.safetensors", "*.safetensors.index.json", "config.json", "generation_config.json", "*.jinja")
 TOKENIZER_FILES = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.json", "merges.txt")
 TRIED = 64
-"""Dev rows that the finished model is tried with."""
+"""Number of dev rows with which the finished model is tried."""
 
 
 def finish(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the model folder and try it; returns what `smoke_test` does."""
+    """Write the model folder and try the model; returns the result of `smoke_test`."""
     base, dev, work = (Path(settings[name]) for name in ("base", "dev", "work"))
     config = SftConfig.model_validate(settings["config"])
     write_model(base, work, RewriterCard.model_validate(settings["card"]), config)
@@ -37,7 +37,7 @@ def finish(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def best_checkpoint(folder: Path) -> Path:
-    """The checkpoint with the lowest validation loss, as the trainer state of the last checkpoint names it."""
+    """Return the checkpoint with the lowest validation loss, which the last checkpoint's trainer state names."""
     last = last_checkpoint(folder)
     best = orjson.loads((last / "trainer_state.json").read_bytes())["best_model_checkpoint"] if last else None
     if not best or not (checkpoint := folder / Path(best).name).is_dir():
@@ -46,7 +46,8 @@ def best_checkpoint(folder: Path) -> Path:
 
 
 def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
-    """Write the best checkpoint as a model folder; an adapter is merged, and also kept beside the merged weights."""
+    """Write the best checkpoint as a model folder. An adapter is merged, and is also kept beside the merged
+    weights."""
     best = best_checkpoint(work / "checkpoints")
     with atomic_folder(work / "model") as folder:
         if config.tuner == "lora":
@@ -54,7 +55,7 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
         else:
             for pattern in MODEL_FILES:
                 _copy(best, pattern, folder)
-        # From the base: ms-swift may save a tokenizer in another form than it loaded.
+        # The tokenizer is copied from the base, since ms-swift may save it in another form than it loaded.
         for pattern in (*TOKENIZER_FILES, "chat_template.jinja"):
             _copy(base, pattern, folder)
         if config.tuner == "lora":
@@ -65,9 +66,9 @@ def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -
 
 
 def merge(base: Path, adapter: Path, folder: Path, dtype: str) -> None:
-    """Save the base's weights with the adapter's added to them.
+    """Save the base's weights with the adapter merged into them.
 
-    PEFT does it in this process: `swift export` would start another one, and import for half a minute.
+    PEFT merges in this process. `swift export` would start another process, whose imports take half a minute.
     """
     import torch
     from peft import PeftModel
@@ -85,8 +86,8 @@ def _copy(source: Path, pattern: str, target: Path) -> None:
 
 
 def smoke_test(model: Path, dev: Path) -> dict[str, Any]:
-    """Load the finished model and try the serving prompt: the share of answers that equal the teacher's, and an
-    unusable answer, if the model gives no usable one."""
+    """Load the finished model and try the serving prompt. Returns the share of answers that equal the teacher's, and
+    an unusable answer if the model gives no usable one."""
     student = Student.load(model)
     rows = [orjson.loads(line) for line in dev.read_bytes().splitlines()[:TRIED]]
     written = student.write_messages([row["messages"][:2] for row in rows])

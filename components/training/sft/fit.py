@@ -1,4 +1,4 @@
-"""Memory, disk, steps and hours of SFT, computed from its settings and the model's shape."""
+"""Estimate memory, disk, steps and hours of SFT, from its settings and the model's shape."""
 
 import math
 
@@ -27,14 +27,14 @@ from qinglan.sizing.speed import (
 )
 
 MOMENTS = 8
-"""Bytes of AdamW's two moments of a weight, in fp32."""
+"""Bytes per weight of AdamW's two moments in fp32."""
 
 WIDTHS = {"bfloat16": 2, "float16": 2, "float32": 4}
-"""Bytes of a number, by `dtype`."""
+"""Bytes per number, by `dtype`."""
 
 
 def card_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes on each card with rows of the greatest length that the settings allow."""
+    """Return the bytes on each card, with rows of the greatest length that the settings allow."""
     tokens = config.batch * config.max_length
     if config.checkpointing:
         activations = decoder_activations(shape, tokens, _rank(config), SFT_LOSS)
@@ -47,7 +47,7 @@ def card_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
 
 
 def weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """Weights, gradients and optimizer on each card: whole on each card, or sharded by the stage of ZeRO.
+    """Return the bytes of weights, gradients and optimizer on each card. The ZeRO stage decides what is sharded.
 
     ZeRO: https://www.deepspeed.ai/tutorials/zero/
     """
@@ -64,7 +64,7 @@ def weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
             Amount("AdamW", adapter * MOMENTS / sharded),
             Amount("gradients to be summed", buckets),
         )
-    # ZeRO has moments and a copy of the weights in fp32; without it the moments have the precision of the weights.
+    # With ZeRO, moments and a copy of the weights are fp32. Without it, moments have the precision of the weights.
     moments = MOMENTS if config.deepspeed else 2 * width
     copy = FP32 if config.deepspeed and width < FP32 else 0
     gathered = [constant("gathered layers", LIVE_PARAMETERS, width)] if zero3 else []
@@ -78,19 +78,20 @@ def weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def host_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes of each machine's memory. Merging an adapter, or saving sharded weights, needs a whole model there."""
+    """Return the bytes of each machine's memory. To merge an adapter or save sharded weights, a whole model must fit
+    there."""
     model = Amount("the whole model", shape.parameters * WIDTHS[config.dtype])
     if config.device == "cuda":
         return (phase("merge or save", model, constant("processes", PROCESS, config.gpus)),)
     processes, tokens = constant("processes", CPU_PROCESSES), config.batch * config.max_length
-    # On a CPU no activation is computed again (`checkpointing`), and all are in fp32.
+    # On a CPU there is no gradient checkpointing, so all activations are kept, in fp32.
     loss = Amount("logits and loss", SFT_LOSS_FP32 * tokens * shape.vocabulary, "measured")
     activations = held_activations(shape, tokens, _rank(config), FP32), loss
     return phase("a step", *weights(config, shape), *activations, processes), phase("merge or save", model, processes)
 
 
 def checkpoint_bytes(config: SftConfig, shape: ModelShape) -> float:
-    """Bytes of one checkpoint: the trained weights and their optimizer."""
+    """Return the bytes of one checkpoint: the trained weights and their optimizer."""
     if config.tuner == "lora":
         return shape.adapter(config.lora_rank) * (FP32 + MOMENTS)
     width = WIDTHS[config.dtype]
@@ -98,7 +99,7 @@ def checkpoint_bytes(config: SftConfig, shape: ModelShape) -> float:
 
 
 def disk(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """Bytes of its folder while it trains. The best checkpoint stays beside the newest ones."""
+    """Return the bytes of the training's folder. The best checkpoint stays beside the newest ones."""
     count = config.keep_checkpoints + 1
     return (
         Amount(f"{count} checkpoints of SFT", count * checkpoint_bytes(config, shape)),
@@ -107,15 +108,17 @@ def disk(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def steps(config: SftConfig, rows: int) -> Steps:
-    """Optimizer steps and validations of a training on this number of rows."""
+    """Return the optimizer steps and validations of a training on this number of rows."""
     total = training_steps(config, rows)
     return Steps(math.ceil(total / config.epochs), total, math.ceil(total / validation_interval(config, rows)))
 
 
 def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, card: Card, network: float) -> float:
-    """Seconds of loading, training and validations, which have about an eighth as many rows.
+    """Return the seconds of loading, training and validations. The validation rows are assumed to be an eighth of
+    `rows`.
 
-    On several machines the training takes at least the time of its bytes on the network, at `network` bytes a second.
+    On several machines the training takes at least as long as its bytes need on the network, at `network` bytes a
+    second.
     """
     multiplied, tokens = shape.multiplied + shape.embedding, rows * row_tokens
     trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full", config.checkpointing)
@@ -130,8 +133,8 @@ def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, 
 
 
 def crossing_bytes(config: SftConfig, shape: ModelShape, parts: float, updates: int) -> float:
-    """Bytes that the cards exchange in the whole training: the gradients of each update; with zero3, in each part of
-    a batch, the weights for forward and backward pass, and the gradients."""
+    """Return the bytes that the cards exchange in the whole training: gradients at each update. With zero3 they
+    exchange weights for both passes, and gradients, in each part of a batch."""
     trained = shape.adapter(config.lora_rank) if config.tuner == "lora" else shape.parameters
     width = FP32 if config.tuner == "lora" else WIDTHS[config.dtype]
     if config.deepspeed == "zero3":

@@ -1,8 +1,9 @@
-"""Compare on dev the model that learned from the teacher's further rows with one that did not.
+"""Compare on dev a model that learned from the teacher's further rows with a model that did not.
 
     python -m components.training.sft.further_rows SETTINGS
 
-Writing the rewrites needs memory for whole models, so it runs where the training ran (qinglan/jobs/module_job.py).
+To write the rewrites, whole models must fit into memory, so this runs where the training ran
+(qinglan/jobs/module_job.py).
 """
 
 import asyncio
@@ -39,7 +40,7 @@ class DevRow(NamedTuple):
 
 
 def read_dev_rows(path: Path, seed: int) -> list[DevRow]:
-    """Read the dev rows with gold or a relevant label; COMPARED_ROWS of them are drawn if there are more."""
+    """Read the dev rows with gold or a relevant label. If there are more than COMPARED_ROWS, this many are drawn."""
     rows = []
     for row in read_prompts(path):
         extra = row["extra_info"]
@@ -52,7 +53,7 @@ def read_dev_rows(path: Path, seed: int) -> list[DevRow]:
 def compare(
     without: Path, further: Path, rows: Sequence[DevRow], config: SftConfig, runner: Runner, gateway_url: str
 ) -> StageGain:
-    """Let the models in these work folders rewrite the dev rows, and search with the rewrites and the questions."""
+    """Let both models rewrite the dev rows, search with the rewrites and the plain questions, and return the gain."""
     models, prompts = [str(work / "model") for work in (without, further)], [row.messages for row in rows]
     settings, on_cpu = {"models": models, "prompts": prompts}, config.device == "cpu"
     answer = run_where_trained(write_rewrites, "sft-compare", settings, further, runner, config.processes, on_cpu)
@@ -63,8 +64,11 @@ def compare(
 
 
 def stage_gain(firsts: Sequence[Sequence[float]], conversations: Sequence[tuple[str, str]], seed: int) -> StageGain:
-    """Gain of the second column over the first. Further rows are not taken if less is found with them. At a tie they
-    are taken, since they are paid for and a small dev set shows only large differences."""
+    """Return the gain of the second column over the first.
+
+    Further rows are not taken if less is found with them. At a tie they are taken, since they are paid for and a
+    small dev set shows only large differences.
+    """
     pairs = np.array(firsts, dtype=np.float64)
     columns = np.column_stack([pairs, pairs[:, 1] - pairs[:, 0]])
     before, after, gain = bootstrap_means(columns, group_numbers(conversations), DRAWS, seed)
@@ -82,7 +86,7 @@ def gain_in_words(gain: StageGain) -> str:
 
 
 def write_rewrites(settings: Mapping[str, Any]) -> dict[str, list[list[str]]]:
-    """Greedy rewrites of the prompts by each model, one model after another."""
+    """Return the greedy rewrites of the prompts by each model, one model after another."""
     prompts, rewrites = settings["prompts"], list[list[str]]()
     for model in settings["models"]:
         student = Student.load(Path(model))

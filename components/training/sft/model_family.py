@@ -1,7 +1,7 @@
-"""ms-swift's names for a base model's family, read from the base's files.
+"""Find ms-swift's names for a base model's family in the base's files.
 
-ms-swift guesses them from the folder's name, and ours is called base_model: it then finds three architectures and six
-chat templates for Qwen3's weights, and stops (swift/model/model_meta.py, get_matched_model_types).
+ms-swift guesses these names from the folder's name, but our folder is called base_model. For Qwen3's weights it then
+finds three architectures and six chat templates, and stops (swift/model/model_meta.py, get_matched_model_types).
 """
 
 from pathlib import Path
@@ -13,11 +13,11 @@ from qinglan.files.plain_files import read_plain
 from qinglan.prompts import Message
 
 TEMPLATES = {"": "chatml", "<think>\n\n</think>\n\n": "qwen3"}
-"""ms-swift's template, by the text before the answer in a ChatML prompt with thinking off."""
+"""Name of ms-swift's template, by the text before the answer in a ChatML prompt with thinking off."""
 
 
 def with_family(config: SftConfig, base: Path, prompt: str, messages: list[Message]) -> SftConfig:
-    """The settings with `model_type` and `template` filled in; `prompt` is how the base renders `messages`."""
+    """Return the settings with `model_type` and `template` filled in. `prompt` is how the base renders `messages`."""
     return config.model_copy(
         update={
             "model_type": config.model_type or read_model_type(base),
@@ -27,7 +27,7 @@ def with_family(config: SftConfig, base: Path, prompt: str, messages: list[Messa
 
 
 def read_model_type(base: Path) -> str:
-    """The architecture's name in transformers; ms-swift uses the same names for the families it trains."""
+    """Return the architecture's name in transformers. ms-swift has the same names for the families that it trains."""
     path = base / "config.json"
     try:
         return str(parse_json_mapping(read_plain(path), str(path))["model_type"])
@@ -39,7 +39,7 @@ def read_model_type(base: Path) -> str:
 
 
 def match_template(base: Path, prompt: str, messages: list[Message]) -> str:
-    """The template that renders the same prompt in training as in serving."""
+    """Return the template that renders the same prompt in training as in serving."""
     turns = "".join(f"<|im_start|>{turn['role']}\n{turn['content']}<|im_end|>\n" for turn in messages)
     for before_answer, template in TEMPLATES.items():
         if prompt == f"{turns}<|im_start|>assistant\n{before_answer}":

@@ -2,7 +2,7 @@
 
     python -m components.training.sft.resume CHECKPOINTS -- swift's own command...
 
-So a job has the same command at each attempt, and a restarted pod resumes.
+With this, a job has the same command at each attempt, and a restarted pod resumes the training.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Train the student on the teacher's accepted rewrites with ms-swift.
 
-In reading order: `sft` compares with and without further rows (`_train_both`), `train_student` is one training,
-`_train` runs ms-swift, and finish.py makes a model of the best checkpoint and tries it with the serving prompt.
+In reading order: `sft` compares models with and without further rows (`_train_both`). `train_student` is one
+training. `_train` runs ms-swift. finish.py makes a model of the best checkpoint and tries it with the serving prompt.
 
-If the teacher wrote further rows, a second model learns without them, and dev decides which of the two is taken. A
+If the teacher wrote further rows, a second model is trained without them, and dev decides which of the two is used. A
 killed training resumes from its last checkpoint; a finished one is not repeated.
 """
 
@@ -41,7 +41,7 @@ from qinglan.terminal import say
 
 DONE, LEFT_OUT = "done.json", "left_out.jsonl"
 CHATS = "chats"
-"""Folder of the chats that ms-swift gets, beside its checkpoints, where a job's pods can read it."""
+"""Folder of the chats that ms-swift gets. It is beside the checkpoints, so that a job's pods can read it."""
 
 TITLE, CURVES = "SFT: loss by step", {"training": "loss", "validation": "eval_loss"}
 COMPARISON = Part("compared on dev")
@@ -58,28 +58,28 @@ class SftCounts(NamedTuple):
     """Token accuracy on dev at the best checkpoint."""
 
     like_teacher: float
-    """Share of rewrites that equal the teacher's, of the rows that the model was tried with."""
+    """Share of rewrites that equal the teacher's, among the rows with which the model was tried."""
 
     trimmed: int
     """Rows of train and dev whose oldest turns of a long history were left out."""
 
     reused: int
-    """1 if the same training had been finished before."""
+    """1 if an equal training had finished before, and its result is used again."""
 
     too_long: int = 0
-    """Rows of train and dev that are longer than max_length without any history, and so left out."""
+    """Rows of train and dev that were left out, since they are longer than max_length without any history."""
 
     compared: int = 0
-    """Dev rows of the comparison with and without the teacher's further rows; 0 without a comparison."""
+    """Dev rows on which the models with and without the further rows were compared; 0 without a comparison."""
 
     dev_without: float | None = None
-    """Share of the compared rows with a right passage first, by the model without the further rows."""
+    """Share of the compared rows with a right passage first, for the model without the further rows."""
 
     dev_with: float | None = None
-    """The same share by the model with them."""
+    """Share of the compared rows with a right passage first, for the model with the further rows."""
 
     dev_unrewritten: float | None = None
-    """The same share by the questions without a rewrite."""
+    """Share of the compared rows with a right passage first, for the questions without a rewrite."""
 
     unproved: int = 0
     """1 if further rows were used without a comparison on dev."""
@@ -104,11 +104,11 @@ class Trained(NamedTuple):
     """A finished training."""
 
     work: Path
-    """The training's folder, with `model` and `log`."""
+    """Folder of the training, with the subfolders `model` and `log`."""
 
     counts: SftCounts
     unusable: str | None
-    """An unusable answer, if the model gives no usable one."""
+    """An unusable answer of the model, if it gives no usable one; else None."""
 
 
 def sft(
@@ -120,9 +120,10 @@ def sft(
     runner: Runner = LOCAL_RUNNER,
     gateway_url: str = "",
 ) -> SftCounts:
-    """Train, check and write the model's folder, and the log with metrics and loss curve.
+    """Train the model, check it, and write its folder and the log with metrics and loss curve.
 
-    The gateway at `gateway_url` shows the training while it runs, and searches for the comparison; empty without one.
+    The gateway at `gateway_url` shows the training while it runs, and searches for the comparison. Leave it empty if
+    there is no gateway.
     """
     if config.device != "cpu" and not runner.remote:
         need_gpus("sft", config.gpus)
@@ -145,7 +146,8 @@ def sft(
 def _train_both(
     base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str
 ) -> tuple[Trained, StageGain | None]:
-    """Train without the further rows and with them; returns the model that finds more on dev, if dev can decide."""
+    """Train a model without the further rows and one with them; returns the one that dev prefers. If no dev row has a
+    known passage, only the model with them is trained."""
     without = chats / WITHOUT_FURTHER
     rows = read_dev_rows(without / "dev.parquet", config.seed)
     if not rows:
@@ -168,7 +170,7 @@ def _train_both(
 
 
 def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None:
-    """Copy the model and the log of a training; card and log have the result of the comparison."""
+    """Copy the model and the log of a training, and write the result of the comparison into card and log."""
     with atomic_folder(model) as partial:
         shutil.copytree(work / "model", partial, dirs_exist_ok=True)
         if gain and not gain.taken:
@@ -182,9 +184,9 @@ def _hand_on(work: Path, model: Path, log: Path, gain: StageGain | None) -> None
 def train_student(
     base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str, part: Part = WHOLE
 ) -> Trained:
-    """Train on these chats, and check the model; the result of an equal training is read instead of repeated.
+    """Train on these chats, and check the model. If an equal training has finished, its result is read instead.
 
-    `part` names the training on the live page, if the step has two.
+    `part` names the training on the live page, if the step has two trainings.
     """
     names = ("train.jsonl", "dev.jsonl")
     train, _ = (read_chats(chats / name) for name in names)
@@ -236,7 +238,7 @@ def train_student(
 def _train(
     base: Path, chats: Path, work: Path, rows: int, config: SftConfig, runner: Runner, gateway_url: str, part: Part
 ) -> list[dict[str, float]]:
-    """Run ms-swift to its end, from its last checkpoint if it has one."""
+    """Run ms-swift to its end, and return the metrics. If it has a checkpoint, it resumes from the last one."""
     checkpoints, log = work / "checkpoints", work / "log" / "train.log"
     with live_training("sft", TITLE, CURVES, log, gateway_url, part) as live:
         watch = TrainingMonitor(checkpoints / "logging.jsonl", live)

@@ -10,11 +10,11 @@ from qinglan.live.view import LiveTraining
 
 NAMES = {"loss": "loss", "eval_loss": "eval_loss", "token_acc": "token_accuracy", "grad_norm": "gradient_norm"}
 NAMES |= {"eval_token_acc": "eval_token_accuracy", "learning_rate": "learning_rate", "epoch": "epoch"}
-"""Our names of ms-swift's figures."""
+"""Our name of each of ms-swift's figures."""
 
 
 class TrainingMonitor:
-    """Reads logging.jsonl as it grows; called twice a second."""
+    """Monitor that reads logging.jsonl as it grows. It is called twice a second."""
 
     def __init__(self, log: Path, live: LiveTraining) -> None:
         self._new_lines, self._live = LineFollower(log), live
@@ -35,7 +35,7 @@ class TrainingMonitor:
 
 
 def read_line(line: str | bytes) -> tuple[dict[str, float], int]:
-    """A line's metrics by our names, and the total number of steps; no metrics and 0 for another line."""
+    """Return a line's metrics by our names, and the total number of steps. Another line gives no metrics and 0."""
     values: dict[str, Any] = json.loads(line)
     where = str(values.get("global_step/max_steps", ""))
     if "/" not in where or not {"loss", "eval_loss"} & set(values):

@@ -1,7 +1,7 @@
-"""Draw the first weights of an adapter and of the critic's value head by the training's seed.
+"""Draw the initial weights of an adapter and of the critic's value head by the training's seed.
 
 verl reads an engine's seed only in its fully deterministic mode (workers/engine/fsdp/transformer_impl.py,
-enable_full_determinism), which also forbids operations.
+enable_full_determinism), in which some operations are forbidden.
 """
 
 from types import ModuleType

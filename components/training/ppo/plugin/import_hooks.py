@@ -14,7 +14,7 @@ Patch = Callable[[ModuleType], None]
 
 
 class _PatchingLoader(Loader):
-    """The module's own loader, followed by the patches."""
+    """Loader that runs the module's own loader, and then the patches."""
 
     def __init__(self, loader: Loader, patches: Sequence[Patch]) -> None:
         self._loader, self._patches = loader, patches
@@ -46,7 +46,7 @@ _finder = _PatchFinder()
 
 
 def when_imported(name: str) -> Callable[[Patch], Patch]:
-    """Call the function with the module: now if the module is loaded, else as soon as it is imported."""
+    """Call the decorated function with the module: now if it is loaded, else as soon as it is imported."""
 
     def register(patch: Patch) -> Patch:
         if name in sys.modules:

@@ -1,8 +1,8 @@
 """Make LoRA on the actor, a KL reference and a critic work in one training.
 
-With LoRA the reference is the actor without its adapter, which verl requests by `no_lora_adapter` in the batch's
-extra_info (trainer/ppo/v1/trainer_base.py, _compute_ref_log_prob). verl does not remove the flag; the critic's pass
-comes next, reads it (workers/engine_workers.py), and fails, since a critic has no adapter.
+With LoRA the reference is the actor without its adapter. verl requests it by the flag `no_lora_adapter` in the
+batch's extra_info (trainer/ppo/v1/trainer_base.py, _compute_ref_log_prob), and does not remove the flag. The critic's
+pass comes next, reads the flag (workers/engine_workers.py), and fails, since a critic has no adapter.
 """
 
 from types import ModuleType

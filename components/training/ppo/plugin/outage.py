@@ -1,4 +1,4 @@
-"""Stop before an update after an outage.
+"""Stop the training before the update that follows an outage.
 
 verl would drop the samples whose reward failed, pad the batch and train on the rest
 (trainer/ppo/v1/replay_buffer.py).

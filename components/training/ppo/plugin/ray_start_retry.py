@@ -1,6 +1,6 @@
-"""Start Ray again if its processes were not up in half a minute.
+"""Start Ray again if its processes did not start within half a minute.
 
-A busy machine can be slower, and Ray has no setting for this limit (ray/_private/node.py, "timed out during
+A busy machine can take longer, and Ray has no setting for this limit (ray/_private/node.py, "timed out during
 startup").
 """
 

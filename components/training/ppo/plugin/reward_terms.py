@@ -1,7 +1,7 @@
 """Add the terms of the reward to a step's metrics as reward/<figure>, so that every logger of verl writes them.
 
-In training verl logs only the total; the terms are stored with the samples. The gateway's calls and cache hits since
-the training began are added too, since trackers get their figures from verl.
+In training verl logs only the total reward; the terms are stored with the samples. The gateway's calls and cache hits
+since the training began are added too, since trackers get their figures from verl.
 """
 
 import os
@@ -26,7 +26,7 @@ def log_reward_terms(module: ModuleType) -> None:
 
     def compute_metrics(self: Any, batch: Any, metrics: dict[str, Any], *args: Any, **named: Any) -> None:
         silent(self, batch, metrics, *args, **named)
-        # Our manager on a CPU has the figures; verl's puts them into its transfer queue.
+        # On a CPU our own manager has the figures. verl's manager puts them into its transfer queue.
         cached = getattr(self.agent_loop_manager, "figures", None)
         terms, spent = cached or _queued(module.tq, batch)
         if cached:  # verl has waited for the rewards while it computed advantages
@@ -46,7 +46,8 @@ def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, f
 
 
 def reward_seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean seconds that a sample waited for its reward, and the seconds during which no sample was generated."""
+    """Return the mean seconds that a sample waited for its reward, and the seconds during which no sample was
+    generated."""
     written = [sample["generate_sequences"] for sample in samples]
     scored = [sample["generate_sequences"] + sample["compute_score"] for sample in samples]
     return {

@@ -1,4 +1,4 @@
-"""Load the critic with the attention of its settings.
+"""Load the critic with the attention implementation that its settings name.
 
 verl's loader always requests FlashAttention 2, which needs the flash-attn package (utils/model.py,
 load_valuehead_model).

@@ -2,8 +2,8 @@
 training's temporary folder.
 
 verl waits without a limit (workers/rollout/vllm_rollout/bucketed_weight_transfer.py): if vLLM dies during an update,
-the actor waits for ever. verl's socket is in /tmp and named by the id of Ray's job, which is 1 in each fresh Ray, and
-the sender first removes a file of that name: two trainings on one machine would use the same socket.
+the actor waits for ever. verl's socket is in /tmp, and its name has the id of Ray's job, which is 1 in each new Ray.
+The sender first removes a file of that name. So two trainings on one machine would use the same socket.
 """
 
 import functools
@@ -16,7 +16,7 @@ from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.errors import TrainingError
 
 SECONDS = 600.0
-"""Longest wait for an answer. A part of 2 GB takes seconds; the first part waits until all ranks have merged."""
+"""Seconds to wait for an answer. A part of 2 GB takes seconds; the first part waits until all ranks have merged."""
 
 VERL_FOLDER = "ipc:///tmp/"
 
@@ -82,5 +82,6 @@ def receiver_socket(module: ModuleType) -> None:
 
 
 def in_temporary_folder(socket: str) -> str:
-    """The socket's address in this training's temporary folder (TMPDIR), which is removed at its end."""
+    """Return the socket's address in this training's temporary folder (TMPDIR), which is removed at the training's
+    end."""
     return f"ipc://{tempfile.gettempdir()}/{socket.removeprefix(VERL_FOLDER)}"

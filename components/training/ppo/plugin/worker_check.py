@@ -1,8 +1,8 @@
 """End the training if a rollout worker died, since verl would wait for its responses for ever.
 
-If a machine's memory is full, Ray kills such workers first
-(https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html). verl sends them their prompts, and then
-only counts the responses (trainer/ppo/v1/replay_buffer.py).
+If a machine's memory is full, Ray kills these workers first
+(https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html). verl sends prompts to the workers, and
+then only counts the responses (trainer/ppo/v1/replay_buffer.py).
 """
 
 from types import ModuleType
@@ -12,7 +12,7 @@ from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.errors import TrainingError
 
 _workers: list[Any] = []
-"""Workers that have the newest prompts."""
+"""Workers that got the newest prompts."""
 
 
 @when_imported("verl.trainer.ppo.v1.agent_loop_tq")
@@ -38,7 +38,7 @@ def check_while_waiting(module: ModuleType) -> None:
 
 
 def check_workers() -> None:
-    """Call each worker; Ray raises at once for a dead one."""
+    """Call each worker; a TrainingError if one is dead, which Ray reports at once."""
     import ray
 
     try:

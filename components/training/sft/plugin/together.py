@@ -1,7 +1,7 @@
-"""Plug-in of ms-swift: stop if fewer processes train one model than the settings require, and draw no figures.
+"""Plug-in for ms-swift: stop if fewer processes train one model than the settings require, and draw no pictures.
 
-The check runs in each process after its set-up: torch may know of all processes while the trainer does not, and then
-each process would train a model of its own.
+The check runs in each process after its set-up. If torch knew of all processes and the trainer did not, each process
+would train its own model.
 ms-swift loads it by `--external_plugins` (swift/arguments/base_args), and finds its callback in callbacks_map.
 """
 
@@ -40,7 +40,7 @@ class ProcessCountCheck(TrainerCallback):  # type: ignore[misc]
 
 
 def draw_nothing(*_: object) -> None:
-    """Replace ms-swift's pictures of TensorBoard's figures: they take seconds, and their folder is removed."""
+    """Do nothing instead of drawing TensorBoard's figures. The pictures take seconds, and their folder is removed."""
 
 
 callbacks_map["together"] = ProcessCountCheck
