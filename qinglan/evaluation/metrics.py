@@ -32,7 +32,7 @@ class Metric(NamedTuple):
         return f"[{', '.join(map(self.number, ends))}]" if all(map(is_number, ends)) else ""
 
     def difference(self, value: Any) -> str:
-        """A difference: points of a share, else the metric's own unit; never -0.0."""
+        """A difference: in points for a share, else in the metric's own unit. It is never shown as -0.0."""
         if not is_number(value):
             return NO_VALUE
         if self.unit == "share":

@@ -258,7 +258,8 @@ def spread(differences: Columns, conversations: Groups) -> Spread:
 
 
 def clustering_factor(differences: Columns, conversations: Groups) -> float:
-    """The design effect (Kish 1965): the mean's variance with conversations as the unit, over that with questions."""
+    """The design effect (Kish 1965): the variance of the mean with conversations as units, divided by its variance
+    with questions as units."""
     measured = ~np.isnan(differences)
     centred = differences[measured] - differences[measured].mean()
     by_question = float((centred**2).sum())

@@ -1,4 +1,4 @@
-"""The teacher against the plain question: a paired comparison before anything is trained.
+"""Compare the teacher's rewrites with the plain questions, row by row, before anything is trained.
 
 gain = compare_teacher(pairs)
 gain.is_worse        # the interval is below zero: a student of this teacher would learn to find less

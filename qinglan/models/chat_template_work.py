@@ -348,7 +348,8 @@ def _is_short(node: Any) -> bool:
 
 
 def _is_date(form: nodes.Const) -> bool:
-    """True if each directive of strftime is one letter: glibc also takes a width, as in %999999d."""
+    """True if each directive of strftime is a single letter, or %-d or %-m. Others are refused, since glibc also
+    accepts a width, as in %999999d."""
     return all(part[:1].isalpha() or part[:2] in ("-d", "-m", "%") for part in str(form.value).split("%")[1:])
 
 

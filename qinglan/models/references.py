@@ -102,8 +102,8 @@ def _header(path: Path) -> list[Tensor] | None:
 
 
 def _other_weights(top: Collection[str]) -> list[str]:
-    """Files of weights beside the first one. Some loaders read them in addition to it, some instead of it, and some
-    not at all."""
+    """Files of weights other than the first one. Some loaders read them in addition to it, some instead of it, and
+    some not at all."""
     weights = sorted(name for name in top if name.endswith(SAFETENSORS))
     return [name for name in weights if name != WHOLE] if WHOLE in weights else weights[1:]
 

@@ -1,4 +1,4 @@
-"""Run vLLM in a process of its own, on loopback.
+"""Run vLLM in a separate process that listens on loopback.
 
 with run_engine(folder, engine_options("rewriter"), log, seconds) as engine:
     sync_client(engine.url, timeout=60).post(COMPLETIONS_PATH, json=completion_request("rewriter", prompt, 64))

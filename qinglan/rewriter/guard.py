@@ -20,8 +20,9 @@ MAX_CHARACTERS = 96
 `python -m benchmarks.guard` measures the lengths of teachers' rewrites."""
 
 LONGEST_CLAUSE = 24
-"""Length from which a copy of the history fails. People write shorter copies beside the question ("Besides winning
-the Grand Prix, did he ..."); measured on their rewrites, like QUESTION_KEPT, by `python -m benchmarks.guard`."""
+"""Length from which a copy of the history fails the guard. People write shorter copies in addition to the question
+("Besides winning the Grand Prix, did he ..."). It was measured on people's rewrites, like QUESTION_KEPT, by `python
+-m benchmarks.guard`."""
 
 QUESTION_KEPT = 0.5
 """Lowest share of the question's words that a rewrite must have in addition to a shorter copy of the history."""

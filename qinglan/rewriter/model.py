@@ -111,8 +111,8 @@ class Student:
     def sample(
         self, prompts: Sequence[list[Message]], count: int, seed: int, temperature: float = 1.0
     ) -> list[list[str]]:
-        """`count` sampled rewrites of each prompt, as one batch; a prompt's draws do not depend on the other
-        prompts."""
+        """Write `count` sampled rewrites of each prompt, as one batch. A prompt's random draws do not depend on the
+        other prompts."""
         import numpy as np
 
         fitted = [self._fitted(messages) for messages in prompts]

@@ -3,7 +3,7 @@
 from typing import Literal, NamedTuple
 
 Basis = Literal["counted", "measured", "published", "guessed"]
-"""`counted` follows from shapes and settings alone; the others name where a constant comes from."""
+"""`counted` follows only from shapes and settings. The other words name the source of a constant."""
 
 GIB, GB = 1024**3, 10**9
 GIGABIT = GB / 8

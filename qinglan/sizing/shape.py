@@ -64,7 +64,7 @@ class ModelShape(NamedTuple):
 
     @property
     def embedding(self) -> int:
-        """Elements of the embedding; the output layer has as many."""
+        """Number of elements of the embedding; an output layer has the same number."""
         return self.vocabulary * self.hidden
 
     @property

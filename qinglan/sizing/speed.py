@@ -42,9 +42,9 @@ def compute_seconds(operations: float, card: Card, cards: int) -> float:
 def training_seconds(
     operations: float, parts: float, layers: int, card: Card, cards: int, layer: Constant = LAYER_SECONDS
 ) -> float:
-    """Seconds of a training: the computing time of the cards or, if it is longer, the time in which the processor
-    starts the kernels of each layer for each of the `parts` of batches. The latter is longer for small models and
-    short rows."""
+    """Seconds of a training: either the computing time of the cards or, if it is longer, the time that the processor
+    takes to start every layer's kernels for each of the `parts` of batches. For small models and short rows the
+    processor takes longer."""
     return max(compute_seconds(operations, card, cards), parts * layers * layer.value)
 
 

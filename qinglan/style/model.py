@@ -108,7 +108,8 @@ class StyleModel:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of training and prediction: control tokens in a text, such as [SEP], are read as text."""
+    """Load the tokenizer for training and prediction. Control tokens in a text, such as [SEP], are read as plain
+    text."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, split_special_tokens=True)

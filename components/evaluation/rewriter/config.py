@@ -35,8 +35,8 @@ class EvaluateConfig(Config):
     option replaces the earlier one."""
 
     serving_gpus: Positive = 1
-    """Number of GPUs for one replica of the runtime that serves the student (`--tensor-parallel-size` of
-    `deploy.runtime`). The student is timed on as many GPUs."""
+    """Number of GPUs that one replica of the student's runtime uses (`--tensor-parallel-size` of `deploy.runtime`).
+    The student is timed on the same number."""
 
     examined_rows: Positive = 300
     """Number of rows whose rewrites the examiner scores, drawn as whole conversations. Each row costs up to one call

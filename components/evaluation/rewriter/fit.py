@@ -8,7 +8,7 @@ from qinglan.sizing.vllm import VllmSettings, least_phase, settings_of_options
 
 
 def engine_settings(config: EvaluateConfig) -> VllmSettings:
-    """Memory settings of the vLLM that the evaluation starts. The model is merged, so there are no adapters."""
+    """Memory settings of the vLLM that the evaluation starts. It serves a merged model, so there are no adapters."""
     return settings_of_options([*engine_options("rewriter", gpus=config.serving_gpus), *config.vllm_options])
 
 

@@ -1,5 +1,5 @@
-"""Find reasons, before a run, why the gate will hold its model: from the run's settings and its sheet. A pure
-function.
+"""Find the reasons for which a planned run's gate would hold every model, from the run's settings and its sheet. A
+pure function.
 
 find_obstacles(PlannedRun(...), GateConfig())     # empty: the gate will decide on the numbers
 """

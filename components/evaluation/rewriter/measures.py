@@ -52,8 +52,8 @@ JUDGED_METRICS = {
     "first_judged": Metric("first passage was judged", "share", JUDGED),
     "shown_judged": Metric("judged among the ten first", "share", JUDGED),
 }
-"""Metrics reported beside METRICS if the examiner judged rows without gold. `top1`, `ndcg` and `recall` of METRICS
-then cover the rows with gold and the judged rows together."""
+"""Metrics that are reported in addition to METRICS if the examiner judged rows without gold. `top1`, `ndcg` and
+`recall` of METRICS then cover the rows with gold and the judged rows together."""
 
 SYSTEM_METRICS = {
     "latency_p50": Metric("latency, median", "milliseconds", "students measured, teacher by journal"),

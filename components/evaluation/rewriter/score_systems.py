@@ -81,8 +81,8 @@ class ScoredRows(NamedTuple):
 
 
 def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
-    """The queries of three systems for which no model is run: the question alone, the question with its history, and
-    the teacher's rewrite."""
+    """The queries of three systems for which no model is run: the question, the question with its history, and the
+    teacher's rewrite."""
     return {
         "plain": [row.question for row in rows],
         "history": [with_history(row) for row in rows],

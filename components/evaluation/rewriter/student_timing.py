@@ -32,7 +32,7 @@ class StudentOutput(NamedTuple):
     """Seconds for writing all rewrites in batches."""
 
     latencies: list[float] = []
-    """Seconds of each rewrite that was requested alone over HTTP."""
+    """Seconds of each rewrite in the timed sample, which is requested over HTTP one by one."""
 
     otherwise: int = 0
     """Number of timed rewrites that differ from the same row's rewrite in a batch, by padding and rounding, or
@@ -83,8 +83,8 @@ def evenly_spaced(rows: int, count: int) -> list[int]:
 
 
 def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[float]]:
-    """Request each rewrite alone over HTTP; return the texts and their seconds. An additional first request warms the
-    server up and is not counted."""
+    """Request the rewrites one by one over HTTP; return the texts and their seconds. An additional first request
+    warms the server up and is not counted."""
     import httpx2
 
     from qinglan.http.http_client import sync_client

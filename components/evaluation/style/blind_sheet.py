@@ -36,7 +36,8 @@ def write_blind_sheet(
 ) -> int:
     """Draw up to `count` rows, and write the sheet and its key; return how many were drawn.
 
-    While there are enough, as many are drawn for each label, and of these as many that the model got right as wrong.
+    All labels are drawn equally often, and for each label right and wrong predictions of the model equally often, as
+    long as there are enough of each.
     """
     texts = {row.id: row.input for row in rows}
     allowed = " / ".join(_labels(predictions))

@@ -57,8 +57,8 @@ def check_folds(
 
 
 def check_parents(card: StyleCard, model: Path, rows: Path) -> None:
-    """Raise a DataError if the model's card names other train or dev rows than the files that the test was compared
-    with."""
+    """Raise a DataError if the model's card names train or dev rows that are not the files with which the test was
+    compared."""
     for part in ("train", "dev"):
         named, path = card.parents.get(part, ""), rows / f"{part}.jsonl"
         # A card may leave out its dev rows, but it may not name other rows.

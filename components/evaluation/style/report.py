@@ -34,7 +34,7 @@ KINDS = {
     (False, True): "only the baseline is right",
     (False, False): "both are wrong",
 }
-"""Kinds of examples, by two facts: the model is right, the baseline is right."""
+"""Kinds of examples, by (the model is right, the baseline is right)."""
 
 Blocks = Iterator[kernel.Block]
 

@@ -1,4 +1,4 @@
-"""The leak check of both lines: the locked test against every row of training and selection.
+"""The leak check of both lines, which compares the locked test with every row of training and selection.
 
 leaks = check_leaks([("t1", "…"), …], {"sft": [("train.jsonl:1 (row r7)", "…"), …]}, 0.8, "Convert again.")
 reasons = leak_reasons(numbers, ("sft",), 0.8)                  # none: nothing leaked

@@ -1,9 +1,10 @@
 """The rewriter's gate: a pure function of evaluation.json and thresholds, with its reasons in words.
 
-The candidate must find the gold passage first significantly more often than the teacher; be no worse elsewhere; and
-stay within limits of cost, length, copies and invented numbers. No model may have learned from the test, the examiner
-must be another model than the training's judge, and every input must be named by its digest. A figure that is
-missing, impossible or not a number holds the candidate, and so does a setting laxer than its limit (gate_limits.py).
+The candidate must find the gold passage first significantly more often than the teacher, must be no worse in other
+respects, and must stay within limits of cost, length, copies and invented numbers. No model may have learned from the
+test, the examiner must be another model than the training's judge, and every input must be named by its digest. A
+figure that is missing, impossible or not a number holds the candidate, and so does a setting laxer than its limit
+(gate_limits.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -61,7 +61,7 @@ class TooFew(str):
 
 
 class Description(str):
-    """A sentence about how the model was tested: no reason to hold."""
+    """A sentence about how the model was tested, which is not a reason to hold."""
 
     __slots__ = ()
 
@@ -163,7 +163,7 @@ class Line(NamedTuple):
     """Check that yields sentences to put after the reasons of any verdict."""
 
     evaluated: Sequence[str] = ("draws",)
-    """Settings of the evaluation that have limits, beside those of the gate."""
+    """Settings of the evaluation that have limits, in addition to the gate's settings."""
 
 
 def decide_line(evaluation: Mapping[str, Any], line: Line, gate: Config, limits: Config) -> Verdict:
@@ -288,7 +288,7 @@ def verdict_bytes(verdict: Verdict) -> bytes:
 
 
 def to_markdown(verdict: Verdict) -> str:
-    """The verdict for a person: the word, and each reason."""
+    """The verdict for a person, as Markdown: the word, and each reason."""
     return "\n".join(
         [f"**{verdict.word.capitalize()}**", "", *(f"- {markdown_text(reason)}" for reason in verdict.reasons), ""]
     )

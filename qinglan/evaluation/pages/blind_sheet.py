@@ -99,7 +99,7 @@ def read_sheet(
 
 
 def refuse_other_run(key: Path, rows: Iterable[KeyRow], known: Container[str]) -> None:
-    """Raise a DataError if the run's predictions lack a row of the key: it could not be compared."""
+    """Raise a DataError if the key has a row that the run's predictions lack: this row could not be compared."""
     if unknown := [row["id"] for row in rows if row["id"] not in known]:
         raise DataError(
             f"{key}: row {unknown[0]} is not in the predictions. Use key and predictions of the same run."

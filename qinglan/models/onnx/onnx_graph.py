@@ -1,4 +1,4 @@
-"""Check of an ONNX file: one graph of known operators, with all weights inside.
+"""Check that an ONNX file is one graph of known operators, with all weights inside.
 
     why = graph_fault(path.read_bytes())    # "" for a graph that reads only itself, with bounded work
 
