@@ -14,7 +14,7 @@ class Check(NamedTuple):
 
     state: State
     subject: str
-    """The thing in a word or two, such as `keys`."""
+    """Name of the checked thing in a word or two, such as `keys`."""
 
     what: str
     next_step: str = ""
@@ -28,7 +28,7 @@ class Check(NamedTuple):
 
 
 def failed(subject: str, error: QinglanError, next_step: str = "") -> Check:
-    """The check of a subject that has this error."""
+    """A failed check of the subject, with the lines of this error."""
     first, *more = error.lines
     return Check("error", subject, first, next_step, tuple(more))
 

@@ -49,7 +49,7 @@ ANSWER_TOKENS = {
     "rewrites": 40, "needs": 30, "judgements": 90, "labels": 40, "confirmations": 40, "choices": 15,
     "hindsight rewrites": 40, "pseudo questions": 120, "further rows": 80,
 }  # fmt: skip
-"""Usual output tokens of an answer; the limit of one is in the profile."""
+"""Usual output tokens of an answer, by its kind; the limits are in the profile."""
 
 SYSTEMS = 5
 """Systems that the evaluation compares: no rewrite, history, teacher, SFT, RL."""
@@ -91,7 +91,7 @@ class Plan(Config):
     """Rows that are not valid questions; they are quarantined and not paid for."""
 
     unfit_rows: tuple[str, ...]
-    """Each of these rows, with the reason."""
+    """The unfit rows, each with the reason."""
 
     steps: tuple[PlanStep, ...]
     cost: float
@@ -112,18 +112,20 @@ class Plan(Config):
     """How a sheet that is too small for a locked test is tested, in words; empty if a test is locked away."""
 
     promotion: Promotion
-    """Chance that the gate promotes the run's model, with the known obstacles."""
+    """Known refusals and obstacles to a promotion of the run's model by the gate."""
 
     fit: tuple[str, ...] = ()
     """Memory, steps and hours of the trainings, in words; empty if the shape of a model is not known."""
 
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
-    """Files, keys, hosts, services and GPUs that a run on this machine waits for: a text each, with its own lines."""
+    """Files, keys, hosts, services and GPUs that a run on this machine still lacks: a text of one or more lines for
+    each."""
 
 
 class TrainingCalls(NamedTuple):
-    """Upper bounds of the calls of training and evaluation; a repeated text is answered from the journal, free."""
+    """Upper bounds of the calls in training and evaluation. Repeated texts are answered from the journal and cost
+    nothing."""
 
     rollouts: int
     steps: int
@@ -203,8 +205,8 @@ def make_plan(
 ) -> Plan:
     """Count the calls and the cost of a run of these stages from its sheet; no service is called.
 
-    The input files have been checked. The caller passes what it noticed for the plan to show: `missing`, `warnings`,
-    and whether the RAG service sends a `snapshot`. `counted` is the sheet if it was read already.
+    The caller has checked the input files. It passes its findings for the plan to show: `missing`, `warnings`, and
+    whether the RAG service sends a `snapshot`. `counted` is the sheet, if it was read already.
     """
     sheet, tokens = counted or count_tokens(config)
     config = with_folds(config, sheet)
@@ -246,7 +248,8 @@ def make_plan(
 
 
 def typical_passage(config: RunConfig) -> str:
-    """A text as long as the knowledge base's first passages are on average; of the longest length without one."""
+    """A text of the average length of the knowledge base's first passages; without a knowledge base, of the longest
+    length."""
     longest = config.label.passage_characters
     if config.knowledge_base is None:
         return "段" * longest
@@ -282,7 +285,8 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
 
 
 def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
-    """The most that labels can cost: none if every row has gold, and no more calls than `label.calls` allows."""
+    """Steps with the most that labels can cost: empty if every row has gold, and never more calls than `label.calls`
+    allows."""
     label, models, rows = config.label, config.gateway.models(), tokens.labels.calls
     # Each judged passage costs a label by the judge and one by the examiner, and each row a choice from the list.
     judged = min(FIRST_PASSAGES + label.chosen, label.calls_per_row)
@@ -300,9 +304,10 @@ def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
 
 
 def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
-    """The most that further rows can cost: hindsight on every training row, and every question from passages."""
+    """Steps with the most that the teacher's further rows can cost: a rewrite in hindsight for every training row,
+    and every question from a passage."""
     augment, teacher = config.augment, config.gateway.models()["teacher"]
-    relevant = sheet.splits["train"] if config.label.calls else len(sheet.gold)  # without labels gold alone is known
+    relevant = sheet.splits["train"] if config.label.calls else len(sheet.gold)  # without labels only gold is known
     hindsight = min(augment.hindsight_calls, sheet.splits["train"], relevant)
     # A rewrite in hindsight is asked for once; each fold draws its own passages.
     pseudo = _pseudo_calls(config) * (1 + len(sheet.folds)) if sheet.splits["train"] else 0
@@ -315,7 +320,7 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
 
 
 def _pseudo_calls(config: RunConfig) -> int:
-    """Questions from passages in one training, at most: a small knowledge base has fewer than the settings allow."""
+    """Most questions from passages in one training; a small knowledge base allows fewer than the settings."""
     augment = config.augment
     if config.knowledge_base is None:
         return augment.pseudo_calls
@@ -327,7 +332,7 @@ def _pseudo_calls(config: RunConfig) -> int:
 
 
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
-    """Compute the upper bounds; near-duplicates and rows that a stage refuses are left out later."""
+    """Compute upper bounds of the calls. Near duplicates, and rows that a stage refuses, are still counted."""
     share = config.ppo.reward.judge_share
     steps = sum(ppo.steps(config.ppo, rows).total for rows in sheet.trainings)
     rollouts, learning = steps * config.ppo.collection, sum(sheet.trainings)

@@ -1,4 +1,4 @@
-"""The checks of a run before anything is paid, all of them at once, and the plan of a run in its folder."""
+"""Check a run before anything is paid, report all problems at once, and plan a run in its folder."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +39,8 @@ from qinglan.llm.paid.journal_reader import ModelAnswers, read_answers_by_model
 
 
 class CheckedRun(NamedTuple):
-    """The settings, the sheet and the plan of a run, and what keeps it from starting beside the sheet's faults."""
+    """The settings, the sheet and the plan of a run, and the problems that keep it from starting. Faults of the sheet
+    are in the plan."""
 
     config: RunConfig
     sheet: Sheet
@@ -56,7 +57,7 @@ class CheckedRun(NamedTuple):
 
 
 def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str = "") -> CheckedRun:
-    """Check all that a run of these stages in the folder needs, and plan it; the folder is left as it is.
+    """Check everything that a run of these stages in the folder needs, and plan it; the folder is not changed.
 
     If the sheet cannot be counted, the check ends with all problems that were found before.
     """
@@ -97,18 +98,19 @@ def _machine_problems(config: RunConfig, run: RunDir, stages: Sequence[str]) -> 
 class PlanWithRefusal(NamedTuple):
     plan: Plan
     refusal: QinglanError | None
-    """The error that `qinglan run` would end with, before anything is paid."""
+    """The error with which `qinglan run` would end before anything is paid; None if it would run."""
 
 
 def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWithRefusal:
-    """Plan a run of these stages in a folder, which is left as it is."""
+    """Plan a run of these stages in a folder, which is not changed."""
     checked = check_run(config, RunDir(folder), stages)
     problem = problem_of(checked.raise_problems)
     return PlanWithRefusal(checked.plan, refused_by_run(problem) if problem else None)
 
 
 def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], only: str) -> StyleRunConfig:
-    """Check all that a run of the style line needs; the answer has the inputs that its folder began with."""
+    """Check everything that a run of the style line needs; returns the configuration with the inputs that the
+    folder's run began with."""
     problems: list[QinglanError] = []
     with_inputs = config
     try:
@@ -125,8 +127,8 @@ def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], 
 
 
 def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRunConfig:
-    """The configuration with the files of the folder's run: a stage that runs by --only takes what the folder was
-    prepared from, and a continued run takes its own file in place of a copy. Another file is refused."""
+    """The configuration with the files of the folder's run. With --only, a stage takes the files that the run was
+    prepared from; a continued run takes its first file in place of a copy. Any other file is refused."""
     refuse_foreign_folder(run)
     refuse_other_line(STYLE, run)
     if check_stage_inputs(STYLE, run, only):
@@ -142,8 +144,8 @@ def check_labelled(config: StyleRunConfig) -> None:
 
 
 def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
-    """Describe the answers in the run's journal. The plan counts all calls, and calls with an answer are not made
-    again; answers of models that the profile does not name are of no use to it."""
+    """Describe the answers in the run's journal: calls with an answer there are in the plan, but are not made again.
+    Answers of models that the profile does not name are of no use."""
     by_model = read_answers_by_model(run.journal) if run.journal.is_file() else []
     models = {model.model for model in config.gateway.models().values()}
     usable = [row for row in by_model if row.model in models]

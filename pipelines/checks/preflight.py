@@ -44,7 +44,8 @@ def check_input_files(config: RunConfig) -> None:
 
 
 def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Iterator[QinglanError]:
-    """Name every file that is missing or unusable; without `knowledge_base` that one may be left out."""
+    """Yield an error for every input file that is missing or unusable. Without `knowledge_base`, no knowledge base
+    need be named."""
     files = {"questions": config.questions, "knowledge-base": config.knowledge_base}
     for name, path in files.items():
         if path is None and name == "knowledge-base" and not knowledge_base:
@@ -60,7 +61,7 @@ def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Itera
 
 
 def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
-    """Name every file with a line that is no passage, the line, and the format needed; each is read to its end."""
+    """Yield an error for every file with a line that is no passage; it names the line and the right format."""
     bases = knowledge_bases(config)
     if not bases:
         yield ConfigError(
@@ -87,7 +88,7 @@ def raise_missing(missing: Sequence[QinglanError]) -> None:
 
 
 def raise_together(problems: Sequence[QinglanError]) -> NoReturn:
-    """Raise the only problem as it is, and several as one error of a line each."""
+    """Raise a single problem as it is, and several problems as one error with a line for each."""
     if len(problems) == 1:
         raise problems[0]
     lines = (f"{'  ' if at else '- '}{line}" for problem in problems for at, line in enumerate(problem.lines))
@@ -95,9 +96,10 @@ def raise_together(problems: Sequence[QinglanError]) -> NoReturn:
 
 
 def model_problems(config: RunConfig, stages: Sequence[str]) -> Iterator[QinglanError]:
-    """Name the base and the critic if they are unfit: not whole, no chat template, another vocabulary.
+    """Yield an error if the base or the critic is unfit: incomplete, without a chat template, or with another
+    vocabulary.
 
-    A base that the base stage will download is checked there.
+    A base that the base stage will download is checked in that stage.
     """
     base = local_model_folder(config.base.model) if config.base.source == "hub" else None
     try:
@@ -168,7 +170,7 @@ def repeated_row_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]
 
 
 def whole_run_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> list[str]:
-    """Warn of problems of the sheet for which a whole run would be refused, if this run ends early."""
+    """If this run ends early, warn of problems of the sheet for which a whole run would be refused."""
     if next(iter(REWRITER.stages)) not in stages:
         return []
     now = [*too_few_rows(config, sheet, stages)]
@@ -196,7 +198,8 @@ def foreign_format(path: Path) -> str:
 
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
-    """Check that the sheet's labels, looked up in the knowledge bases, and its rows suffice for these stages."""
+    """Check that the knowledge bases hold the sheet's gold passages, and that it has enough rows for these stages;
+    DataError if not."""
     known = known_gold(config, sheet) if config.knowledge_base else {}
     raise_refusals(sheet_refusals(config, sheet, known, stages))
 
@@ -214,7 +217,7 @@ def sheet_refusals(
 
 
 def raise_refusals(refusals: Sequence[Obstacle]) -> None:
-    """Raise the only reason as it is, and several as one error of a line each."""
+    """Raise a single reason as it is, and several reasons as one error with a line for each."""
     if len(refusals) == 1:
         raise refusal_error(refusals[0])
     if refusals:
@@ -227,7 +230,8 @@ def refusal_error(refusal: Obstacle) -> DataError:
 
 
 def refused_by_run(error: QinglanError) -> QinglanError:
-    """The error of a run that has not been started, for a plan to end with: the same lines and exit code."""
+    """The error with which a plan ends if the run would be refused; it has the lines and the exit code of the run's
+    error."""
     return type(error)("`qinglan run` with the same arguments would be refused:", *error.lines)
 
 
@@ -244,7 +248,7 @@ def missing_gold(config: RunConfig, sheet: Sheet, existing_gold: dict[str, set[s
 
 
 def without_knowledge_base(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
-    """Report tenants of the sheet without a knowledge base, if this machine's RAG service searches it."""
+    """Report tenants of the sheet without a knowledge base, if the run starts the RAG service itself."""
     missing = sorted(sheet.tenants - knowledge_bases(config).keys())
     if missing and config.stand_ins.rag:
         yield Obstacle(
@@ -283,7 +287,7 @@ def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
     if answer.status_code >= 500:
         raise OutageError(f"{answer.json().get('msg', answer.text)} Nothing was paid for.")
     if answer.status_code != 200:
-        return  # an older service does not tell
+        return  # an older service cannot list them
     served = {(base["tenant_id"], base["kb_name"]) for base in answer.json()["knowledge_bases"]}
     if missing := sorted(f"{tenant}/{kb_name}" for tenant in tenants if (tenant, kb_name) not in served):
         raise ConfigError(
@@ -294,7 +298,8 @@ def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
 
 
 def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_name: str) -> bool:
-    """Tell whether the RAG service's answers name their knowledge base; one free request for each tenant."""
+    """Tell whether the RAG service's answers name their knowledge base. This sends one free request for each
+    tenant."""
 
     async def ask() -> bool:
         async with RagClient.of_gateway(gateway_url) as rag:
@@ -310,7 +315,7 @@ def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_nam
 def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     """The configuration with the sheet and the knowledge base of the folder's run; other files are refused.
 
-    A stage that runs by --only takes them from the run's folder.
+    With --only, the stage takes both from the run's folder.
     """
     refuse_foreign_folder(run)
     refuse_other_line(REWRITER, run)

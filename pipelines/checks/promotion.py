@@ -1,4 +1,5 @@
-"""Can the gate promote what a run makes? Reasons why not that are known before the run pays, for plan and run."""
+"""Reasons why the gate cannot promote a run's model, as far as they are known before the run pays; for plan and
+run."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -9,7 +10,7 @@ from qinglan.config import Config
 
 
 class Promotion(Config):
-    """The chance of a run's model to be promoted at all. Its numbers are judged by the gate, at the end."""
+    """Known facts on whether a run's model can be promoted. The gate judges the model's figures only at the end."""
 
     possible: bool
     """False if a known fact already refuses this run, or holds every model of it."""
@@ -18,7 +19,7 @@ class Promotion(Config):
     """Reasons why a whole run does not even start, each with the next step."""
 
     obstacles: tuple[Obstacle, ...]
-    """Reasons that hold it, each with the next step."""
+    """Reasons why the gate would hold the model, each with the next step."""
 
     unchecked: tuple[str, ...]
     """Possible reasons for a hold that were not checked."""
@@ -27,7 +28,8 @@ class Promotion(Config):
 def promotion(
     config: RunConfig, sheet: Sheet | None, snapshot: bool | None = None, refusals: Iterable[Obstacle] = ()
 ) -> Promotion:
-    """Apply the gate's own thresholds to settings and sheet; `snapshot`: whether the RAG service sends one."""
+    """Apply the gate's own thresholds to the settings and the sheet. `snapshot` is True if the RAG service sends one,
+    and None if that is not known."""
     refusals = tuple(refusals)
     models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
     price = models["teacher"].price
@@ -57,7 +59,8 @@ def promotion(
 
 
 def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
-    """The obstacle of a sheet that has fewer rows than the test needs; neither splits nor labels remove it."""
+    """Yield the obstacle of a sheet that has fewer rows in all than the test needs, so that no split or label
+    helps."""
     gate = config.evaluate.gate
     rows, required = sheet.splits.total() if sheet else 0, gate.cross_rows if config.cross_fit else gate.rows
     if sheet and not sheet.folds and rows < required:
@@ -75,7 +78,7 @@ def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
 
 
 def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Iterator[Obstacle]:
-    """Report splits with fewer rows than a stage needs: trainings choose on dev, the gate tests."""
+    """Report splits with fewer rows than a stage needs: train for PPO, dev for SFT, test for the evaluation."""
     trainings, prompts = [sheet.splits, *sheet.folds], config.ppo.prompts
     if "convert" in stages and (repeated := only_near_duplicates(config, sheet, stages)):
         yield repeated
@@ -106,7 +109,8 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
 
 
 def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Obstacle | None:
-    """The obstacle of a sheet whose rows of train, or of dev, convert would all leave out: no SFT can be trained."""
+    """The obstacle of a sheet whose rows of train, or of dev, are all near duplicates that convert would leave out;
+    None for any other sheet."""
     lacking = [
         (split, splits[split])
         for split in (("train", "dev") if "sft" in stages else ("train",))  # convert itself writes an empty dev
@@ -124,7 +128,8 @@ def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:
-    """Sentences on what keeps a run on a cluster from promotion; its sheet and RAG service are not here."""
+    """Sentences on what in the profile keeps a run on a cluster from promotion; its sheet and RAG service are not
+    read."""
     unchecked = (
         "Not looked at: whether the cluster's RAG service names the knowledge base in its answers (data.snapshot). "
         "This is about the profile."

@@ -1,7 +1,9 @@
-"""Free questions to a run's RAG service before anything is paid: does it answer, in which shape, what is lost?
+"""Ask a run's RAG service before anything is paid, free of charge: does it answer, in which shape, and which
+measurements does it not allow?
 
 If its answers do not name the knowledge base and the profile has no `snapshot_queries`, these are chosen here:
-training questions that get the same answer twice."""
+training questions that get the same answer twice.
+"""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +32,8 @@ class RagProbe(NamedTuple):
     """Measurements that the service does not allow."""
 
     snapshot: bool | None = None
-    """Its answers name the knowledge base, by themselves or by a digest of samples; None if that is not known."""
+    """True if answers name the knowledge base, by themselves or through a digest of sample answers; None if not
+    known."""
 
     snapshot_queries: tuple[str, ...] = ()
     """Questions whose answers stand for the knowledge base; empty if the service names it."""
@@ -69,7 +72,7 @@ def probe_rag(config: RunConfig) -> RagProbe:
 
 
 async def choose_snapshot_queries(config: RunConfig, client: RagClient) -> tuple[str, ...]:
-    """Questions for training that were answered alike twice; empty without a sheet, or if an answer changed."""
+    """Training questions that got the same answer twice; empty without a sheet, or if an answer changed."""
     if config.questions is None or not config.questions.is_file():
         return ()
     try:
@@ -88,7 +91,8 @@ def with_snapshot_queries(config: RunConfig, queries: tuple[str, ...]) -> RunCon
 
 
 def with_earlier_queries(config: RunConfig, earlier: Path) -> RunConfig:
-    """The configuration with the questions that this run chose before: other ones would look like other knowledge."""
+    """The configuration with the snapshot queries that this run chose before: with other queries, the same knowledge
+    base would look changed."""
     service = config.gateway.rag
     if service.snapshot_queries or not earlier.is_file():
         return config

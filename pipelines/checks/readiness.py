@@ -23,7 +23,7 @@ class Readiness(NamedTuple):
     """All that a run waits for, and what is known of its RAG service."""
 
     by_subject: dict[str, list[QinglanError]]
-    """Problems by what they are about; subjects that were looked at and have none are there, too."""
+    """Problems by subject, such as `keys`; a subject that was checked and has no problem has an empty list."""
 
     rag: RagProbe
 
@@ -76,13 +76,13 @@ def lacks_gold(config: RunConfig) -> bool:
 
 
 def missing_keys_and_hosts(config: RunConfig, roles: Sequence[str]) -> Iterator[QinglanError]:
-    """Name hosts of paid models that may not be called, and keys that are not set."""
+    """Yield errors for hosts of paid models that may not be called, and for keys that are not set."""
     yield from disallowed_hosts(gateway_addresses(config, roles, rag=False))
     yield from missing_keys(called_models(config, roles))
 
 
 def called_models(config: RunConfig, roles: Sequence[str]) -> dict[str, PaidModel]:
-    """Paid models of these roles; none where stand-ins answer."""
+    """Paid models of these roles; empty if stand-ins answer."""
     return {str(role): model for role, model in config.gateway.models().items() if role in roles and config.pays}
 
 
@@ -93,7 +93,8 @@ def gateway_addresses(config: RunConfig, roles: Sequence[str], rag: bool) -> dic
 
 
 def disallowed_hosts(addresses: Mapping[str, str]) -> Iterator[ConfigError]:
-    """Name all hosts that the operator's allowlist lacks, and the value that has them; a wrong address by itself."""
+    """Yield one error for all hosts that the operator's allowlist lacks, with the value that would allow them, and
+    one for each wrong address."""
     lacking: dict[str, list[str]] = defaultdict(list)
     for where, url in addresses.items():
         try:
@@ -108,7 +109,7 @@ def disallowed_hosts(addresses: Mapping[str, str]) -> Iterator[ConfigError]:
 
 
 def missing_keys(models: Mapping[str, PaidModel]) -> Iterator[ConfigError]:
-    """Name each environment variable without a key once, and the models that it is for."""
+    """Yield an error for each environment variable that holds no key, with the models that need it."""
     lacking: dict[str, list[str]] = defaultdict(list)
     for name, model in models.items():
         if problem_of(lambda model=model, name=name: read_api_key(model, name)):  # type: ignore[misc]
@@ -118,8 +119,8 @@ def missing_keys(models: Mapping[str, PaidModel]) -> Iterator[ConfigError]:
 
 
 def unset_local_keys(models: Mapping[str, PaidModel]) -> Iterator[tuple[str, str]]:
-    """Name each variable of a key that the profile names for a service on this machine and that is not set, and its
-    models. Most services on this machine need no key, so a run goes on; a proxy such as LiteLLM may ask for one."""
+    """Yield each key variable that the profile names for a service on this machine and that is not set, with its
+    models. The run goes on: most such services need no key, but a proxy such as LiteLLM may ask for one."""
     lacking: dict[str, list[str]] = defaultdict(list)
     for name, model in models.items():
         named = "api_key_env" in model.model_fields_set

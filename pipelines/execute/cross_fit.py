@@ -1,7 +1,7 @@
 """Cross-fitting of a sheet that is too small for a locked test, as parts of one run on this machine.
 
 run             generate ... ppo        the released model, which learns from all conversations
-  folds/fold-1  convert ... ppo         a sibling for each fold, which learns from the others
+  folds/fold-1  convert ... ppo         a sibling for each fold, which learns from the other folds
   folds/fold-2  ...
 run             evaluate gate register  each row is rewritten by the sibling that did not learn from it
 
@@ -25,7 +25,7 @@ DATA = ("validated", "labels")
 
 
 def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], only: bool) -> list[Part]:
-    """The parts of a run that cross-fits; none where all stages are executed together."""
+    """The parts of a run that cross-fits; empty if all stages are executed together."""
     count = config.convert.folds
     if not count or "evaluate" not in stages:
         return []
@@ -54,7 +54,7 @@ def fold_run(run: RunDir, number: int) -> RunDir:
 
 
 def cross_fit_words(config: RunConfig, sheet: Sheet) -> str:
-    """The way this sheet is tested in folds, for plan and run; empty where a test is locked away."""
+    """A text on how this sheet is tested in folds, for plan and run; empty if a test is locked away."""
     if not (count := len(sheet.folds)):
         return ""
     return (

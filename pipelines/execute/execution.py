@@ -1,4 +1,5 @@
-"""A run of either line: its graph executed in a child, shown live; what it made is linked, what failed explained."""
+"""Execute a run of either line: run its graph in a child process, show it live, link its outputs, and explain
+failures."""
 
 import fcntl
 import os
@@ -46,22 +47,22 @@ Config = TypeVar("Config", bound=LineConfig)
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 AGAIN = "Run the same command again"
 STEP_ENDS_SECONDS = 60.0
-"""Time for a step that was stopped to end its training, before it is killed."""
+"""Seconds that a stopped step has to end its training, before it is killed."""
 
 RUNNING = "running"
 """Status of a run that has not ended, or was killed."""
 
 SHOWN_FILES = 3
-"""Files of a foreign folder that an error names."""
+"""Most files of a foreign folder that an error names."""
 
 SHEET = ".xlsx"
-"""Ending of the files that people read and no stage takes."""
+"""Ending of the files that people read, and that no stage takes as input."""
 
 STOPPED: dict[str, Any] = {"message": "the run was stopped", "explained": True, "exit_code": INTERRUPTED}
 
 
 class StepFailed(QinglanError):
-    """A step ended with an error; its record tells which, and the exit code is that error's."""
+    """A step ended with an error. The step's record names the error; the exit code is the error's own."""
 
     def __init__(self, *lines: str, exit_code: int) -> None:
         super().__init__(*lines)
@@ -81,8 +82,8 @@ def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
 
 
 def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
-    """Tell if a stage that runs alone takes what earlier stages have made; if that is missing, a ConfigError is
-    raised."""
+    """Tell if a stage that runs by --only takes artifacts of earlier stages; ConfigError if one of them is
+    missing."""
     taken = [name for name in line.stages[only].inputs if name not in line.inputs] if only else []
     missing = [name for name in taken if not run.shown(name).exists()]
     if missing:
@@ -136,7 +137,7 @@ def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
 
 
 def refuse_foreign_folder(run: RunDir) -> None:
-    """Raise a ConfigError for a folder that holds files of something else than a run."""
+    """Raise a ConfigError for a folder that holds files but no run."""
     if run.has_begun() or not run.root.exists():
         return
     if not run.root.is_dir():
@@ -154,9 +155,10 @@ def refuse_foreign_folder(run: RunDir) -> None:
 def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str, Path]:
     """The files that the folder's run began with, if `inputs` are copies of them; other files are refused.
 
-    Results of other files would be overwritten. A file at the same path counts as the same, even if it was corrected.
-    A file at another path is the same if its bytes are: those of the first file or, if that was moved, the digest
-    that a step recorded. The run continues with the first file as long as it exists, since a copy may be temporary.
+    Other files would overwrite the first results. A file at the same path counts as the same, even if it was
+    corrected. A file at another path counts as the same if its bytes equal those of the first file or, if that is
+    gone, have the digest that a step recorded. The run continues with the first file as long as it exists, since a
+    copy may be temporary.
     """
     before = load_yaml(run.config) if run.config.is_file() else {}
     recorded = {}
@@ -207,7 +209,8 @@ def run_lock(run: RunDir) -> Iterator[None]:
 
 
 def state_in_words(run: RunDir) -> str:
-    """The state of the folder's last run by its run.json, for an error that lacks a file of it; empty for none."""
+    """The state of the folder's last run in words, for an error about a missing file; empty if there is no
+    run.json."""
     if not run.record.is_file():
         return ""
     status = orjson.loads(run.record.read_bytes()).get("status")
@@ -231,7 +234,7 @@ def is_locked(run: RunDir) -> bool:
 def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
     """Make the run's folders, and remove the records of the stages that run now and of all stages after them.
 
-    A stage that runs by --only leaves the records of the other stages.
+    If a stage runs by --only, the records of the other stages stay.
     """
     for folder in (run.records, run.logs, run.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
@@ -260,7 +263,8 @@ def check_existing_keys() -> None:
 
 
 def with_store(config: Config, run: RunDir) -> Config:
-    """The configuration with a store of releases: the profile's, else one folder beside the run's folder."""
+    """The configuration with a store of releases: the profile's, else the one in QINGLAN_STORE, else a folder `store`
+    beside the run's folder."""
     if config.register_.store:
         return config
     store = os.environ.get(STORE_VARIABLE) or str(run.root.resolve().parent / "store")
@@ -268,7 +272,8 @@ def with_store(config: Config, run: RunDir) -> Config:
 
 
 def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], alone: bool) -> Config:
-    """The run's folders and its config.yaml; the answer is the configuration with the store."""
+    """Make the run's folders and write its config.yaml; returns the configuration with the store and with absolute
+    paths."""
     prepare_folders(run, line, stages, alone)
     config = with_store(config, run)
     # Absolute paths: in another folder the same relative path is another file.
@@ -279,7 +284,7 @@ def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], 
 
 
 class Part(NamedTuple):
-    """Some stages of a run that are executed together, in its folder or in one inside of it."""
+    """Some stages of a run that are executed together, in the run's folder or in a folder inside it."""
 
     run: RunDir
     stages: tuple[str, ...]
@@ -287,7 +292,7 @@ class Part(NamedTuple):
     """True if the stages take what the folder holds; otherwise they begin with the line's inputs."""
 
     borrowed: tuple[str, ...] = ()
-    """Artifacts of the whole run's folder that they take."""
+    """Artifacts that the part takes from the whole run's folder."""
 
     environment: Mapping[str, str] = MappingProxyType({})
     """Further environment variables of the steps."""
@@ -307,11 +312,12 @@ def run_stages(
     pythons: Mapping[str, str] = MappingProxyType({}),
     parts: Iterable[Part] = (),
 ) -> dict[str, Any]:
-    """Execute the stages, and write run.json before and however they end; the answer is what it holds.
+    """Execute the stages; returns the content of run.json, which is written at the start, and at the end even after a
+    failure.
 
     `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. `pythons` are the
-    interpreters of stages that run in an environment of their own. `parts` are executed one after another, if
-    the stages are not executed together; the next part is requested when the files of the last one are shown.
+    interpreters of stages that run in an environment of their own. If the stages are not executed together, `parts`
+    are executed one after another: a part is taken from `parts` only when the outputs of the part before are linked.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": RUNNING, "started": started.isoformat(), "code": code_version()}
@@ -385,11 +391,10 @@ def execute(
 
 
 def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -> None:
-    """Link the outputs of these stages in files/. Links of other stages stay, as a copied run's records still name
-    the first folder.
+    """Link the outputs of these stages in files/. Links of other stages stay, since the records of a copied run still
+    name the first folder.
 
-    If a stage was stopped by its own verdict, only its sheets are linked: they are for people, and no stage takes
-    them.
+    If a stage was stopped by its own verdict, only its sheets are linked: people read them, and no stage takes them.
     """
     for name, path in inputs.items():
         if path.exists():
@@ -403,7 +408,7 @@ def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -
 
 
 def shown_outputs(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs of a step's record that files/ shows."""
+    """The outputs in a step's record that files/ links: all if the step is done, else only its sheets."""
     outputs = record.get("outputs", {})
     if record.get("status") == "done":
         return dict(outputs)
@@ -411,7 +416,7 @@ def shown_outputs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gate_verdict(steps: dict[str, Any], stages: Sequence[str], gate: str = "gate") -> dict[str, Any]:
-    """The gate's verdict, if it was among these stages and was reached: the word and its reasons."""
+    """The gate's word and its reasons; empty if the gate is not among these stages, or was not reached."""
     facts = ((steps.get(gate) or {}).get("facts") or {}) if gate in stages else {}
     return {"word": facts["verdict"], "reasons": facts["reasons"]} if "verdict" in facts else {}
 
@@ -423,9 +428,10 @@ def raise_if_held(record: dict[str, Any]) -> None:
 
 
 def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) -> str:
-    """End the child and the step that it runs, record that for the step, and return the step's name.
+    """End the child and the step that it runs, record that for the step, and return the step's name; empty if no step
+    ran.
 
-    A step ends its training first: if the same command is run again, no earlier training may still be running.
+    This waits until the step's training has ended: it may not still run when the same command is called again.
     """
     with suppress(ProcessLookupError):  # it ended by itself just now
         os.killpg(child.pid, signal.SIGTERM)
@@ -451,7 +457,7 @@ def _start_child(run: RunDir, log: Path, mode: Literal["wb", "ab"], scratch: str
 
 
 def step_failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:
-    """The error of a run whose child failed: the step that stopped it, by its record, and the way on."""
+    """The error for a run whose child failed: it names the failed step, the step's error, and how to go on."""
     mended = f"{AGAIN} when that is mended: {line.rerun_note}"
     for stage in stages:
         record = run.step_record(stage)

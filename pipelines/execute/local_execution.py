@@ -31,7 +31,7 @@ JOB = "job.json"
 
 
 class LocalJob(NamedTuple):
-    """All that the child must know beside the configuration."""
+    """Everything that the child process must know, apart from the configuration."""
 
     line: str
     inputs: dict[str, str]
@@ -70,7 +70,8 @@ def last_line(run: RunDir) -> str:
 
 
 def execute_job(run: RunDir) -> None:
-    """Run the line's stages, or some of them on what the run's folder holds."""
+    """Run the stages of the folder's job: from the line's inputs or, if `alone`, on the artifacts in the run's
+    folder."""
     from kfp import local
 
     job = read_job(run)

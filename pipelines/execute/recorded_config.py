@@ -1,4 +1,4 @@
-"""The config.yaml that a run's folder holds: which line's run it is, and the rewriter's settings of it."""
+"""Read the config.yaml in a run's folder: the line of the run, and the settings of a rewriter's run."""
 
 from pipelines.execute.local_execution import last_line
 from pipelines.execute.rundir import RunDir
@@ -10,8 +10,8 @@ from qinglan.errors import ConfigError
 
 
 def _other_line(line: Line, run: RunDir) -> Line | None:
-    """The line of the folder's run, if it is another one: the line whose inputs its configuration names or, if that
-    was removed, the line whose stages ran last."""
+    """The line of the folder's run, if it is not `line`; else None. It is the line whose inputs config.yaml names or,
+    if that file was removed, the line whose stages ran last."""
     if run.config.is_file():
         settings = load_yaml(run.config)
         recorded = next((known for known in LINES.values() if known.inputs.keys() <= settings.keys()), None)
@@ -21,7 +21,7 @@ def _other_line(line: Line, run: RunDir) -> Line | None:
 
 
 def refuse_other_line(line: Line, run: RunDir) -> None:
-    """Raise a ConfigError for a folder with a run of another line, whose configuration would be replaced."""
+    """Raise a ConfigError if the folder holds a run of another line, whose configuration would be overwritten."""
     if other := _other_line(line, run):
         raise ConfigError(
             f"{run.root}: holds a run of the {other.name} line, and this would be one of the {line.name} line. "
@@ -39,7 +39,7 @@ def check_line(line: Line, run: RunDir) -> None:
 
 
 def read_rewriter_config(run: RunDir) -> RunConfig:
-    """The configuration of a run of the rewriter's line; another folder is refused."""
+    """The configuration of a run of the rewriter's line; ConfigError for any other folder."""
     if not run.config.is_file() and run.has_begun():
         raise ConfigError(
             f"{run.root}: this run's {run.config.name} is missing. Put it back; or call the `qinglan run` that began "

@@ -10,10 +10,10 @@ runs/<run>/
   logs/              run.log with the steps' output, one file per service
   index/             search indexes by knowledge base digest
   live/              trainings while they run: index.html, and a folder each
-  folds/             of a sheet that is cross-fitted: a run's folder for each fold's own trainings
+  folds/             only for a cross-fitted sheet: a run's folder for the trainings of each fold
   scratch/           checkpoints: a training that was killed goes on from them
   artifacts/         what KFP wrote, by run and task; pages, sheets and JSON once more under a name with an ending
-  files/             links to the newest of each, by the names below
+  files/             links to the newest artifact of each name in ARTIFACT_FILES
 """
 
 import os
@@ -49,7 +49,7 @@ class Under:
 class RunDir:
     root: Path
     shared_journal: Path | None = None
-    """Journal of several runs, in place of the folder's own."""
+    """Journal that several runs share, instead of the folder's own."""
 
     config, record, lock = Under("config.yaml"), Under("run.json"), Under("lock")
     summary = Under("summary.txt")
@@ -81,13 +81,14 @@ class RunDir:
         return as_lines if name == "questions" and as_lines.exists() else path
 
     def unlink(self, names: Iterable[str]) -> None:
-        """Show these artifacts no more; a real file there is left."""
+        """Remove the links to these artifacts from files/; a real file under such a name stays."""
         for name in names:
             if (link := self.shown(name)).is_symlink():
                 link.unlink()
 
     def link(self, name: str, target: Path) -> None:
-        """Show an artifact under the name that a person knows; a real file there, or the link itself, is left."""
+        """Link an artifact in files/, under the name that people know. Nothing changes if a real file has that name,
+        or if `target` is the link itself."""
         link = self.files / ARTIFACT_FILES[name]
         if name == "questions" and target.suffix == JSON_LINES:
             link = link.with_suffix(JSON_LINES)
@@ -107,13 +108,15 @@ class RunDir:
         fresh.replace(link)
 
     def artifact(self, name: str) -> Path:
-        """The artifact behind a name of files/, not the copy that programs open; a person's own file is itself."""
+        """The artifact behind a link in files/, not its copy that programs open. A file that a person put there is
+        returned itself."""
         path = self.shown(name).resolve()
         original = path.with_name(name)
         return original if self._made_here(path) and original.is_file() else path
 
     def _openable(self, name: str, target: Path) -> Path:
-        """A path whose own name tells programs what it is.
+        """A path whose ending tells programs what the file is: a copy of the artifact if it needs one, else `target`
+        itself.
 
         Browsers and office programs follow a link before they look at the ending, and KFP's artifacts have none:
         Chromium shows such a page as its source. So the artifact is copied beside itself, under its name with the
@@ -133,7 +136,7 @@ class RunDir:
 
 
 def run_folder(tenant: str, profile: str) -> Path:
-    """The folder of a run that is given no other."""
+    """The default folder of a run."""
     return RUNS / f"{tenant}-{Path(profile).stem}"
 
 

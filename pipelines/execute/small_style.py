@@ -16,7 +16,8 @@ MORE_ROWS = "For one, label rows until a test can be locked away (prepare.cross_
 
 
 def style_parts(run: RunDir, stages: tuple[str, ...], only: bool) -> Iterator[Part]:
-    """The parts of a run of these stages; what the first one leaves decides on the second."""
+    """Yield the parts of a run of these stages. The second part follows only if the gate promotes the larger model,
+    and if a test is locked away."""
     if only or FIRST_STAGE not in stages:
         yield Part(run, stages, only)
         return
@@ -26,7 +27,7 @@ def style_parts(run: RunDir, stages: tuple[str, ...], only: bool) -> Iterator[Pa
     steps = {stage: run.step_record(stage) for stage in larger}
     if gate_verdict(steps, larger).get("word") == "promote" and has_locked_test(steps):
         yield Part(run, smaller, True)
-    else:  # files/ may show an earlier run's
+    else:  # files/ may still link an earlier run's outputs
         run.unlink(name for stage in smaller for name in STYLE.stages[stage].outputs)
 
 

@@ -19,7 +19,8 @@ LINE_SECONDS = 30.0
 """Seconds between two lines about a running step in a log, in which no line can be overwritten."""
 
 SHOWN_FACTS = 3
-"""Facts at the beginning and at the end of a step's line; summary.txt in the run's folder has all of them."""
+"""Number of facts at the beginning and at the end of a step's line; summary.txt in the run's folder has all of
+them."""
 
 FIGURES = re.compile(r"(\w+ )*\d[\d,]*(/\d+)?(, |$)")
 """The beginning of a line of progress, such as `rl 3/40, 2 a second` or `step 3/8, loss 0.2`."""
@@ -78,7 +79,7 @@ class StepDisplay:
                 say(f"  Trainings while they run: {self._run.live_page}")
 
     def _trains(self, states: list[tuple[str, str, str]]) -> list[str]:
-        """The running stages that show themselves while they train."""
+        """The running stages that write live figures of a training."""
         return [stage for stage, status, _ in states if status == "running" and any(self._run.live.glob(f"{stage}*"))]
 
     def _progress(self, stage: str) -> str:
@@ -125,7 +126,7 @@ def step_line(stage: str, record: dict[str, Any] | None, progress: str) -> tuple
 def format_facts(facts: dict[str, Any], ends: int = 0) -> str:
     """Format a step's counts; integers that are 0 and empty texts are left out.
 
-    With `ends`, only so many of the first and of the last are kept if there are more.
+    With `ends`, only that many of the first and of the last counts are shown.
     """
     if (labelled := facts.get("labelled")) and "rewritten_top1" in facts:  # shares say more than these two counts
         shares = {words: f"{facts[name] / labelled:.1%}" for name, words in SHARES.items()}
@@ -139,12 +140,13 @@ def format_facts(facts: dict[str, Any], ends: int = 0) -> str:
 
 
 def text_in_language(text: str) -> str:
-    """The newest line of a step, whose process writes English: a sentence, or figures one by one."""
+    """Translate the newest line of a step, which is English: a sentence as a whole, figures one by one."""
     return listed(map(_figure_in_language, text.split(", "))) if FIGURES.match(text) else in_language(text)
 
 
 def _figure_in_language(text: str) -> str:
-    """A figure with its name, such as `gold on dev 0.877`; a name that has no template with its number by itself."""
+    """Translate a figure with its name, such as `gold on dev 0.877`. If no template covers both, only the name is
+    translated."""
     name, _, value = text.rpartition(" ")
     shown = in_language(text)
     return f"{in_language(name)} {value}" if shown == text and name else shown

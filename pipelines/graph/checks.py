@@ -1,4 +1,4 @@
-"""Check a compiled graph before it is started, from its two YAML documents alone; no component is imported.
+"""Check a compiled graph before it is started. Only its two YAML documents are read; no component is imported.
 
     check_compiled(text, release=True)      # the faults as sentences; empty if the graph may be started
 
@@ -41,7 +41,7 @@ class ExecutorStep(NamedTuple):
 
 
 def check_compiled(text: str, release: bool = False) -> list[str]:
-    """List every fault of the graph; for a release, an image without a digest is one too."""
+    """List every fault of the graph. For a release, an image without a digest is also a fault."""
     import yaml
 
     try:

@@ -1,6 +1,6 @@
 """Compile the graphs to the YAML that Kubeflow runs; a profile's settings and machines are part of it.
 
-The golden copies in the repository are one for each line and machine; a tenant's own profile compiles the same way.
+The repository holds golden copies, one for each line and machine. A tenant's own profile is compiled in the same way.
 """
 
 import re
@@ -61,7 +61,7 @@ def golden_targets() -> list[CompileTarget]:
 def rewriter_target(
     tenant: str, profile: str, training: str | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> CompileTarget:
-    """A tenant's own profile, on the machines that it names or on others."""
+    """The target for a tenant's own profile, on the machines that the profile or `training` names."""
     config = load_config(tenant, profile, **{**overrides, **({"training": training} if training else {})})
     if "mlflow" in config.trackers and config.gateway.mlflow is None:
         raise ConfigError(
@@ -92,7 +92,8 @@ def select_targets(
 
 
 def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
-    """A tenant's graph, or the style line's; with the usual profile if none is named."""
+    """The target for a tenant's profile, or for the style line if `tenant` is `style`. Without a profile, the usual
+    one is taken."""
     if tenant != STYLE.name:
         return rewriter_target(tenant, profile or PAID_PROFILE, training or None, overrides)
     if training:
@@ -103,7 +104,8 @@ def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, 
 
 
 def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:
-    """Write each graph into a folder; equal settings give equal bytes. With `images`, all must be named by digest."""
+    """Write each graph into a folder; equal settings give equal bytes. With `images`, every image must be named by
+    digest."""
     from pipelines.graph.checks import check_compiled
 
     out.mkdir(parents=True, exist_ok=True)

@@ -25,14 +25,15 @@ DESCRIPTIONS = {
     "decision": "The verdict and its reasons.",
     "summary": "The result in short; read this first.",
 }
-"""Parameters of a graph and of its steps, and the artifacts that no line declares, by name."""
+"""Descriptions, by name, of a graph's and its steps' parameters, and of artifacts that no line declares."""
 
 METRICS = "_metrics"
 """The ending of an output with a step's figures."""
 
 
 def describe_component(component: Any, artifacts: Mapping[str, str]) -> Any:
-    """A copy of the component with a description of each output; `artifacts`: the line's, by name."""
+    """A copy of the component with a description of each output. `artifacts` are the line's descriptions, by
+    artifact."""
     descriptions = {**DESCRIPTIONS, **artifacts}
     spec, described = component.component_spec, copy.copy(component)
     described.component_spec = dataclasses.replace(spec, outputs=_described(spec.outputs or {}, descriptions))
@@ -48,7 +49,7 @@ def _described(items: Mapping[str, Any], descriptions: Mapping[str, str]) -> dic
 
 
 def describe_graph(about: str, parameters: Mapping[str, str], stages: Iterable[Stage]) -> str:
-    """The graph's description as Markdown: KFP's page shows no other of its parameters and steps."""
+    """The graph's description as Markdown, with its parameters and steps, which KFP's page describes nowhere else."""
     lines = [about, "", "A run is started with the service account `pipeline-runner`, and with:", ""]
     lines += [f"- `{name}`: {description}" for name, description in parameters.items()]
     lines += ["", "Its steps:", ""]

@@ -34,7 +34,8 @@ GATEWAY = "http://qinglan-gateway:8300"
 
 GATEWAY_URL, RELEASE_NAME = "gateway_url", "release_name"
 GATEWAY_STATE = "gateway_state"
-"""Input of paid stages: a digest of the gateway's state, so KFP's cache answers for equal ones; "" forbids it."""
+"""Input of paid stages: a digest of the gateway's state. KFP's cache answers only for an equal state, and never for
+""."""
 
 MONITOR_URL = "monitor_url"
 """Input of a training: URL of the gateway that shows its progress. It is optional."""
@@ -47,10 +48,10 @@ USER = 65532
 """The user of the images, in steps and in the jobs that they start: both write to one volume."""
 
 SCRATCH, WEIGHTS = "/var/lib/qinglan", "/var/lib/qinglan-weights"
-"""The mount paths of the volumes; a job's pods have the first at the same path."""
+"""Mount paths of the scratch volume and the volume of base weights; a job's pods mount scratch at the same path."""
 
 BUILDER_KEY, RELEASE_KEYS = "qinglan-builder-key", "qinglan-release-keys"
-"""Secrets: builder.pem; and builder.pem with releaser.pem, for the one step that releases."""
+"""The Secret with builder.pem, and the Secret with builder.pem and releaser.pem for the one step that releases."""
 
 HOSTS_MAP, HOSTS_KEY = "qinglan-allowed-hosts", "hosts"
 """The ConfigMap in which the operator allows the hosts that steps call themselves, without the gateway."""
@@ -70,7 +71,7 @@ KINDS = {
 
 
 class GraphInputs(NamedTuple):
-    """The settings, parameters and cluster that a graph is built of, beside its artifacts."""
+    """The settings, parameters and cluster from which a graph is built, beside its artifacts."""
 
     settings: Mapping[str, Mapping[str, Any]]
     """Settings of each stage, as constants."""
@@ -93,7 +94,8 @@ def line_graph(
 ) -> Any:
     """The graph of these stages from the line's beginning, with each stage's settings as constants.
 
-    Laptop and cluster run this same graph. Its parameters are the line's inputs and what people choose for each run.
+    Laptop and cluster run this same graph. Its parameters are the line's inputs and the values that people choose for
+    each run.
     """
     parameters = run_parameters(line, settings)
 
@@ -132,7 +134,7 @@ class RunParameter(NamedTuple):
 
 
 def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, RunParameter]:
-    """The addresses of the line's inputs, and what people may choose for each run."""
+    """The graph's parameters: addresses of the line's inputs, and values that people may choose for each run."""
     parameters = {name: RunParameter(item.about) for name, item in line.inputs.items()}
     if line.gateway:
         parameters[GATEWAY_URL] = RunParameter(DESCRIPTIONS[GATEWAY_URL], GATEWAY)
@@ -141,7 +143,7 @@ def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dic
 
 
 def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], inputs: GraphInputs) -> None:
-    """Add the stages one after another; those after the gate run only for a promoted model."""
+    """Add the stages one after another; stages behind a gate run only if it promotes the model."""
     verdict: Any = None
     if state := _gateway_state(line, inputs):
         inputs = inputs._replace(parameters={**inputs.parameters, GATEWAY_STATE: state})
@@ -160,7 +162,7 @@ def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], in
 
 
 def partial_graph(line: Line, stages: Sequence[str], uris: dict[str, str], inputs: GraphInputs) -> Any:
-    """A graph of some of a line's stages, fed from artifacts that are there already."""
+    """A graph of some of a line's stages, which takes artifacts that exist already."""
 
     @dsl.pipeline(name=f"qinglan-{stages[0] if len(stages) == 1 else line.name}")
     def graph() -> None:
@@ -179,7 +181,7 @@ def partial_graph(line: Line, stages: Sequence[str], uris: dict[str, str], input
 
 
 def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> Any:
-    """One stage, with the artifacts and parameters that it names."""
+    """Add one stage to the graph, with the artifacts and parameters that it names."""
     machine, settings = inputs.cluster.machines.get(stage.name), inputs.settings[stage.name]
     component = _with_own_resources(describe_component(stage.load_component(), inputs.artifacts), machine)
     names = component.component_spec.inputs
@@ -232,7 +234,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
 
 
 def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
-    """The answer of a step that reads the gateway's state, in a graph that KFP's cache can answer for; else None."""
+    """Add a step that reads the gateway's state, and return its output; None for a graph that KFP's cache cannot
+    answer for."""
     from components.gateway_state import gateway_state
 
     image = resolve_image(gateway_state.component_spec.implementation.container.image, inputs.cluster.images)
@@ -251,20 +254,21 @@ def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
 def with_interpreter(command: Sequence[str], python: str) -> list[str]:
     """A component's command with another interpreter in its shell line; the component's code stays as it is.
 
-    kfp.local puts its own interpreter in the place of each `python3` that it finds, in a path too: a shell reads
-    python''3 as the same word.
+    kfp.local replaces every `python3` in a command with its own interpreter, even inside a path. `python''3` avoids
+    that, and means the same to a shell.
     """
     path = shlex.quote(python).replace("python3", "python''3")
     return [word.replace("python3 -m", f"{path} -m") if "executor_main" in word else word for word in command]
 
 
 def _launches_job(component: Any) -> bool:
-    """Tell if the step hands its GPUs on to a job."""
+    """Tell if the step passes its GPUs on to a job that it launches."""
     return bool(component.component_spec.task_config_passthroughs)
 
 
 def _with_own_resources(component: Any, machine: Machine | None) -> Any:
-    """Give the machine to the step's own pod if it has no GPU: then it trains there and starts no job."""
+    """Request the machine's resources for the step's own pod if it has no GPU: it then trains there and starts no
+    job."""
     if machine is None or machine.gpus or not _launches_job(component):
         return component
     spec, in_own_pod = component.component_spec, copy.copy(component)
@@ -284,7 +288,8 @@ def _mount_signing_key(task: Any, secret: str, image: str) -> None:
 
 
 def _add_labels(task: Any, stage: str, tenant: str) -> None:
-    """Add the labels by which network policies and people know the pod, and a job that it launches its tenant."""
+    """Add the labels by which network policies and people recognise the pod, and from which a job that it launches
+    takes its tenant."""
     labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, "qinglan.dev/tenant": tenant}
     for name, value in labels.items():
         if value:

@@ -1,8 +1,9 @@
 """An importer with a readable name, for artifacts that no stage made.
 
-`dsl.importer` calls every importer `importer` and every artifact of one `artifact`. A display name does not change
-that: KFP 2.17's launcher records an importer by its display name, and the driver of a step that takes the artifact
-finds it by the task's name. So the task itself is named here, and the artifact by its output and its metadata."""
+`dsl.importer` names every importer `importer`, and its artifact `artifact`. A display name does not help: KFP 2.17's
+launcher records an importer by its display name, and the driver of a step that takes the artifact looks for the
+task's name. So the task itself is named here, and the artifact by its output and its metadata.
+"""
 
 from typing import Any
 
@@ -15,9 +16,10 @@ from pipelines.lines.cluster_resources import Cluster
 
 
 def import_artifact(name: str, uri: Any, cluster: Cluster, kind: Any = dsl.Dataset, about: str = "") -> Any:
-    """Import an artifact that no stage made; one whose bytes may change is imported again, for KFP's cache."""
+    """Import an artifact that no stage made. Unless `cluster.immutable_inputs` is set, each run imports it anew,
+    since its bytes may have changed."""
     schema = create_bundled_artifact_type(kind.schema_title, kind.schema_version)
-    # kfp.local, which runs a graph on this machine, knows an importer's output by KFP's name for it alone.
+    # kfp.local, which runs a graph on this machine, knows an importer's output only by KFP's own name for it.
     output = name if cluster.machines else OUTPUT_KEY
     spec = structures.ComponentSpec(
         name=name,

@@ -1,4 +1,5 @@
-"""The Secret with the way to an S3 store, and its keys, each the environment variable that a step reads.
+"""The Secret with the address and credentials of an S3 store. Each of its keys is an environment variable that steps
+read.
 
 Every key may be missing: a store may be a mounted folder, and a pod may have a cloud's own identity.
 """

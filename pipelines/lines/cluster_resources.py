@@ -1,4 +1,5 @@
-"""The resources of a line's steps on a cluster: a pod each, GPUs for trainings, a volume with checkpoints."""
+"""The resources of a line's steps on a cluster: a pod for each step, GPUs for trainings, a volume with
+checkpoints."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,16 +10,17 @@ from qinglan.config import Config, Name, Positive
 
 
 class Pod(Config):
-    """Requests and limits of one stage's pod: quotas count both. Of one node, if a training has several."""
+    """Resources of one stage's pod, as its requests and as its limits, since quotas count both. If a training has
+    several nodes, each node has these resources."""
 
     cpu: Positive = 2
-    """Cores."""
+    """Number of cores."""
 
     memory: Positive = 8
-    """GiB."""
+    """GiB of memory."""
 
     hours: Positive = 24
-    """Hours that the stage may take at most, with its waits for the gateway."""
+    """Most hours that the stage may take, including the time that it waits for the gateway."""
 
 
 class ClusterConfig(Config):
@@ -33,19 +35,19 @@ class ClusterConfig(Config):
     """Labels of the nodes that have the GPUs."""
 
     network: float = Field(default=100.0, gt=0)
-    """Bandwidth between two nodes in Gbit/s, by which `fit` estimates the hours of a training on several. NCCL's
-    `all_gather_perf` measures it; clouds give a node of A100s 100 or more."""
+    """Bandwidth between two nodes in Gbit/s, from which `qinglan fit` estimates the hours of a training on several
+    nodes. NCCL's `all_gather_perf` measures it; clouds give nodes with A100s 100 Gbit/s or more."""
 
     scratch: Name = "qinglan-scratch"
     """Volume claim (ReadWriteMany) for checkpoints and files that a job's nodes share. Only GPU profiles mount it."""
 
     base_weights: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9-]{0,62})?$")
-    """Volume claim with base models by their public names, for clusters whose pods cannot reach the hub. Training
-    reads them there too, so that no base goes through a bucket."""
+    """Volume claim with base models by their public names, for clusters whose pods cannot reach the hub. Training,
+    too, reads them there, so that no base is copied through a bucket."""
 
     immutable_inputs: bool = False
-    """True if the address of an input always has the same bytes, so that KFP's cache may answer for it. Otherwise
-    each run imports its inputs anew, and KFP's cache answers for no step."""
+    """True if the bytes at an input's address never change, so that KFP's cache may answer for steps that read it.
+    Otherwise each run imports its inputs anew, and KFP's cache answers for no step."""
 
 
 class Machine(NamedTuple):
@@ -61,16 +63,17 @@ class Machine(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """The cluster that a graph runs on. Empty: this machine."""
+    """The cluster that a graph runs on; empty for this machine."""
 
     machines: Mapping[str, Machine] = {}
     """The machine of each stage."""
 
     images: Mapping[str, str] = {}
-    """An image's name without tag, such as qinglan/cpu, and what stands in its place: in a release, its digest."""
+    """Replacement of each image, by the image's name without tag, such as qinglan/cpu. In a release, it is the image
+    by digest."""
 
     immutable_inputs: bool = False
-    """The profile's setting of this name."""
+    """The profile's setting `cluster.immutable_inputs`."""
 
     tenant: str = ""
     """The tenant that owns the pods; empty for none."""
@@ -83,11 +86,11 @@ LOCAL_CLUSTER = Cluster()
 
 
 def without_tag(image: str) -> str:
-    """qinglan/cpu of qinglan/cpu:0.1.0; a registry's port is no tag."""
+    """The image's name without tag or digest: qinglan/cpu for qinglan/cpu:0.1.0. A registry's port is not a tag."""
     head, slash, tail = image.partition("@")[0].rpartition("/")
     return f"{head}{slash}{tail.partition(':')[0]}"
 
 
 def resolve_image(image: str, images: Mapping[str, str]) -> str:
-    """The image that stands in this one's place."""
+    """The replacement of this image, or the image itself if it has none."""
     return images.get(without_tag(image), image)

@@ -1,13 +1,13 @@
 """A run's configuration: defaults in the stages, differences in a tenant's profile, tenants/<tenant>/<profile>.yaml.
 
-The project's own tenants have theirs in configs/<tenant>/<profile>.yaml. Prompts and data that a profile names are
-files beside it.
+The project's own tenants have their profiles in configs/<tenant>/<profile>.yaml. Prompts and data that a profile
+names are files beside it.
 
-Where training runs is a file of its own, configs/training/<name>.yaml, which any tenant's profile can name; the
-profile's own settings win. Its `deploy` names the runtime of the models that it trains: it counts where the tenant's
-profile has a `deploy` without a runtime. A style run's differences are in configs/style/<profile>.yaml.
+The machine that trains has a file of its own, configs/training/<name>.yaml, which any tenant's profile can name; the
+profile's own settings win. The file's `deploy` names the runtime for its models, and counts only if the profile has a
+`deploy` without a runtime. The settings of a style run are in configs/style/<profile>.yaml.
 
-The resolved whole is written beside every run as config.yaml.
+The resolved configuration is written into every run's folder as config.yaml.
 """
 
 import os
@@ -28,7 +28,7 @@ TENANTS = Path("tenants")
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
-"""Profiles that are no tenant's."""
+"""Folders of profiles that belong to no tenant."""
 
 FOLD_SETTINGS = ("folds", "fold")
 """Settings of the convert stage that only a run may set."""
@@ -46,7 +46,8 @@ def tenant_folders(tenant: str) -> list[Path]:
 
 
 def profile_path(tenant: str, profile: str) -> Path:
-    """The file of a profile, by name or by path; an unknown one is an error that lists those there are."""
+    """The file of a profile, which is named by name or by path; ConfigError with the known profiles if it does not
+    exist."""
     if profile.endswith(".yaml"):
         path = Path(profile)
     else:
@@ -66,7 +67,8 @@ def profile_path(tenant: str, profile: str) -> Path:
 
 
 def _missing_profile(tenant: str, profile: str) -> str:
-    """The next step: a profile of this tenant; `init` for a tenant that has no folder, as it writes only new ones."""
+    """The error's text about a missing profile. It names the tenant's profiles or, if the tenant has no folder,
+    `qinglan init`, which writes only new tenants."""
     folders = tenant_folders(tenant)
     if not folders:
         return (
@@ -79,7 +81,7 @@ def _missing_profile(tenant: str, profile: str) -> str:
 
 
 def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
-    """A profile, with what the command line gave on top."""
+    """Load a tenant's profile, with the command line's options over its settings."""
     path = profile_path(tenant, profile)
     values = load_yaml(path)
     if values.setdefault("tenant_id", tenant) != tenant:
@@ -101,7 +103,7 @@ Run = TypeVar("Run", RunConfig, StyleRunConfig)
 
 
 def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
-    """The configuration, its evaluation and gate at least as strict as the trust policy of this machine."""
+    """The configuration, with evaluation and gate at least as strict as this machine's trust policy."""
     policy = policy_at_hand()
     if policy is None or policy.evaluate == Limits():
         return config
@@ -134,7 +136,8 @@ def _parse_run(values: dict[str, Any], where: str) -> RunConfig:
 
 
 def _refuse_two_services(values: dict[str, Any], where: str) -> None:
-    """Refuse the address of a RAG service beside `stand_ins.rag`, which would silently be used in its place."""
+    """Refuse the address of a RAG service beside `stand_ins.rag`: the project's service would silently be used
+    instead."""
     gateway, stand_ins = values.get("gateway"), values.get("stand_ins")
     rag = gateway.get("rag") if isinstance(gateway, dict) else None
     address = rag.get("base_url") if isinstance(rag, dict) else None
@@ -146,7 +149,8 @@ def _refuse_two_services(values: dict[str, Any], where: str) -> None:
 
 
 def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
-    """Data that a profile names lies beside it, wherever a command is called."""
+    """The values with data paths relative to the profile's folder, and not to the directory in which a command is
+    called."""
     named = {name: values[name] for name in ("questions", "knowledge_base") if isinstance(values.get(name), str)}
     for name, value in named.items():
         path = profile.parent / value
@@ -156,7 +160,8 @@ def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
 
 
 def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
-    """A profile, with what the command line gave on top; the labels are read, so that a cluster needs no file."""
+    """Load a style profile, with the command line's options over its settings. The mapping file of labels is read
+    here, so that a cluster needs no file."""
     from qinglan.style.labels import read_labels
 
     path = Path(profile) if profile.endswith(".yaml") else STYLES / f"{profile}.yaml"
@@ -183,9 +188,10 @@ def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
 
 
 def with_training(training: dict[str, Any], profile: dict[str, Any]) -> dict[str, Any]:
-    """A profile's settings over those of its training file.
+    """Lay a profile's settings over those of its training file.
 
-    The file's `deploy` starts no rollout by itself, and is not mixed with another runtime's format.
+    The file's `deploy` counts only if the profile has a `deploy` without a runtime: it starts no rollout by itself,
+    and is not mixed with another runtime's settings.
     """
     deploy = profile.get("deploy")
     if not deploy or "runtime" in deploy:
@@ -204,7 +210,7 @@ def training_settings(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def dump_config(config: Config, path: Path) -> None:
-    """Write the resolved configuration, every default spelled out."""
+    """Write the resolved configuration, including every default."""
     import yaml
 
     from qinglan.files.files import PRIVATE, atomic_write

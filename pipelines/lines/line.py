@@ -1,4 +1,4 @@
-"""A line: the stages from what a user hands in to what may serve, each written once, as a field of its settings.
+"""A line: the stages from a user's inputs to a release, each declared once, as a field of the line's settings.
 
     class ToyConfig(LineConfig):
         questions: Annotated[Path | None, Input("questions.xlsx", "The spreadsheet of questions.")] = None
@@ -29,7 +29,7 @@ from qinglan.live.trackers import Tracker
 from serving.rollout.spec import policy_problems
 
 LINEAGE = "lineage"
-"""An output of every stage: its signed statement, and those of all before it."""
+"""An output of every stage: its signed statement, with the statements of all stages before it."""
 
 BEFORE = "before"
 """The input by which a stage takes the lineage of the stage before it."""
@@ -57,7 +57,7 @@ class Output(NamedTuple):
 
 
 def base_from_hub(config: Any) -> bool:
-    """The base stage takes a public model; a tiny one is made from texts."""
+    """True if the base is a public model; False if it is a tiny one, made from texts."""
     return bool(config.base.source == "hub")
 
 
@@ -65,8 +65,8 @@ def base_from_hub(config: Any) -> bool:
 class Stage:
     """A stage, as the annotation of the field that holds its settings.
 
-    The folder of the settings' class is the stage's own: its component.py has the KFP component, its README.md the
-    table of settings.
+    The stage's folder is that of its settings' class. Its component.py has the KFP component, its README.md the table
+    of settings.
     """
 
     inputs: tuple[str, ...]
@@ -115,22 +115,23 @@ class Stage:
 
     @property
     def deploys(self) -> bool:
-        """Tell if it brings a release to production: nothing is made of what it leaves."""
+        """True if the stage brings a release to production; no later stage takes its outputs."""
         return self.config is DeployConfig
 
     @property
     def registers(self) -> bool:
-        """Tell if it makes a release, and so signs with the releaser's key."""
+        """True if the stage makes a release, which it signs with the releaser's key."""
         return self.config is RegisterConfig
 
     @property
     def judges(self) -> bool:
-        """Tell if it judges a model by the locked test, and so puts it on the store's list of judged models."""
+        """True if the stage judges a model by the locked test, and so puts it on the store's list of judged
+        models."""
         return "evaluation" in {name.removeprefix("small_") for name in self.outputs}
 
     @property
     def is_gate(self) -> bool:
-        """Tell if its answer is a verdict, on which the graph branches."""
+        """True if the stage returns a verdict, on which the graph branches."""
         return self.part == "gate"
 
     attribute: str = ""
@@ -191,7 +192,7 @@ class LineConfig(Config):
 
     @model_validator(mode="after")
     def _known_pods(self) -> Self:
-        """Refuse a pod for a stage that the line lacks: a typo would ask for nothing."""
+        """Refuse pod settings for a stage that the line lacks: under a misspelt name they would have no effect."""
         stages = stages_of(type(self))
         if unknown := sorted(set(self.cluster.pods) - set(stages)):
             raise ValueError(f"cluster.pods: no stage {', '.join(unknown)}. There are: {', '.join(stages)}")
@@ -199,7 +200,7 @@ class LineConfig(Config):
 
     @model_validator(mode="after")
     def _policies_within_limits(self) -> Self:
-        """Refuse a rollout's policy now that would be refused at the end of the run."""
+        """Refuse a rollout policy now that would otherwise be refused only at the end of the run."""
         for name in ("deploy", "loopback"):
             settings = getattr(self, name, None)
             if settings is not None and (problems := policy_problems(settings.rollout)):
@@ -233,7 +234,7 @@ class LineConfig(Config):
 
 @dataclass(frozen=True)
 class Line:
-    """A line, and all that depends on which stages it has."""
+    """A line, and everything that follows from its stages."""
 
     name: str
     config: type[LineConfig]
@@ -262,7 +263,7 @@ class Line:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """Artifacts of a run, and their names in its files/."""
+        """Name of each artifact's file in a run's files/, by artifact."""
         files = {name: item.file for name, item in self.inputs.items()}
         for stage in self.stages.values():
             files |= {name: output.file for name, output in stage.outputs.items()}
@@ -283,7 +284,8 @@ class Line:
 
     @property
     def required(self) -> Mapping[str, Mapping[str, list[str]]]:
-        """The stages that a release must have come through, by its name, and the inputs that each must name."""
+        """The stages that a release must have passed, by the release's name, with the inputs that each stage must
+        name."""
         required: dict[str, dict[str, list[str]]] = {}
         for suffix, names in (self.releases or {"": tuple(self.stages)}).items():
             stages = {name: self.stages[name].required for name in names}
@@ -327,16 +329,17 @@ def _settings_class(annotation: Any) -> type[Config]:
 
 
 def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
-    """The release's settings with the base model's public name, if they have none."""
+    """The release's settings, with the base model's public name if they name no base."""
     public = base.model if re.fullmatch(r"[\w.-]+/[\w.-]+", base.model) else Path(base.model).name
     name = public if base.source == "hub" else base.source
     return release if release.base else RegisterConfig.parse({**release.model_dump(), "base": name}, "base.model")
 
 
 def with_release_name(values: Any, name: str, deploy: Mapping[str, Mapping[str, Any]]) -> Any:
-    """A profile's values with a name for the release, and with what a stage that deploys leaves out.
+    """A profile's values, with a name for the release and defaults for the stages that deploy.
 
-    `deploy`: each such stage's defaults, by its name; name and store are the release's.
+    `deploy` holds the defaults of each such stage, by the stage's name. The stage's `name` and `store` are those of
+    the release.
     """
     if not isinstance(values, dict) or not isinstance(values.get("register") or {}, dict):
         return values  # the class refuses it, and says why

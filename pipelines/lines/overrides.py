@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import typer
 
 DEFAULT_PROFILE = "demo"
-"""The profile of a command that runs a tenant here and is given no --profile: it pays nothing."""
+"""Default of --profile for commands that run a tenant on this machine; it pays nothing."""
 
 PAID_PROFILE = "gpt"
-"""The profile of a command that plans for larger machines, `fit`, `compile` and `submit`, without --profile."""
+"""Default of --profile for commands that plan for larger machines: `fit`, `compile` and `submit`."""
 
 NO_OVERRIDES: Mapping[str, Any] = MappingProxyType({})
 
@@ -21,7 +21,7 @@ SetOption = Annotated[
 
 
 def with_overrides(settings: Iterable[str] | None, **options: Any) -> dict[str, Any]:
-    """Settings of `--set`, and over them the other options of a command that were given."""
+    """The settings of `--set`, with the command's other options over them; an option that is None is left out."""
     from qinglan.config import merge_settings
 
     named = {name: value for name, value in options.items() if value is not None}

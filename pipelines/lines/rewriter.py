@@ -1,11 +1,11 @@
 """The rewriter's line: from a spreadsheet of questions to a release of a query rewriter.
 
 questions, knowledge base
-  -> generate -> validate -> label         rewrites, and labels of passages where the sheet has no gold
+  -> generate -> validate -> label         rewrites, and labels of passages for rows without gold
   -> convert -> augment                    SFT rows, PPO rows, locked test; further rows by the teacher
   -> base -> sft -> ppo                    a model of the student
   -> evaluate -> gate -> register          a verdict on the locked test; what passes becomes a signed release
-  -> deploy                                where the profile says so: a ModelRollout of the release
+  -> deploy                                if the profile says so, a ModelRollout of the release
 """
 
 from pathlib import Path
@@ -45,24 +45,24 @@ from qinglan.rows.splits import SplitConfig
 
 
 class StandIns(Config):
-    """The stand-ins that a laptop run starts on loopback for what it cannot reach."""
+    """Stand-ins that a local run starts on this machine for services that it cannot reach."""
 
     teacher: bool = False
-    """Stand-in teacher and judge, extractive and free of charge, to try the machinery. Its model is of no use; it is
-    released only if `register.allow_stand_in` is set."""
+    """True starts a stand-in teacher and judge, which is free, to try the pipeline. The trained model is of no use,
+    and is released only if `register.allow_stand_in` is set."""
 
     teacher_seconds: float = Field(default=0.0, ge=0)
-    """Seconds that the stand-in takes to answer."""
+    """Seconds that the stand-in teacher takes to answer."""
 
     rag: bool = False
-    """This project's RAG service on the run's knowledge base."""
+    """True starts this project's RAG service on the run's knowledge base."""
 
 
 class LoopbackConfig(Config):
-    """Settings of the simulated rollout on this machine; users are simulated."""
+    """Settings of the rollout on this machine with simulated users."""
 
     requests_a_second: float = Field(gt=0)
-    """Users' requests in a second; this machine's cores also run two model servers and the RAG service."""
+    """Requests per second by the simulated users; this machine also runs two model servers and the RAG service."""
 
     rollout: dict[str, Any]
     """Rollout policy, with the fields of a ModelRollout's spec."""
@@ -77,7 +77,7 @@ def ppo_gpus(config: "RunConfig") -> int:
 
 
 def student_gpus(config: "RunConfig") -> int:
-    """Students of a size that GPUs train are evaluated on as many as serve them."""
+    """GPUs of the evaluation: as many as serve the student if GPUs train it, else 0."""
     return config.evaluate.serving_gpus if config.sft.device == "cuda" else 0
 
 
@@ -167,7 +167,7 @@ class RunConfig(LineConfig):
     """Settings of further training rows by the teacher."""
 
     training: Name = "a100x4"
-    """A file of configs/training: the machine that trains, and what that changes below."""
+    """Name of a file in configs/training, which sets the machine that trains and the settings that depend on it."""
 
     base: Annotated[BaseConfig, Stage(
         inputs=("knowledge_base", "prompts"), outputs=BASE_OUTPUTS, resumes=True, required=(),
@@ -218,18 +218,18 @@ class RunConfig(LineConfig):
     """Settings of the release. Its name is <tenant>/rewriter if a profile gives none."""
 
     deploy: Annotated[DeployConfig | None, DEPLOY] = None
-    """The place and policy of the rollout of what the gate promotes. Without it a run ends with the release."""
+    """Place and policy of the rollout of a promoted model. Without it, a run ends with the release."""
 
     loopback: LoopbackConfig | None = None
-    """Settings of the rollout of `qinglan demo` on this machine, of what the gate promotes."""
+    """Settings of the rollout that `qinglan demo` makes on this machine."""
 
     cluster: ClusterConfig = ClusterConfig()
-    """Pods, GPUs and volumes of the steps on a cluster, which the training's file sets."""
+    """Pods, GPUs and volumes of the steps on a cluster, which the file under `training` sets."""
 
     @model_validator(mode="before")
     @classmethod
     def _one_tenant(cls, values: Any) -> Any:
-        """The tenant is written once; the stages get it from here."""
+        """Copy the tenant into the settings of the stages, so that a profile names it once."""
         if isinstance(values, dict) and "tenant_id" in values:
             tenant = values["tenant_id"]
             values = {**values, "generate": {"tenant_id": tenant, **(values.get("generate") or {})}}
@@ -240,7 +240,7 @@ class RunConfig(LineConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_retrieval(cls, values: Any) -> Any:
-        """The retrieval is written once; the stages that retrieve get it from here."""
+        """Copy the retrieval settings into the stages that retrieve, so that a profile has them once."""
         if not isinstance(values, dict):
             return values
         shared = {"retrieval": values.get("retrieval") or {}}
@@ -250,7 +250,7 @@ class RunConfig(LineConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_division(cls, values: Any) -> Any:
-        """The splits are drawn once; validate, which leaves the test out of its figures, gets them from convert."""
+        """Copy the split settings from `convert` to `validate`, which leaves the test out of its figures."""
         convert = values.get("convert") if isinstance(values, dict) else None
         if not isinstance(convert, dict):
             return values
@@ -260,7 +260,7 @@ class RunConfig(LineConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_stand_in(cls, values: Any) -> Any:
-        """A stand-in teacher is written once; the report and the release tell of it."""
+        """Mark the evaluation and the release if a stand-in teacher is used, so that report and release say so."""
         stand_ins = values.get("stand_ins") if isinstance(values, dict) else None
         if not isinstance(stand_ins, dict) or not stand_ins.get("teacher"):
             return values
@@ -270,7 +270,8 @@ class RunConfig(LineConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_critic(cls, values: Any) -> Any:
-        """The critic is written once; the base stage, the first that sees the weights, checks it too."""
+        """Copy the critic's name to the base stage, which is the first to see the weights and checks the critic
+        too."""
         ppo, base = (values.get("ppo"), values.get("base", {})) if isinstance(values, dict) else (None, None)
         if not isinstance(ppo, dict) or not isinstance(base, dict) or not ppo.get("critic_model"):
             return values
@@ -284,7 +285,7 @@ class RunConfig(LineConfig):
 
     @model_validator(mode="after")
     def _adapter_of_the_base(self) -> Self:
-        """A runtime with the base takes one adapter of that base, which only two trainings of adapters leave."""
+        """Refuse `deploy.adapter` if SFT or PPO trains all weights: then no adapter of the base is left to serve."""
         trains_all = {"sft.tuner": self.sft.tuner == "full", "ppo.lora.rank": not self.ppo.lora.rank}
         whole = [setting for setting, full in trains_all.items() if full]
         if self.deploy and self.deploy.adapter and whole:
@@ -316,12 +317,12 @@ class RunConfig(LineConfig):
 
     @property
     def pays(self) -> bool:
-        """A run spends money."""
+        """True if the run spends money."""
         return not self.stand_ins.teacher
 
     @property
     def trains_sft_twice(self) -> bool:
-        """SFT learns with the teacher's further rows and without them, and dev decides."""
+        """True if SFT trains both with the teacher's further rows and without them, and dev decides."""
         return self.augment.asks and self.sft.compare_further_rows
 
 

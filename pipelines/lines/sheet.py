@@ -1,4 +1,4 @@
-"""The sheet of questions as a run will divide it, counted in one pass before anything is paid."""
+"""Count the sheet of questions as a run will divide it, in one pass, before anything is paid."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ from qinglan.rows.splits import Conversation
 from qinglan.text.near_duplicates import question_key
 
 MOST_COMPARED = 3_000
-"""Rows of a sheet whose near duplicates are counted beforehand, at most: a larger one has rows enough."""
+"""Most rows of a sheet whose near duplicates are counted in advance; a larger sheet has rows enough."""
 
 PROMPT_MARKS = 16
 """Tokens of a chat template's own marks."""
@@ -42,7 +42,7 @@ class GoldRow(NamedTuple):
 class _Conversation:
     split: Split | None = None
     marked_by: str = ""
-    """The row that names the split."""
+    """Id of the row that names the split."""
 
     rows: int = 0
     labelled: int = 0
@@ -73,14 +73,14 @@ class Sheet:
     """Number of rows with a conversation history."""
 
     long_history: list[str] = field(default_factory=list)
-    """Rows that are, by an estimate, trained without the oldest turns of their history."""
+    """Rows that, by an estimate, are trained without the oldest turns of their history."""
 
     too_long: list[str] = field(default_factory=list)
-    """Rows whose prompt is, by an estimate, longer than SFT takes without any history."""
+    """Rows whose prompt, by an estimate, is too long for SFT even without any history."""
 
     near_duplicates: list[Counter[Split]] = field(default_factory=list)
     """Rows by split that convert will leave out because they nearly repeat a row of dev or test: of the released
-    model, and of each fold's sibling; counted for a sheet of few rows."""
+    model, then of each fold's sibling. Empty for a sheet of more than MOST_COMPARED rows."""
 
     @property
     def tenants(self) -> set[str]:
@@ -113,7 +113,8 @@ class Sheet:
 
 
 def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: None) -> Sheet:
-    """Count the sheet, and show each question to `visit`; what would end a run only after it has paid is an error."""
+    """Count the sheet, and call `visit` with each question. Faults that would end a run only after it has paid are
+    errors here."""
     assert config.questions is not None
     sheet = Sheet()
     conversations: dict[Conversation, _Conversation] = {}
@@ -193,7 +194,8 @@ def _near_duplicates(rows: Sequence[SplitInput], config: ConvertConfig) -> Count
 
 
 def check_prompts(config: RunConfig, tenant: str) -> None:
-    """A tenant has both prompts in its profile, or in qinglan/prompts; all that is missing is named at once."""
+    """Raise a ConfigError that names every prompt which the tenant has neither in its profile nor in
+    qinglan/prompts."""
     missing = [
         setting
         for setting, prompt, name in (
@@ -231,12 +233,13 @@ def _count(config: RunConfig, conversations: dict[Conversation, _Conversation], 
 
 
 def with_folds(config: RunConfig, sheet: Sheet) -> RunConfig:
-    """The run's settings, whose convert stage makes the folds that this sheet is cross-fitted in, or none."""
+    """The configuration with the number of folds in which this sheet is cross-fitted; 0 if it is not."""
     return config.model_copy(update={"convert": in_folds(config.convert, len(sheet.folds))})
 
 
 def in_folds(config: ConvertConfig, folds: int, fold: int = 0) -> ConvertConfig:
-    """The settings of one of the convert stages of a cross-fitted run; by fold 0 those of the released model's."""
+    """The convert settings of one training of a cross-fitted run: fold 0 is the released model, the others are the
+    siblings."""
     return config.model_copy(update={"folds": folds, "fold": fold})
 
 
@@ -288,11 +291,12 @@ class UnknownGold(NamedTuple):
     row_id: str
     ids: tuple[str, ...]
     every: bool
-    """No passage of the row is left: nothing that anybody retrieves can be right."""
+    """True if none of the row's gold passages exists, so that no retrieval can be right."""
 
 
 def unknown_gold(rows: Iterable[GoldRow], existing: dict[str, set[str]]) -> list[UnknownGold]:
-    """Rows with gold ids that are not among their tenant's; tenants without an entry are not checked."""
+    """Rows with gold ids that are missing in their tenant's knowledge base. Tenants that `existing` lacks are not
+    checked."""
     unknown = []
     for row in rows:
         if row.tenant_id in existing:

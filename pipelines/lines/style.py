@@ -2,12 +2,12 @@
 
 labelled answers
   -> prepare -> base -> style              splits; a classifier over as many labels as the data has
-  -> evaluate -> gate                      a verdict on the locked test, beside a bag of characters
-  -> register -> deploy                    what passes becomes a signed release, and a ModelRollout where the profile
+  -> evaluate -> gate                      a verdict on the locked test, compared with a bag of characters
+  -> register -> deploy                    what passes becomes a signed release, and a ModelRollout if the profile
                                            says so
-  -> distil                                it teaches a smaller one, with int8 weights for a CPU
-  -> evaluate_small -> gate_small          a verdict on those int8 weights, beside the teacher too
-  -> register_small -> deploy_small        a second release, house/style-small, which goes its own way
+  -> distil                                the classifier teaches a smaller one, with int8 weights for a CPU
+  -> evaluate_small -> gate_small          a verdict on these int8 weights, compared with the teacher as well
+  -> register_small -> deploy_small        a second release, house/style-small, with a rollout of its own
 """
 
 from pathlib import Path
@@ -43,8 +43,8 @@ RELEASE_DEFAULTS = {
     "style": {"service": "style", "runtime": "qinglan-style", **SERVED},
     f"style{SMALL}": {"service": f"style{SMALL}", "runtime": "qinglan-style-onnx", **SERVED},
 }
-"""The default deployment of each release, by its name after the tenant's: a style model has no fallbacks, and no
-search."""
+"""Default deployment of each release, by its name without the tenant. A style model has no fallbacks and no search,
+so its rollout has fewer checks."""
 
 DEPLOY_DEFAULTS = {"deploy": RELEASE_DEFAULTS["style"], "deploy_small": RELEASE_DEFAULTS[f"style{SMALL}"]}
 
@@ -55,7 +55,7 @@ SMALL_EVALUATION_OUTPUTS = {
 
 
 def style_gpus(config: "StyleRunConfig") -> int:
-    """The GPU of the training; its model is judged on one, too."""
+    """Number of GPUs of the training, and of the evaluation of its model."""
     return 1 if config.style.device == "cuda" else 0
 
 
@@ -69,7 +69,7 @@ class StyleRunConfig(LineConfig):
     """The labelled answers: the plan's JSON, .jsonl, .xlsx, or a folder with unlabelled texts beside them."""
 
     labels: Path | None = None
-    """A mapping file of labels; without one the plan's five."""
+    """Mapping file of labels; by default the five labels of the plan."""
 
     prepare: Annotated[PrepareStyleConfig, Stage(
         inputs=("labelled",), required=("labelled",),
@@ -78,13 +78,13 @@ class StyleRunConfig(LineConfig):
             "distribution": Output("distribution.html", "How many rows each label has, as a page."),
         },
     )] = PrepareStyleConfig()  # fmt: skip
-    """The splits of the labelled answers."""
+    """Settings of the splits of the labelled answers."""
 
     base: Annotated[BaseConfig, Stage(
         inputs=("style_rows",), outputs=BASE_OUTPUTS, component="text_base", required=(),
         base_weights=base_from_hub,
     )]  # fmt: skip
-    """The model that training starts from: a profile names it."""
+    """Settings of the model that training starts from, which a profile names."""
 
     style: Annotated[StyleConfig, Stage(
         inputs=("base_model", "style_rows"), resumes=True, required=("base_model", "style_rows"), gpus=style_gpus,
@@ -117,7 +117,7 @@ class StyleRunConfig(LineConfig):
             behind_gate=True, required=("small_evaluation",),
         ),
     ] = EvaluateStyleConfig()  # fmt: skip
-    """The locked test, and the gate; both models are judged by the same settings."""
+    """Settings of the evaluation on the locked test, and of the gate; they hold for both models."""
 
     register_: Annotated[
         RegisterConfig,
@@ -131,10 +131,11 @@ class StyleRunConfig(LineConfig):
             cached=False, behind_gate=True,
         ),
     ] = Field(default=RegisterConfig(name=NAME), alias="register")  # fmt: skip
-    """The releases. The name is house/style if a profile gives none; the smaller model's ends in -small."""
+    """Settings of the releases. The name is house/style if a profile gives none; the smaller model's name ends in
+    -small."""
 
     deploy: Annotated[DeployConfig | None, DEPLOY] = None
-    """The place and policy of the rollout of what the gate promotes. Without it nothing is rolled out."""
+    """Place and policy of the rollout of a promoted model. Without it, nothing is rolled out."""
 
     distil: Annotated[DistilConfig, Stage(
         inputs=("style_model", "style_rows"), resumes=True, behind_gate=True,
@@ -151,10 +152,10 @@ class StyleRunConfig(LineConfig):
     deploy_small: Annotated[DeployConfig | None, Stage(
         inputs=("small_release",), cached=False, behind_gate=True,
     )] = None  # fmt: skip
-    """Deployment of the smaller model, by the runtime that serves its int8 weights."""
+    """Place and policy of the rollout of the smaller model; its runtime serves int8 weights."""
 
     cluster: ClusterConfig = ClusterConfig()
-    """Pods, GPUs and volumes of its steps on a cluster."""
+    """Pods, GPUs and volumes of the steps on a cluster."""
 
     @model_validator(mode="before")
     @classmethod

@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 
 
 class PollIntervals(NamedTuple):
-    """Seconds between two readings."""
+    """Times in seconds: between two readings of a run, and limits of waiting."""
 
     first: float = 1.0
     longest: float = 15.0
@@ -36,7 +36,7 @@ class PollIntervals(NamedTuple):
 
     pods: float = 15.0
     settle: float = 10.0
-    """Time to wait, after a run's end, for its steps to report theirs."""
+    """Time to wait after a run's end until its steps are reported as ended, too."""
 
     patience: float = 600.0
     """Time that KFP may be unreachable, such as while it restarts or a laptop sleeps."""

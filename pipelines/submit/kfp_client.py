@@ -1,8 +1,8 @@
 """Client of Kubeflow Pipelines' REST API: upload a version, start a run, read it, cancel it.
 
-This uses kfp_server_api, the generated client inside of kfp.Client: kfp.Client 2.17 (kfp/client/client.py) gives no
-call a time limit, takes a token once and does not read it again, takes a login page for an answer, and reads a
-namespace and a cookie from a file in the home folder. Both check TLS, and use no proxy of the environment.
+This uses kfp_server_api, the generated client inside kfp.Client. kfp.Client 2.17 itself (kfp/client/client.py) sets
+no time limit, reads a token only once, takes a login page for an answer, and reads a namespace and a cookie from a
+file in the home folder. Both check TLS, and use no proxy of the environment.
 """
 
 import json
@@ -137,7 +137,8 @@ class KfpClient:
         return bool(self._ask("reach KFP", self._health.healthz_service_get_healthz_with_http_info).multi_user)
 
     def version(self, name: str, graph: Graph, namespace: str) -> tuple[str, str, bool]:
-        """The ids of the pipeline and of the version that holds these bytes, and whether it is new."""
+        """Find or upload the version with these bytes. Returns the pipeline's id, the version's id, and True if it
+        was uploaded now."""
         pipeline, called = self._pipeline(name, graph, namespace), f"sha256-{graph.digest[:24]}"
         versions = self._ask(
             "look for the version", self._pipelines.pipeline_service_list_pipeline_versions_with_http_info, pipeline,
@@ -328,7 +329,7 @@ def _error(detail: Any) -> str:
 
 
 def _error_message(body: Any) -> tuple[str, bool]:
-    """The message of an answer that is an error, and whether it is one of KFP's."""
+    """The message in the body of an error, and True if the error is KFP's own."""
     try:
         read = json.loads(body or "")
     except ValueError:

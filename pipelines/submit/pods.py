@@ -7,10 +7,11 @@ from pipelines.submit.follower import PodProblem
 from pipelines.submit.workflow import RUN_LABEL, step_of_node
 
 RUN_LABELS = (RUN_LABEL, "qinglan.dev/run")
-"""Labels of a step's pod, which KFP makes, and of a job's, which the step makes."""
+"""Labels with the run's id: the first on pods that KFP makes for steps, the second on pods of a job that a step
+starts."""
 
 STEP_LABEL, NODE_NAME = "qinglan.dev/step", "workflows.argoproj.io/node-name"
-# Reasons of a container that does not start by waiting longer
+# Reasons for which a container will not start, however long one waits
 # (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-state-waiting).
 WAITING = {"CreateContainerConfigError", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff"}
 LAST_LINES = 15
@@ -25,7 +26,7 @@ class ClusterPods:
         self._core, self._namespace = client.CoreV1Api(api), namespace
 
     def stuck(self, run_id: str) -> list[PodProblem]:
-        """The pods that cannot go on or have failed."""
+        """The problems of pods that cannot go on or have failed; empty if pods may not be read."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 

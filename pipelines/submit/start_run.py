@@ -85,7 +85,8 @@ def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str
 
 
 def open_graph(path: str, options: Iterable[object]) -> tuple[Graph, str]:
-    """A graph that is compiled already, and the name of its pipeline; the options of a profile are part of it."""
+    """Read a compiled graph, and return it with the name of its pipeline. ConfigError if `options` of a profile are
+    given, since they are part of the graph."""
     if any(options):
         raise ConfigError(f"{path} is compiled: tenant, profile, training, images and settings are part of it.")
     return read_graph(Path(path)), "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(path).stem.lower())))
@@ -94,7 +95,7 @@ def open_graph(path: str, options: Iterable[object]) -> tuple[Graph, str]:
 def profile_target(
     line: str, tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> "CompileTarget":
-    """The line's graph for a profile, as the command names both."""
+    """The target to compile for a line and a profile, as the command line names them."""
     from pipelines.graph.compiler import target_of
 
     if line not in LINES:
@@ -105,7 +106,8 @@ def profile_target(
 
 
 def compile_graph(target: "CompileTarget", images: Iterable[str], folder: Path) -> tuple[Graph, str]:
-    """Compile a profile's graph from the current code, into the folder; and the name of its pipeline."""
+    """Compile a profile's graph into the folder, from the current code, and return it with the name of its
+    pipeline."""
     from pipelines.graph.compiler import compile_targets, read_images
 
     [path] = compile_targets([target], folder, read_images(images))
@@ -146,7 +148,7 @@ def check_input_addresses(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
 def check_cluster(
     api: Any, needs: Requirements, request: RunRequest, namespace: str, many_users: bool
 ) -> list[Check]:
-    """Everything on the cluster that would stop the run, and warnings."""
+    """Check the cluster; returns an error for everything that would stop the run, and warnings."""
     from pipelines.checks.cluster.cluster_reader import read_cluster
 
     snapshot = read_cluster(api, needs, namespace)

@@ -32,7 +32,8 @@ def step_names(spec: Mapping[str, Any]) -> frozenset[str]:
 def step_states(run: Run, names: frozenset[str]) -> dict[str, str]:
     """Map steps to their states, without the other tasks that KFP lists: drivers, executors, branches.
 
-    A driver's failure counts as its step's, which then never starts. A step in a loop has the worst state of all.
+    If a step's driver fails, the step never starts and counts as failed. A step in a loop has the worst state of all
+    its runs.
     """
     states: dict[str, str] = {}
     for task in run.tasks:

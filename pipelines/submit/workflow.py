@@ -25,7 +25,7 @@ STATES = {
 
 ATTEMPT = re.compile(r"\(\d+\)$")
 CACHE_DECISION = "cached-decision"
-"""Output of a step's driver."""
+"""Output of a step's driver, which is `true` if KFP's cache answered for the step."""
 
 STARTING = ("ContainerCreating", "PodInitializing")
 """Messages of a pod that is starting normally."""

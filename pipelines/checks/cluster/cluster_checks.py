@@ -62,7 +62,7 @@ def check_requirements(
 
 
 def shared_namespace_checks(snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Warn of a KFP without users: its pods run in KFP's own namespace, which our manifests do not cover."""
+    """Warn of a KFP without separate users: its pods run in KFP's own namespace, which our manifests do not cover."""
     if snapshot.guarded is False:
         yield _warning(
             f"This KFP has one namespace for everybody, and pods run in {snapshot.namespace}, where no policy "
@@ -123,7 +123,7 @@ def _create_command(need: RequiredObject, namespace: str) -> str:
 
 
 def _machine_checks(machine: NodeRequest, snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Report too few nodes with the labels and capacity, and quotas below the request.
+    """Report if too few nodes have the labels and the capacity, or if a quota is below the request.
 
     Whether the nodes are free or tainted is not checked.
     """
@@ -200,7 +200,7 @@ def _volume_checks(volumes: Mapping[str, float], snapshot: ClusterSnapshot) -> I
 
 
 def _right_checks(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Report rights that are missing for any step, and for the steps that launch a job."""
+    """Report rights that every step needs and lacks, and what is missing for the steps that launch a job."""
     account, namespace = needs.service_account, snapshot.namespace
     if snapshot.kfp_denied:
         outcome = "KFP's driver and Argo's executor could not start or end a step"
@@ -221,7 +221,7 @@ def _right_checks(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Ch
 
 
 def _rollout_checks(target: RolloutTarget, needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Report what would make the steps after the gate fail, hours after the start."""
+    """Report problems that would make the steps after the gate fail, hours after the start."""
     steps, namespace = join_names(target.steps), target.namespace
     if snapshot.rollout_kinds is not None and "modelrollouts" not in snapshot.rollout_kinds:
         yield _missing(
@@ -242,7 +242,8 @@ def _rollout_checks(target: RolloutTarget, needs: Requirements, snapshot: Cluste
 def _denied(
     account: str, home: str, namespace: str, denied: Iterable[Permission], whole: Sequence[Permission], outcome: str
 ) -> Check:
-    """Report rights that an account of namespace `home` lacks in another, with a Role that grants them."""
+    """Report rights that an account of namespace `home` lacks in `namespace`, with a command for a Role that grants
+    them."""
     name, group = f"{account}-{whole[0].resource}", "rbac.authorization.k8s.io"
     about = {"apiVersion": f"{group}/v1", "metadata": {"name": name, "namespace": namespace}}
     role = {**about, "kind": "Role", "rules": [permission.rule for permission in whole]}
@@ -301,7 +302,8 @@ def _release_checks(release: ReleaseStore, snapshot: ClusterSnapshot) -> Iterato
 def _secret_checks(
     secret: str, required: Sequence[str], outcome: str, instead: str, snapshot: ClusterSnapshot
 ) -> Iterator[Check]:
-    """Report the Secret of a store that does not exist or lacks keys; `instead` is another way out."""
+    """Report a store's Secret that does not exist or lacks keys. `outcome` says what would fail; `instead` is another
+    remedy."""
     namespace = snapshot.namespace
     if not secret:
         next_step = f"{instead}, or compile it anew:" if instead else "Compile it anew:"
@@ -343,7 +345,7 @@ def _image_checks(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Ch
 
 
 def join_names(names: Sequence[str], at_most: int = 12) -> str:
-    """The names in a sentence; many of them are counted."""
+    """The names as part of a sentence; those beyond `at_most` are only counted."""
     if len(names) > at_most:
         names = (*names[: at_most - 1], f"{len(names) - at_most + 1} more")
     *first, last = names

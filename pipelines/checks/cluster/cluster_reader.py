@@ -42,7 +42,7 @@ CONTROLLERS = {
 """Namespace and Deployment of the controller of a group, as its own installation names them."""
 
 LAUNCHER, USUAL_ROOT = "kfp-launcher", "minio://mlpipeline/v2/artifacts"
-"""KFP's settings of a namespace, and its pipeline root without them
+"""ConfigMap with KFP's settings of a namespace, and the pipeline root that KFP uses without it
 (https://www.kubeflow.org/docs/components/pipelines/operator-guides/configure-object-store/)."""
 
 ROLE = "eks.amazonaws.com/role-arn"
@@ -161,7 +161,8 @@ class ClusterReader:
         )
 
     def get(self, what: str, path: str, body: Any = None) -> dict[str, Any] | None:
-        """The answer of the API server: {} if the object does not exist, None if it may not be read (recorded)."""
+        """The answer of the API server: {} if the object does not exist, None if it may not be read, which `unread`
+        records."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -213,7 +214,8 @@ class ClusterReader:
         return {key: b64decode(value or "").decode("utf-8", "replace").strip() for key, value in values}
 
     def _gateway_settings(self, needs: Requirements) -> str | None:
-        """gateway.yaml in the ConfigMap that the gateway's Deployment mounts, whose name changes with its content."""
+        """The gateway.yaml in the ConfigMap that the gateway's Deployment mounts; the ConfigMap's name changes with
+        its content. None if it cannot be read."""
         for need in needs.objects:
             if need.kind != "Service":
                 continue
@@ -261,7 +263,7 @@ class ClusterReader:
         )
 
     def _kinds(self, group: str) -> frozenset[str] | None:
-        """Read from the API server's list of resources, which everyone may read."""
+        """The resources of an API group, from the API server's list, which everyone may read."""
         kinds = self.get(f"kinds of {group}", group)
         return None if kinds is None else frozenset(kind["name"] for kind in kinds.get("resources", ()))
 
@@ -280,7 +282,8 @@ class ClusterReader:
         return tuple(denied)
 
     def _may(self, account: str, namespace: str, permission: Permission, verb: str) -> bool | None:
-        """Ask the API server for a verb (https://kubernetes.io/docs/reference/access-authn-authz/authorization/)."""
+        """Ask the API server if the account may use this verb; None if that may not be asked
+        (https://kubernetes.io/docs/reference/access-authn-authz/authorization/)."""
         resource, _, part = permission.resource.partition("/")
         # A review of another user does not add the groups that the API server gives a service account when it logs
         # in.

@@ -60,10 +60,10 @@ class ClusterSnapshot(NamedTuple):
     """True if the namespace was made by our manifests; None if it could not be read."""
 
     claim_bytes: Mapping[str, float] = {}
-    """Bytes of each volume claim: of its volume, or as requested if it has none yet."""
+    """Bytes of each volume claim: the capacity of its volume, or the requested bytes if it has no volume yet."""
 
     by_tag: frozenset[str] | None = None
-    """Images admitted by tag if others must be named by digest; None: every image is admitted."""
+    """Images that may be named by tag in a namespace that otherwise requires digests; None if it requires none."""
 
     cloud_identity: bool = False
     """True if the run's service account is a cloud's own identity, so that its pods reach S3 without a key."""
@@ -72,7 +72,8 @@ class ClusterSnapshot(NamedTuple):
     """KFP's pipeline root: the launcher has the key of this bucket only."""
 
     stores: Mapping[str, frozenset[str] | None] = {}
-    """Filled keys of the Secrets of S3 stores, by name; None if it does not exist. Unread Secrets are left out."""
+    """Keys with a value in each Secret of an S3 store, by the Secret's name; None if the Secret does not exist.
+    Secrets that could not be read are left out."""
 
     answers: Mapping[str, StoreAnswer] = {}
     """Inputs and stores that were tried and cannot be read, by address."""
@@ -90,10 +91,10 @@ class Platform(NamedTuple):
     address: str
     version: str
     groups: Mapping[str, str]
-    """Preferred version of each group of kinds."""
+    """Preferred version of each API group."""
 
     images: Mapping[str, str]
-    """Image of the controller that serves a group, if it could be read."""
+    """Image of each API group's controller, by group; left out if it could not be read."""
 
     storage_classes: tuple[str, ...]
     default_class: str

@@ -49,7 +49,8 @@ class Graph(NamedTuple):
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a graph; an error if it does not parse, has not KFP's form, or holds a reference to nothing."""
+    """Read a graph; ConfigError if it does not parse, is not in KFP's form, or refers to something that does not
+    exist."""
     try:
         text = path.read_bytes()
         documents = parse_yaml_documents(text.decode("utf-8"), str(path))
@@ -130,7 +131,7 @@ def parameters_of(component: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def read_parameters(graph: Graph, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert values to the graph's types; unknown, missing and invalid ones are named in the error."""
+    """Convert values to the types of the graph's parameters; ConfigError for unknown, missing or invalid values."""
     parameters = graph.parameters
     if unknown := sorted(set(values) - set(parameters)):
         raise ConfigError(f"{graph.name} takes no {', '.join(unknown)}. It takes: {', '.join(sorted(parameters))}.")

@@ -16,7 +16,7 @@ GATEWAY = "gateway_url"
 """The parameter of every step that calls the gateway."""
 
 SERVICE = re.compile(r"https?://([a-z0-9-]+)(:\d+)?(/.*)?")
-"""An address of the run's own namespace: a name without a dot."""
+"""An address within the run's own namespace: its host is a name without a dot."""
 
 PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 
@@ -42,7 +42,7 @@ class NodeRequest(NamedTuple):
     nodes: int
     labels: Mapping[str, str]
     job: bool
-    """True if the step's PyTorchJob requests it; the step's own pod then requests nothing."""
+    """True if the step's PyTorchJob requests the resources; the step's own pod then requests none."""
 
 
 class ImportedInputs(NamedTuple):
@@ -81,7 +81,7 @@ class Requirements(NamedTuple):
 
 
 class ContainerTask(NamedTuple):
-    """A task that runs a container, with the parameters it is given."""
+    """A task that runs a container, with its parameters."""
 
     name: str
     component: Mapping[str, Any]
@@ -95,7 +95,8 @@ class ContainerTask(NamedTuple):
 
 
 def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Requirements:
-    """Everything that must exist before the first step starts, even if only the last step uses it, hours later."""
+    """Read everything that must exist before the first step starts, also what only the last step uses, hours
+    later."""
     containers = list(steps(graph, parameters))
     required: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
     for step in containers:
@@ -119,7 +120,7 @@ def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_accou
 
 
 def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[ContainerTask]:
-    """Every task that runs a container, also in branches."""
+    """Yield every task that runs a container, also in branches."""
     yield from _steps(graph, graph.spec["root"], {**_defaults(graph.spec["root"]), **parameters}, {})
 
 
@@ -211,7 +212,7 @@ def _named(source: Mapping[str, Any], field: str, step: ContainerTask) -> str:
 
 
 def _inputs(steps: Iterable[ContainerTask]) -> tuple[ImportedInputs, ...]:
-    """Imported inputs, by the Secret that they are fetched with."""
+    """Imported inputs, grouped by the Secret with which they are fetched."""
     groups: dict[str, list[ContainerTask]] = {}
     for step in steps:
         if step.uris:
@@ -235,7 +236,7 @@ def _store_secret(step: ContainerTask, variable: str = ACCESS_KEY_VARIABLE) -> s
 
 
 def _rollouts(steps: Iterable[ContainerTask]) -> tuple[RolloutTarget, ...]:
-    """Namespaces of rollouts: those of steps that also get the trust policy."""
+    """Namespaces of rollouts: the `namespace` setting of each step that also gets the trust policy."""
     groups: dict[str, list[str]] = {}
     for step in steps:
         trust = [key["envVar"] for source in step.pod.get("configMapAsEnv", ()) for key in source["keyToEnv"]]

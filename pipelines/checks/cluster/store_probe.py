@@ -1,6 +1,6 @@
 """Try to read an input of the run, or a store of releases, with the key that the steps have.
 
-A store in the cluster may not be reachable from outside, so a missing answer is no finding.
+A store inside the cluster may not be reachable from here, so a missing answer is no error.
 """
 
 import re
@@ -23,7 +23,7 @@ EMPTY = "InvalidRange"
 """S3's answer to a request for the first byte of an empty object."""
 
 BUCKET = re.compile(r"((?:s3|minio)://)([^/?]+)")
-"""gs:// is Google's, whose client finds a key by itself."""
+"""Bucket of an s3:// or minio:// address. gs:// is left out, since Google's client finds its key by itself."""
 
 
 def bucket_of(uri: str) -> tuple[str, ...] | None:

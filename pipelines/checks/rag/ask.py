@@ -16,7 +16,7 @@ from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows.rows import Question
 
 OTHER_TEXT = "怎么申请退换货"
-"""Text in place of another question if only one is given."""
+"""Text that stands for another question if there is only one."""
 
 EFFECT_ROWS = 5
 """Number of questions that are also asked with another rewrite and another need."""
@@ -63,7 +63,8 @@ class Measurements(NamedTuple):
 
 
 async def measure(service: RagUpstream, retrieval: RetrievalConfig, rows: Sequence[Question]) -> Measurements:
-    """Ask; a service that does not answer is an OutageError, one whose shape cannot be guessed a DataError."""
+    """Ask the service all questions. OutageError if it does not answer, DataError if the shape of its answers cannot
+    be guessed."""
     plain = service.model_copy(update={"calibration": {}})
     async with open_client(plain) as client:
         body = await client.retrieve_raw(search_request(retrieval, rows[0], rows[0].question))
@@ -84,7 +85,7 @@ def open_client(service: RagUpstream) -> RagClient:
 
 
 def fit_shape(service: RagUpstream, body: bytes, tenant: str) -> tuple[RagUpstream, bool]:
-    """The settings that read this answer: those given, else with guessed fields."""
+    """Return the settings that can read this answer, and True if their fields had to be guessed."""
     client = open_client(service)
     try:
         client.read(body, tenant)
@@ -130,6 +131,6 @@ async def ask(
 
 
 def search_request(retrieval: RetrievalConfig, row: Question, query: str, need: str = "") -> RagRequest:
-    """A request as a run makes it; without a need there is none."""
+    """A request as a run makes it; an empty `need` is left out."""
     request = retrieval.request(row.question, query, need or query, row.tenant_id)
     return request if need else request.model_copy(update={"need": None})

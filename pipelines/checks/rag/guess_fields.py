@@ -33,7 +33,7 @@ def guess_answer_fields(body: Any) -> AnswerFields | None:
 
 
 def guess_code(body: Any) -> dict[str, Any]:
-    """The status inside of a good answer."""
+    """Settings of the status field in the body of a good answer; empty if there is no such field."""
     for name in CODE_NAMES:
         value = get(body, name)
         if isinstance(value, int | str) and not isinstance(value, bool):
@@ -54,7 +54,7 @@ def object_lists(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
 
 
 def first_path(item: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> str:
-    """Path of the first usual name whose value is of these kinds, the shallow ones first; empty for none."""
+    """Path of the first usual name whose value is of these kinds, the shallowest one; empty if there is none."""
     leaves = list(leaf_paths(item))
     for name in names:
         for path, value in sorted(leaves, key=lambda leaf: leaf[0].count(".")):

@@ -16,7 +16,7 @@ from qinglan.rag.contract import RagData
 from qinglan.rag.service_limits import lost_measurements
 
 FEWEST_LABELLED = 10
-"""Least number of questions with a gold passage among their hits for a calibration."""
+"""Least number of questions, with a gold passage among their hits, that a calibration is fitted on."""
 
 SAMPLED_QUESTIONS = 10
 SLOW_SECONDS = 1.0
@@ -38,7 +38,7 @@ class Verdict(NamedTuple):
     """Measurements that a run cannot make with this service."""
 
     settings: RagUpstream
-    """The settings that fit."""
+    """The settings that fit the service."""
 
 
 def judge(measured: Measurements, score_threshold: float, passages: KnownPassages | None) -> Verdict:
@@ -83,13 +83,14 @@ def closing_lines(checks: Sequence[Check], limits: Sequence[str]) -> list[str]:
 
 
 def sent_fields(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
-    """Fields of a passage that any answer has."""
+    """Optional fields that at least one passage in the answers has."""
     hits = [hit for row in rows for hit in row.first.data["recall"]]
     return tuple(name for name in ("id", "content", "query_score") if any(hit.get(name) for hit in hits))
 
 
 def as_contract(rows: Sequence[RowAnswers], service: RagUpstream) -> RagData:
-    """An answer as a run would read it; its passages have each field that any passage has, and no real scores."""
+    """An answer as a run would read it. Its passages have every field that any passage has, and scores that are not
+    real."""
     answers = [row.other_need or row.first for row in rows]
     data = dict(next((answer for answer in answers if answer.data["recall"]), answers[0]).data)
     if not service.request.need:
@@ -140,7 +141,8 @@ def rewrite_checks(effect: str, service: RagUpstream) -> Iterator[Check]:
 
 
 def need_effect(rows: Sequence[RowAnswers]) -> str:
-    """`scored`, `silent` (scores change and nothing says so), `ignored`, `refused` or `unknown`."""
+    """Effect of the need: `scored`, `silent` (scores change, but the answer does not say so), `ignored`, `refused` or
+    `unknown`."""
     if any(row.need_refused for row in rows):
         return "refused"
     pairs = [(row.first, row.other_need) for row in rows if row.other_need and row.first.data["recall"]]
@@ -239,13 +241,13 @@ def _fit_calibration(
 
 
 def gold_rank(row: RowAnswers) -> int:
-    """Rank of the first gold passage, 0 where none was retrieved."""
+    """Rank of the first gold passage; 0 if none was retrieved."""
     ranks = [rank for rank, hit in enumerate(row.first.data["recall"], 1) if hit["id"] in row.row.gold]
     return ranks[0] if ranks else 0
 
 
 def id_checks(rows: Sequence[RowAnswers], passages: KnownPassages | None) -> Iterator[Check]:
-    """Ids against the knowledge base and the gold passages."""
+    """Compare the retrieved ids with the knowledge base and with the gold passages."""
     ids = {hit["id"] for row in rows for hit in row.first.data["recall"] if hit["id"]}
     if not ids:
         what = "passages have none: no gold passage can be recognised."
@@ -294,8 +296,8 @@ def score_gap(row: RowAnswers) -> list[float]:
 
 
 def stable_questions(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
-    """Questions that were answered alike, with an id or a text in each answer, for a digest of answers; none where
-    answers are not stable."""
+    """Questions whose answers can stand for the knowledge base in a digest: each answer has an id or a text. Empty if
+    any question got other passages the second time."""
     if any(row.first.passages != row.again.passages for row in rows):
         return ()
     answered = [row.row.question for row in rows if any(name or text for name, text in row.first.passages)]

@@ -1,4 +1,4 @@
-"""Questions of a sheet by which a RAG service is tried."""
+"""Questions of a sheet with which a RAG service is tried."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ ANY_QUESTION = "怎么使用"
 def training_questions(path: Path, columns: Columns, tenant: str, convert: ConvertConfig) -> list[Question]:
     """The sheet's questions for training, of its first tenant, each text once and labelled ones first.
 
-    What is fitted on them must not have seen the locked test.
+    A calibration may be fitted on these questions, so the locked test is not among them.
     """
     read = read_questions(path, columns, tenant)
     questions = [row for row in read if isinstance(row, Question)]

@@ -26,7 +26,7 @@ DISK_BLOCK = 512
 
 
 def uncounted_models(config: LineConfig) -> list[str]:
-    """Models of the line, public or folders, whose shape is unknown here, except tiny ones."""
+    """Models of the line, by public name or folder, whose shape is unknown here. A tiny base is never among them."""
     base: BaseConfig | None = getattr(config, "base", None)
     names = [base.model] if base and base.source == "hub" else []
     if isinstance(config, RunConfig) and config.ppo.critic_model:
@@ -61,8 +61,8 @@ def check_fit(
 ) -> None:
     """Raise a ConfigError if one of these stages, or any stage, needs more than its machine has.
 
-    Without a `machine` the machines of the profile's cluster count, if it trains on GPUs. Without `volumes` those of
-    the manifests are not compared, since the cluster's own claims are read.
+    Without a `machine`, the needs are compared with the machines of the profile's cluster, or not at all if it has no
+    GPUs. Without `volumes`, the volume sizes in the manifests are ignored, since the cluster's own claims are read.
     """
     if machine is None and not on_gpus(config):
         return
@@ -85,7 +85,7 @@ def check_room(config: LineConfig, folder: Path, stages: Collection[str]) -> Non
 
 
 def cpu_machine(folder: Path) -> Machine:
-    """This machine for a training on its processors."""
+    """Memory and disk of this machine, for a training on its processors."""
     return Machine(DEFAULT_CARD, host_bytes(), run_disk(folder), folder)
 
 
@@ -107,7 +107,7 @@ def _disk_bytes(path: Path) -> int:
 
 
 def this_machine(folder: Path) -> Machine | None:
-    """The room that this machine has, if it has a GPU."""
+    """GPU memory, memory and disk of this machine; None if it has no GPU."""
     import torch
 
     if not torch.cuda.is_available():
@@ -118,7 +118,7 @@ def this_machine(folder: Path) -> Machine | None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free disk where the folder is, or will be."""
+    """Free bytes on the disk where the folder is or will be."""
     return shutil.disk_usage(existing_folder(folder)).free
 
 

@@ -1,4 +1,4 @@
-"""Needs of a run's stages: bytes on cards, in machines and on volumes, and how many there are."""
+"""Needs of a run's stages: bytes needed on cards, in machines and on volumes, and bytes available."""
 
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
@@ -23,11 +23,11 @@ from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.vllm import least_phase
 
 WHOLE_RUN, SERVE = "run", "serve"
-"""Names in place of a stage's: a volume that several stages fill, and the servers of the trained model."""
+"""Names used in place of a stage: for a volume that several stages fill, and for the servers of the trained model."""
 
 
 class Machine(NamedTuple):
-    """The room of a machine in place of the profile's cluster; 0 is unknown."""
+    """Bytes available on a machine that is checked instead of the profile's cluster; 0 if unknown."""
 
     card: Card
     host: float = 0.0
@@ -44,7 +44,7 @@ class Models(NamedTuple):
 
 
 def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need]:
-    """Needs of a run of these stages; a volume's is the most of their own phases. None stands for all stages."""
+    """Needs of these stages, or of all if `stages` is None. For a volume, only the phases of these stages count."""
     if stages is None:
         return [*needs]
     omitted = {need.stage for need in needs} - {*stages}
@@ -76,7 +76,7 @@ def rewriter_needs(config: RunConfig, models: Models, card: Card, machine: Machi
 
 
 def training_needs(config: RunConfig, models: Models, card: Card, machine: Machine | None = None) -> list[Need]:
-    """Needs of both trainings in memory."""
+    """Memory that SFT and PPO need, on cards and in machines."""
     base, critic = models
     needs: list[Need] = []
     if config.sft.device == "cuda":
@@ -94,7 +94,7 @@ def training_needs(config: RunConfig, models: Models, card: Card, machine: Machi
 
 
 def _volume_needs(config: RunConfig, models: Models, machine: Machine | None) -> Iterator[Need]:
-    """The scratch volume, and on a cluster that of the base weights."""
+    """Needs of the scratch volume and, on a cluster, of the volume of base weights."""
     if machine or config.sft.device != "cuda":
         disk = machine.disk if machine else 0.0
         yield Need(WHOLE_RUN, "scratch volume", _scratch_phases(config, models, remote=False), disk)
@@ -126,7 +126,8 @@ def style_needs(config: StyleRunConfig, shape: ModelShape, card: Card, machine: 
 
 
 def serving_runtime(config: RunConfig) -> Runtime | None:
-    """The runtime that the profile deploys to, or its training file names, if vLLM serves in it."""
+    """The runtime that the profile deploys to or, without `deploy`, the one in its training file; None if it does not
+    run vLLM."""
     return vllm_runtime(config.deploy.runtime if config.deploy else _named_runtime(config.training))
 
 
@@ -146,8 +147,8 @@ def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
 
 
 def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Phase, ...]:
-    """Phases of the scratch volume, with copies of the inputs for the pods of a job; a base on the volume of base
-    weights needs no copy. The SFT model stays."""
+    """Phases of the scratch volume. If `remote`, they include copies of the inputs for a job's pods; a base on the
+    volume of base weights needs no copy. The SFT model stays during PPO."""
     size = models.base.parameters * 2
     copied = remote and not config.cluster.base_weights
     base_copy, sft_copy = Amount("copy of the base", copied * size), Amount("copy of the SFT model", remote * size)
@@ -163,7 +164,7 @@ def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Ph
 
 
 def _host(cluster: ClusterConfig, stage: str, machine: Machine | None) -> float:
-    """Bytes of a stage's machine: its pod's limit on a cluster; 0 if the profile has none."""
+    """Bytes of memory in a stage's machine: on a cluster the limit of its pod, or 0 if the profile sets none."""
     if machine:
         return machine.host
     return cluster.pods[stage].memory * GIB if stage in cluster.pods else 0.0

@@ -20,7 +20,8 @@ NO_FILE = "labelled answers"
 def load_profile(
     name: str, profile: str | None = None, gpus: int | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> RunConfig | StyleRunConfig:
-    """A training profile with the data of a shipped tenant, a tenant's own profile, or one of the style line."""
+    """Load a training profile with the data of a shipped tenant, a tenant's own profile, or a profile of the style
+    line."""
     shipped = is_shipped(name)
     if profile and (shipped or name.startswith("style/")):
         raise ConfigError(f"--profile {profile}: {name} is a profile itself. Leave --profile out, or name a tenant.")
@@ -40,7 +41,7 @@ def load_profile(
 
 
 def is_shipped(name: str) -> bool:
-    """True for the name of a training profile, which is no tenant's."""
+    """True if the name is that of a training profile, and not of a tenant."""
     return (TRAINING / f"{name}.yaml").is_file()
 
 

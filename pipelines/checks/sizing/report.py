@@ -34,7 +34,7 @@ PLAN_ROWS = 560
 HOUR = 3600
 NO_HOURS = "Hours on a CPU are not estimated."
 DEFAULT_CARD = card_of_size(80)
-"""The card of a profile whose labels name none that is known."""
+"""The card that is assumed if a profile's node labels name no known card."""
 
 
 class Part(Config):
@@ -46,7 +46,8 @@ class Part(Config):
 
 
 class Room(Config):
-    """The most that a stage needs of one room, and the available room, in GB."""
+    """The most that a stage needs of one room, such as a card, a machine's memory or a volume, and the available
+    room, in GB."""
 
     stage: str
     room: str
@@ -66,16 +67,16 @@ class Room(Config):
 
 
 class Pace(Config):
-    """Steps of a stage's trainings, those of all folds among them, and the time and price estimated for them."""
+    """Steps of a stage's trainings, all folds included, with the estimated time and price."""
 
     stage: str
     steps_each: int
-    """Optimizer steps of one pass over the rows; of several trainings, the released model's."""
+    """Optimizer steps of one pass over the rows; if there are several trainings, in the released model's."""
 
     steps: int
     validations: int
     hours: float | None
-    """An estimate on guessed utilisations; None where the card's speed is not known."""
+    """Estimated hours, from guessed utilisations; None if the card's speed is not known."""
 
     cost: float | None
     """Cost in the report's currency, by evaluate.gpu_hour_price."""
@@ -103,10 +104,10 @@ class Workload(NamedTuple):
     rows: int
     row_tokens: float = ROW_TOKENS.value
     folds: tuple[int, ...] = ()
-    """Training rows of each fold's sibling, where a sheet that is counted is cross-fitted."""
+    """Training rows of each fold's sibling; empty if no sheet was counted, or if it is not cross-fitted."""
 
     def trainings(self, folds: int) -> tuple[int, ...]:
-        """Rows of every training: the released model's, and those of its siblings, by an estimate without a sheet."""
+        """Rows of every training: the released model's, then each sibling's, which are estimated without a sheet."""
         if not folds:
             return (self.rows,)
         estimate = round(self.rows * (1 - 1 / folds))
@@ -124,7 +125,7 @@ def fit_report(
     load: Workload = PLANNED,
     stages: Collection[str] | None = None,
 ) -> FitReport | None:
-    """The report of either line, of these stages or of all; None if a model's shape is not known."""
+    """The report for a profile of either line, on these stages or on all; None if a model's shape is not known."""
     card = card or card_of_labels(config.cluster.gpu_nodes) or DEFAULT_CARD
     values: dict[str, Any]
     if isinstance(config, RunConfig):
@@ -167,7 +168,7 @@ def fit_report(
 
 
 def _style_steps(config: StyleRunConfig, rows: int) -> tuple[Steps, int]:
-    """Steps of all trainings, and the number of those for cross-fitting: 0 where a test is locked away."""
+    """Steps of all trainings, and the number of trainings for cross-fitting: 0 if a test is locked away."""
     prepare = config.prepare
     test = rows * prepare.test / (1 - prepare.test - prepare.dev)
     if test >= prepare.cross_fit_below:

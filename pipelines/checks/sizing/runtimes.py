@@ -13,7 +13,7 @@ class Runtime(NamedTuple):
     name: str
     settings: VllmSettings
     labels: Mapping[str, str]
-    """Labels of its nodes."""
+    """Labels of the runtime's nodes."""
 
 
 @cache

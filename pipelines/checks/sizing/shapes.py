@@ -15,5 +15,5 @@ def model_shape(model: str) -> ModelShape | None:
 
 
 def base_shape(config: BaseConfig) -> ModelShape | None:
-    """The base's shape; None for a tiny one, which fits everywhere."""
+    """The base model's shape; None if it is unknown, and for a tiny model, which fits everywhere."""
     return model_shape(config.model) if config.source == "hub" else None

@@ -10,7 +10,7 @@ MARKS = {"counted": "", "measured": " m", "published": " p", "guessed": " g"}
 """Letters after a part that give the basis of its bytes."""
 
 SMALLEST = 0.05
-"""Parts below this many GB are not listed."""
+"""Least GB of a part that is listed."""
 
 NEXT_STEPS = {
     "card": "Take larger cards or more of them, a smaller batch, or a smaller base.model.",
@@ -46,7 +46,7 @@ def print_fit(report: FitReport) -> None:
 
 
 def uncounted_in_words(models: Sequence[str]) -> str:
-    """The answer without a report: nothing could be counted, or a tiny model need not be."""
+    """The text that is printed without a report: nothing could be counted, or a tiny model needs no count."""
     if not models:
         return "not counted. A tiny model is made from the run's texts; it fits everywhere."
     return (

@@ -26,7 +26,8 @@ from qinglan.terminal import quoted, say, say_error
 ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / "images"
 FORM = "1"
-"""Counts up when this module makes another environment from the same lock."""
+"""Version of the form of an environment: it is raised when this module makes another environment from the same
+lock."""
 
 DONE = ".whole"
 """A file that is written last: an environment without it was never finished, and is made again."""
@@ -68,7 +69,8 @@ def environment_locks(image: str, cpu: bool = False) -> tuple[Path, ...]:
 
 
 def environment_folder(image: str, locks: tuple[Path, ...]) -> Path:
-    """A folder of its own for each set of locks, each Python and each checkout, whose path it holds."""
+    """The environment's folder. Every set of locks, Python and checkout has its own; the environment holds the
+    checkout's path."""
     texts = [lock.read_text(encoding="utf-8") for lock in locks]
     key = sha256_text(FORM, sys.version, str(ROOT), *texts)
     return cache_folder("environments") / f"{image}-{key[:16]}"
@@ -88,8 +90,11 @@ def _one_at_a_time(folder: Path) -> Iterator[None]:
 
 
 def _install(folder: Path, python: Path, locks: tuple[Path, ...]) -> None:
-    """Install the locks as the images do: hashes checked, nothing resolved, what has no wheel built by the locked
-    setuptools, and all compiled to bytecode: else each of the processes that verl starts at once compiles it."""
+    """Install the locked packages as the images do: hashes are checked, nothing is resolved, and packages without a
+    wheel are built by the locked setuptools.
+
+    All is compiled to bytecode; otherwise each of the processes that verl starts at once would compile it.
+    """
     _uv(folder, "venv", "--clear", "--no-project", "--python", sys.executable, str(folder))
     install = ["pip", "install", "--python", str(python), "--require-hashes", "--no-deps", "--compile-bytecode"]
     _uv(folder, *install, "-r", str(IMAGES / "build.lock"))

@@ -2,7 +2,7 @@
 
 `python -m pipelines.execute.environments.import_check NAME ...`
 
-The last line of stdout is JSON: name and error.
+The last line of stdout is a JSON object: the error of each name that cannot be imported.
 """
 
 import json

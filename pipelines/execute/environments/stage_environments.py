@@ -1,8 +1,8 @@
 """Each stage's own environment on a machine with GPUs and without containers, checked before anything is paid.
 
 A profile that trains on GPUs needs packages that cannot live in one environment (images/README.md). Its stages run in
-the environment of their image, made from the image's lock; stages of the image without torch, and every stage of a
-profile that trains on a CPU, run in the environment that is there.
+the environment of their image, made from the image's lock. Stages of the image without torch, and every stage of a
+profile that trains on a CPU, run in the environment of `qinglan` itself.
 """
 
 import ctypes
@@ -39,7 +39,7 @@ COMPILING = frozenset({"ppo", "serve"})
 """Images in which Triton compiles a launcher for each kernel when it first runs it (images/README.md)."""
 
 CHECKED = ".imports-checked"
-"""A file in an environment's folder: a line for each state in which all imports worked."""
+"""A file in an environment's folder: it has a line for each state in which all imports worked."""
 
 OUR_CODE = ("qinglan", "components", "serving", "standins", "pipelines", "commands")
 """Folders of the checkout whose code runs in these environments."""
@@ -48,7 +48,7 @@ LAST_LINES = 12
 
 
 def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) -> dict[str, str]:
-    """The interpreter of each stage that runs in an environment of its own, made and tried if need be."""
+    """Make and check the environments of stages that need their own; returns the interpreter of each such stage."""
     images = stage_images(line, config, stages)
     if not images:
         return {}
@@ -69,7 +69,7 @@ def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) 
 
 
 def stage_images(line: Line, config: LineConfig, stages: Iterable[str]) -> dict[str, str]:
-    """The image of each of these stages, for those that do not run in the environment that is there."""
+    """The image of each of these stages that does not run in the environment of `qinglan` itself."""
     trains_on_gpus = any(stage.resumes and stage.gpus(config) for stage in line.stages.values())
     if not trains_on_gpus:
         return {}
@@ -93,7 +93,8 @@ def needed_modules(line: Line, name: str, image: str) -> set[str]:
 
 
 def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
-    """Import in their environment what these stages need, unless nothing has changed since that last worked.
+    """Import the modules that these stages need in their environment, unless nothing has changed since all imports
+    last worked.
 
     The error names what is missing.
     """
@@ -123,8 +124,8 @@ def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
 
 
 def imports_state(folder: Path, modules: Sequence[str]) -> str:
-    """Digest of what decides whether these imports work: the modules, our code, the driver and the packages, whose
-    folder changes with each that is installed or removed."""
+    """Digest of all that decides whether these imports work: the modules, our code, the driver, and the folder of
+    packages, which changes when a package is installed or removed."""
     packages = [f"{path} {path.stat().st_mtime_ns}" for path in folder.glob("lib/python*/site-packages")]
     code = [source_digest(ROOT / layer) for layer in OUR_CODE]
     return sha256_text(*modules, *code, *packages, driver_cuda())

@@ -1,8 +1,8 @@
-"""The modules that a step imports, read from its code: also those inside functions, and those of processes it starts.
+"""Read from a step's code which modules it imports, also inside functions and in processes that it starts.
 
     step_modules("components.training.sft.component", "sft")   # ours, and those of other packages
 
-Nothing is imported: a preflight on this machine and the tests of the images ask for packages that are not here.
+Nothing is imported here, since the packages of another environment or image may not be installed on this machine.
 """
 
 import ast
@@ -20,13 +20,14 @@ OWN_MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
 
 
 def step_modules(module: str, function: str) -> set[str]:
-    """All modules that a KFP component leads to."""
+    """All modules that a KFP component imports, directly or through modules of ours."""
     [body] = [node for node in tree(module).body if isinstance(node, ast.FunctionDef) and node.name == function]
     return reached_modules(step_names(module, body))
 
 
 def step_names(module: str, body: ast.FunctionDef) -> set[str]:
-    """The names that a component's body imports, and its module, which a step imports whole."""
+    """The names that a component's body imports, and those that its module imports, since a step imports the whole
+    module."""
     around = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
     return set().union(leads_to(module, body), *(leads_to(module, node) for node in around))
 
@@ -54,7 +55,8 @@ def imports(module: str, text: ast.AST) -> Iterator[str]:
 
 
 def processes(text: ast.AST) -> Iterator[str]:
-    """All modules that it starts: `-m NAME` in a command, or a name of ours handed on."""
+    """Modules that the code starts as processes: `-m NAME` in a command, or a text that is the name of a module of
+    ours."""
     for node in ast.walk(text):
         if isinstance(node, ast.List | ast.Tuple):
             for flag, name in pairwise(node.elts):
@@ -80,7 +82,7 @@ def _whole_module_leads_to(module: str) -> set[str]:
 
 
 def reached_modules(names: Iterable[str]) -> set[str]:
-    """The modules that these lead to: ours, and the names that they import of packages outside this repository."""
+    """The modules that these names lead to: modules of ours, and names that are imported from other packages."""
     waiting, modules, outside = sorted(names), set(), set()
     while waiting:
         name = waiting.pop()
