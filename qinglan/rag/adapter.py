@@ -22,17 +22,17 @@ CHECK = "`qinglan check-rag` shows what it answers and proposes the settings (do
 ANSWER_EXTRAS = (
     "rewriter", "rewriter_version", "fallback_reason", "reranker", "reranker_digest", "reranker_fallback_reason",
 )  # fmt: skip
-"""Fields of `data` that a service with the contract's names may send, and that have no path of their own."""
+"""Optional fields of an answer's `data`. No setting gives their path, so they are read under the contract's names."""
 
 OUTLINE_FIELDS, EXCERPT_CHARACTERS = 12, 120
 
 
 class ServerSideError(OutageError):
-    """A status of 429 or 5xx inside of an answer."""
+    """A status of 429 or 5xx in the body of an answer with status 200."""
 
 
 class RagAdapter:
-    """One service's path, headers and translation."""
+    """Path and headers of one service, and the translation of its requests and answers."""
 
     def __init__(self, service: RagService, base_url: str) -> None:
         self._service = service
@@ -47,11 +47,12 @@ class RagAdapter:
 
     @property
     def lists_knowledge_bases(self) -> bool:
-        """False for a service with a path of its own: its other paths are unknown."""
+        """True if the service has the contract's path. For another path it is unknown where knowledge bases are
+        listed."""
         return self.path == RAG_PATH
 
     def encode(self, body: bytes) -> bytes:
-        """The service's body of a request."""
+        """Translate a request's body from the contract to the service's form."""
         if self._unchanged:
             return body
         request = orjson.loads(body)
@@ -65,7 +66,7 @@ class RagAdapter:
         return orjson.dumps(out)
 
     def decode(self, answer: bytes, request: bytes, snapshot: str = "") -> bytes:
-        """The contract's body of an answer of status 200; `snapshot` is used if the service names none."""
+        """Translate the body of an answer of status 200 to the contract; `snapshot` is used if the body has none."""
         if self._unchanged:
             return answer
         tenant = str(orjson.loads(request).get("tenant_id", ""))
@@ -74,7 +75,7 @@ class RagAdapter:
         return orjson.dumps({"code": 200, "msg": "success", "data": data})
 
     def read(self, answer: bytes, tenant: str) -> dict[str, Any]:
-        """The contract's `data`; a DataError says which part of an answer has another shape."""
+        """Read an answer as the contract's `data`; a DataError says which part of it has an unexpected shape."""
         body, fields = self._parse(answer), self._service.answer
         code = get(body, fields.code)
         if code is not None and code != fields.success_code:
@@ -167,7 +168,7 @@ class RagAdapter:
 
 
 SCORES = {"reranker_score": "score", "query_score": "query_score"}
-"""Path in the settings for each score of a passage."""
+"""Name of the setting in `rag.answer` that gives the path of each score."""
 
 
 def get(value: Any, path: str) -> Any:
@@ -185,7 +186,7 @@ def get(value: Any, path: str) -> Any:
 
 
 def put(body: dict[str, Any], path: str, value: Any) -> None:
-    """Set the value at a dotted path, and make the objects that lead there; None is left out."""
+    """Set the value at a dotted path, and create the objects that lead there; a value of None is not set."""
     if value is None:
         return
     *parents, last = path.split(".")
@@ -195,7 +196,7 @@ def put(body: dict[str, Any], path: str, value: Any) -> None:
 
 
 def outline(value: Any, path: str = "") -> list[str]:
-    """Paths of the fields of an answer, of lists the first item's; at most a dozen."""
+    """Paths of up to 12 fields of an answer; of a list only the first item is shown."""
     if isinstance(value, dict) and value:
         inner = [line for name, item in value.items() for line in outline(item, f"{path}.{name}" if path else name)]
     elif isinstance(value, list) and value:

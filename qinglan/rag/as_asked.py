@@ -1,11 +1,12 @@
-"""Decides when a question is searched as it was asked, without a rewrite: when it finds its answer by itself.
+"""Decides if a question is searched unchanged, without a rewrite: it is, if the question already finds its answer.
 
-A rewrite could only make the result worse, and costs a call. The RAG service and the evaluation use the same rule.
+A rewrite could then only make the result worse, and would cost a call. The RAG service and the evaluation use the
+same rule.
 """
 
 AS_ASKED = 0.5
-"""Lowest score of the question's own first passage for a search without a rewrite. Scores are calibrated: above it
-the passage is likelier right than wrong. How it was chosen: docs/science.md."""
+"""Score from which no rewrite is used: the score of the first passage that the question itself retrieves. Scores are
+calibrated, so above 0.5 the passage is more likely right than wrong. How it was chosen: docs/science.md."""
 
 
 def searched_as_asked(first_score: float | None, threshold: float) -> bool:

@@ -1,7 +1,7 @@
 """Converts a reranker's raw score to a probability, by Platt scaling: a slope and an intercept in log-odds.
 
-Isotonic regression would need more labels: with those of twenty conversations its steps would follow the noise.
-Platt's map is also strictly increasing, so it never changes the service's order.
+Isotonic regression would need more labels: with the labels of twenty conversations its steps would follow the noise.
+Platt scaling is also strictly increasing, so it never changes the service's order.
 """
 
 import math
@@ -14,32 +14,34 @@ from qinglan.config import Config
 
 ScoreScale = Literal["probability", "logit"]
 PROBABILITY_MARGIN = 1e-6
-"""Distance of clipped scores from 0 and 1, which sigmoids in float32 reach: their log-odds would be infinite."""
+"""Smallest distance of a clipped score from 0 and 1. A sigmoid in float32 can reach both, with infinite log-odds."""
 
 LARGEST_LOG_ODDS = 60.0
-"""Limit of log-odds: math.exp fails above 709."""
+"""Largest absolute log-odds that are computed with: math.exp fails above 709."""
 
 NO_CUT: dict[ScoreScale, float] = {"probability": 0.0, "logit": -1e6}
-"""Thresholds below every score. Rerankers' logits are within a few dozens of 0."""
+"""Threshold below every score, by scale. Logits of rerankers are within a few dozens of 0."""
 
 
 class Calibration(Config):
-    """Probability from raw score, fitted on one tenant's labels."""
+    """Map from raw scores to probabilities, fitted on one tenant's labels."""
 
     scale: ScoreScale
-    """The scale seen at the fit. `probability`: scores in [0, 1], mapped by their log-odds. `logit`: any numbers."""
+    """Scale of the raw scores at the fit. `probability`: scores in [0, 1], mapped by their log-odds. `logit`: any
+    numbers."""
 
     slope: float = Field(gt=0)
-    """Log-odds of an answer per unit of the raw score's log-odds."""
+    """Increase of the log-odds of an answer per unit of the raw score; on the scale `probability`, per unit of the
+    raw score's log-odds."""
 
     intercept: float
-    """Log-odds of an answer at a raw score of 0, or of .5 on the scale `probability`."""
+    """Log-odds of an answer at a raw score of 0; on the scale `probability`, at a raw score of 0.5."""
 
     def probability(self, raw: float) -> float:
         return _sigmoid(self.intercept + self.slope * log_odds(raw, self.scale))
 
     def raw(self, probability: float) -> float:
-        """The raw score of a probability, for a threshold in the service's own scale; of 0, one that cuts nothing."""
+        """Convert a threshold from a probability to the service's own scale; a converted 0 cuts nothing."""
         if probability <= 0:
             return NO_CUT[self.scale]
         # Inverse of `probability`: odds = intercept + slope * log_odds(raw).

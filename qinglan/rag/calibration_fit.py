@@ -7,7 +7,7 @@ from qinglan.rag.calibration import Calibration, ScoreScale, log_odds
 
 
 def fit_calibration(raw: Sequence[float], answers: Sequence[bool], scale: ScoreScale, where: str) -> Calibration:
-    """Fit slope and intercept; a service that ranks passages no better than backwards is a DataError."""
+    """Fit slope and intercept; a DataError if passages that answer do not score higher than the others."""
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 

@@ -1,4 +1,4 @@
-"""Client of any RAG service: this repository's, a company's own by its settings, or the gateway in front of it.
+"""Client of any RAG service: the one in this repository, a company's (by its settings), or a run's gateway.
 
 async with RagClient("http://127.0.0.1:8000") as rag:
     answer = await rag.retrieve(RagRequest(query="虾青素一天吃几次", tenant_id="fivedoctors"))
@@ -32,10 +32,10 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 BUSY = {429, 502, 503, 504}
 GATEWAY_CONCURRENCY = 512
-"""Most requests that wait in a run's gateway; the gateway sends the service twenty at once."""
+"""Most requests that wait in a run's gateway; by default the gateway sends twenty of them at once to the service."""
 
 GATEWAY_ATTEMPTS = 3
-"""Attempts for connections that close while a request is sent, and for a gateway that restarts."""
+"""Attempts of a request to the gateway: the connection may close while it is sent, or the gateway may restart."""
 
 EXCERPT_BYTES = 200
 PLAIN_SERVICE = RagService()
@@ -44,19 +44,20 @@ ADVICE = {
     403: " (it requires another token or key: gateway.rag.headers)",
     404: " (see gateway.rag.base_url and gateway.rag.path)",
 }
-"""Next step by status."""
+"""Next step in an error message, by status."""
 
 REDIRECTED = " (it redirects, often to a login: see gateway.rag.base_url and gateway.rag.headers)"
 JSON_HEADER = {"content-type": "application/json"}
 RERANKER_RETRY_SECONDS = 3.0
-"""Pause after a failed reranker: the service tries it again every two seconds."""
+"""Seconds to pause after an answer without the reranker's scores: the service tries its reranker again every two
+seconds."""
 
 
 class RagClient(AsyncClosing):
-    """Retrieves with retries and a limit on concurrent requests; every answer is validated.
+    """Retrieves with retries and a limit on concurrent requests, and validates every answer.
 
-    For training and evaluation all scores must come from one reranker, so an answer whose reranker fell back to
-    another score is an outage.
+    For training and evaluation all scores must come from one reranker. So an answer with a fallback score in place of
+    the reranker's is an outage.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class RagClient(AsyncClosing):
         return parse_rag_answer(request, await self.retrieve_raw(request), self._adapter)
 
     async def retrieve_raw(self, request: RagRequest) -> bytes:
-        """The answer's body as the service sent it."""
+        """Retrieve the passages for one query and return the answer's body as the service sent it."""
         sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
         content = self._adapter.encode(orjson.dumps(sent))
         try:
@@ -106,7 +107,7 @@ class RagClient(AsyncClosing):
             ) from error
 
     def read(self, content: bytes, tenant: str) -> dict[str, Any]:
-        """The body of an answer as the contract's `data`. Unlike `retrieve`, this accepts scores outside [0, 1]."""
+        """Read an answer's body as the contract's `data`. Unlike `retrieve`, this accepts scores outside [0, 1]."""
         return self._adapter.read(content, tenant)
 
     async def knowledge_bases(self) -> list[KnowledgeBase]:
@@ -149,7 +150,7 @@ class RagClient(AsyncClosing):
             ) from error
 
     async def _exchange(self, method: str, path: str, content: bytes) -> BundledResponse:
-        """Send one request and read its answer, in a bundle if a gateway takes bundles."""
+        """Send one request and read its answer; a POST to a run's gateway travels in a bundle."""
         if self._bundles and method == "POST":
             return await self._bundles.post(path, content, {})
         headers = JSON_HEADER | self._adapter.headers
@@ -178,7 +179,7 @@ class _RerankerFallbackError(BusyError):
 
 
 class UnauthorizedError(DataError):
-    """Status 401 or 403: a setting lacks a key or has a wrong one, and no data is wrong."""
+    """Status 401 or 403: a key is missing or wrong. Its exit code is a ConfigError's, since no data is wrong."""
 
     exit_code = ConfigError.exit_code
 
@@ -230,7 +231,7 @@ def _read(model: type[Answer], values: Any, where: str) -> Answer:
 
 
 def _message(content: bytes) -> str:
-    """Error message of a body in the envelope of the contract, FastAPI or OpenAI; else the body's beginning."""
+    """Error message in a body of the form of the contract, FastAPI or OpenAI; else the body's beginning."""
     try:
         body = orjson.loads(content)
         message = body.get("msg") or body.get("detail") or body["error"]["message"]

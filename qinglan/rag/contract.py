@@ -35,7 +35,7 @@ class KnowledgeBase(Config):
 
     passages: int
     reranker: str = ""
-    """Digest of the reranker that scores its passages; a cache keyed by the snapshot only would mix scores."""
+    """Digest of the reranker that scores the passages. A cache needs it in its key, else scores of two mix."""
 
 
 class RagRequest(Config):
@@ -49,27 +49,28 @@ class RagRequest(Config):
     kb_name: Name = "default"
     top_k: int = Field(default=5, ge=1, le=100)
     score_threshold: Fraction = 0.5
-    """Score below which hits are cut, by the score against the query that retrieved them, never by `need`. Our
-    service cuts nothing if the request leaves it out and the tenant's scores are not calibrated."""
+    """Lowest score of a hit; lower hits are cut. It applies to the score against the searched query, never to the
+    score against `need`. Our service cuts nothing if the request omits the threshold and the tenant's scores are not
+    calibrated."""
 
     need: QueryText | None = None
-    """Text that passages are scored against. It changes only reranker_score, never order, cut or threshold."""
+    """Text that `reranker_score` is measured against. It changes neither the order of the passages nor the cut."""
 
     user_profile: str = Field(default="", max_length=4000)
     history_summary: str = Field(default="", max_length=20000)
-    """Context for the deployed rewriter; unused when `rewritten_query` is given."""
+    """Context for the deployed rewriter; unused if the request has a `rewritten_query`."""
 
 
 class RecalledPassage(Config):
     """A retrieved passage, with the plan's field names."""
 
     id: str
-    """Id in the knowledge base; empty if the service sends none, and then no gold passage is recognised."""
+    """Id in the knowledge base; empty if the service sends none. Without ids no gold passage is recognised."""
 
     content: str = ""
     reranker_score: Fraction
     query_score: Fraction | None = None
-    """Score against the query that retrieved the passage, by which `score_threshold` cuts; None if it is not sent."""
+    """Score against the searched query, to which `score_threshold` applies; None if the service does not send it."""
 
     metadata: dict[str, Any] = {}
 
@@ -81,8 +82,8 @@ class RagData(Config):
     recall: tuple[RecalledPassage, ...]
     scored_against: Literal["need", "query"]
     rewriter: Literal["request", "model", "as asked", "fallback"]
-    """Writer of the query: the caller, the deployed rewriter, or none, since the question finds its answer as it was
-    asked, or since the rewriter failed."""
+    """Source of the searched query: the caller (`request`) or the deployed rewriter (`model`). Otherwise the question
+    itself was searched, since it finds its answer (`as asked`) or the rewriter failed (`fallback`)."""
 
     rewriter_version: str = ""
     fallback_reason: str = ""
@@ -91,10 +92,10 @@ class RagData(Config):
     """Scorer of all passages: `service` is a reranker over HTTP, `local` is the RAG service's own score."""
 
     reranker_digest: str = ""
-    """Digest of the reranker; scores of two digests do not compare."""
+    """Digest of the reranker. Scores of rerankers with different digests cannot be compared."""
 
     reranker_fallback_reason: str = ""
-    """Reason why the configured HTTP reranker gave no scores. The scores then serve users, not training."""
+    """Reason why the configured HTTP reranker gave no scores. The answer then serves users, but not training."""
 
 
 SAMPLED_SNAPSHOT = "sampled:"
@@ -102,13 +103,13 @@ SAMPLED_SNAPSHOT = "sampled:"
 
 
 def contradicts_snapshot(answered: str, expected: str) -> bool:
-    """True if the two name different knowledge bases; a digest of answers and one of a file do not compare."""
+    """True if two digests differ. False if one is missing, or if only one is a digest of sampled answers."""
     same_kind = answered.startswith(SAMPLED_SNAPSHOT) == expected.startswith(SAMPLED_SNAPSHOT)
     return bool(answered and expected) and same_kind and answered != expected
 
 
 def refuse_other_snapshot(answered: str, expected: str, row: str) -> None:
-    """Raise a DataError if a row that was validated on one knowledge base is answered from another."""
+    """Raise a DataError if a row is answered from another knowledge base than it was validated on."""
     if contradicts_snapshot(answered, expected):
         raise DataError(
             f"row {row}: the RAG service answers from knowledge base {answered[:12]}, the row was validated on "
@@ -123,7 +124,7 @@ class RagAnswer(Config):
 
 
 def read_reranker_fallback(content: bytes) -> str:
-    """The reason in an answer whose scores are not the configured reranker's; empty in any other."""
+    """Reason in an answer why its scores are not from the configured reranker; empty if they are."""
     if b'"reranker_fallback_reason"' not in content:
         return ""
     try:

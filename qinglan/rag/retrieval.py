@@ -12,20 +12,20 @@ from qinglan.rag.contract import RagData, RagRequest, RecalledPassage
 
 
 class RetrievalConfig(Config):
-    """Retrieval of a run: validation, reward, evaluation and the shadow all use these settings."""
+    """Retrieval settings of a run, for validation, reward, evaluation and the shadow."""
 
     kb_name: Name = "default"
-    """Knowledge base of the tenant."""
+    """Name of the tenant's knowledge base."""
 
     top_k: int = Field(default=10, ge=10, le=100)
-    """Passages retrieved. nDCG@10 and recall@10 need ten."""
+    """Number of passages to retrieve for a query. nDCG@10 and recall@10 need ten."""
 
     score_threshold: Fraction = 0.5
-    """Production's cut, by a passage's score against the query: validation, evaluation and shadow leave out what is
-    below it. The reward sees every retrieved passage, so that ranks stay whole. 0 cuts nothing."""
+    """Lowest score against the query at which production shows a passage. Validation, evaluation and shadow leave out
+    lower passages; the reward sees every retrieved passage, so that ranks are complete. 0 cuts nothing."""
 
     def request(self, question: str, query: str, need: str, tenant_id: str) -> RagRequest:
-        """Build a request for whole ranks; each reader cuts the answer itself."""
+        """Build a request without a cut, so that ranks are complete; `shown` cuts the answer."""
         return RagRequest(
             query=question,
             rewritten_query=query,

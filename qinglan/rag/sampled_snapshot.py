@@ -1,6 +1,6 @@
-"""Digest of a knowledge base by the answers to a few fixed questions, for a service that does not name its bytes.
+"""Digest of the answers to a few fixed questions, for a service that sends no digest of its knowledge base.
 
-It changes when an answer does; a passage that none of the questions retrieves may change unnoticed.
+The digest changes when an answer changes. A passage that none of the questions retrieves may change unnoticed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from qinglan.files.files import sha256_text
 from qinglan.rag.contract import SAMPLED_SNAPSHOT
 
 SAMPLE_DEPTH = 10
-"""Passages of an answer that the digest covers."""
+"""Number of passages of an answer that the digest covers."""
 
 
 def sample_requests(queries: Sequence[str], tenant: str, kb_name: str) -> Iterator[dict[str, Any]]:
@@ -29,7 +29,7 @@ def sample_requests(queries: Sequence[str], tenant: str, kb_name: str) -> Iterat
 
 
 def sampled_snapshot(queries: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> str:
-    """Digest of the passages of each answer; scores are left out, which differ in the last digit on GPUs."""
+    """Digest of the passages of each answer. Scores are left out, since on GPUs they vary in the last digit."""
     # Sorted, since passages with equal scores may come in any order.
     passages = [
         sorted([str(hit.get("id", "")), str(hit.get("content", ""))] for hit in answer["recall"])

@@ -39,7 +39,7 @@ REWRITE_AS_QUERY = (
 
 
 def lost_measurements(service: RagService, data: RagData, score_threshold: float) -> list[str]:
-    """All that a run with this service cannot measure, or measures otherwise, each with the next step."""
+    """Sentences about what a run with this service cannot measure, or measures differently, each with a next step."""
     lost: list[str] = []
     no_ids = bool(data.recall) and not any(hit.id for hit in data.recall)
     if service.rewrite_as_query:
@@ -58,7 +58,7 @@ def lost_measurements(service: RagService, data: RagData, score_threshold: float
 
 
 def sampled_snapshot(questions: int) -> str:
-    """The limit of a digest of answers to this many questions, in place of a service's own snapshot."""
+    """Sentence about the limit of a digest of answers, which replaces a missing snapshot of the service."""
     return (
         f"The RAG service does not name its knowledge base: a digest of its answers to {questions:,} "
         f"question{'' if questions == 1 else 's'} stands in, and a passage that none of them retrieves may change "

@@ -1,6 +1,6 @@
-"""Address and shape of a company's RAG service: its path, headers, field names and scale of scores.
+"""Settings for the shape of a company's RAG service: its path, headers, field names and scale of scores.
 
-A service with the contract of docs/rag-contract.md needs none of these settings but the address.
+A service that follows docs/rag-contract.md needs none of these settings.
 """
 
 import re
@@ -18,14 +18,15 @@ ENVIRONMENT_VARIABLE = re.compile(r"\$([A-Z][A-Z0-9_]*)")
 
 
 SECRET_HEADER = re.compile(r"cookie|credential|session|signature|(^|-)(key|auth)$", re.IGNORECASE)
-"""Names of headers with secrets, beside those of secret fields in any settings."""
+"""Names of headers that hold secrets, in addition to names that SECRET_FIELD matches."""
 
 SECRET_TEXT = re.compile(r"(?i:\b(bearer|basic)\s+\S)|(?=\S*\d)\S{8,}")
-"""A text that looks like a secret: behind a scheme, or a word of eight characters or more with a digit."""
+"""Text that looks like a secret: it follows `Bearer` or `Basic`, or it is a word of eight characters or more with a
+digit."""
 
 
 def is_literal_secret(name: str, value: str) -> bool:
-    """True if a header's value is a secret, or holds one beside its environment variables."""
+    """True if a header's value holds a secret itself, beside or instead of a reference to an environment variable."""
     literal = ENVIRONMENT_VARIABLE.sub("", value)
     secret = bool(SECRET_FIELD.search(name) or SECRET_HEADER.search(name))
     if secret and literal == value:
@@ -34,33 +35,35 @@ def is_literal_secret(name: str, value: str) -> bool:
 
 
 class RequestFields(Config):
-    """Path of each field of a request in the service's JSON body. Dots lead into objects; an empty path leaves the
-    field out."""
+    """Path of each request field in the service's JSON body. Dots lead into objects; an empty path leaves the field
+    out."""
 
     query: str = "query"
-    """The user's question."""
+    """Path of the user's question."""
 
     rewritten_query: str = Field(default="rewritten_query", min_length=1)
-    """The text to search. If the service has no field for it, the path of its query, which the text then replaces."""
+    """Path of the text to search. If the service has no field for it, set the path of `query`: the text then replaces
+    the question."""
 
     tenant_id: str = "tenant_id"
-    """The tenant."""
+    """Path of the tenant's id."""
 
     kb_name: str = "kb_name"
-    """The knowledge base."""
+    """Path of the knowledge base's name."""
 
     top_k: str = "top_k"
-    """Number of passages."""
+    """Path of the number of passages."""
 
     score_threshold: str = "score_threshold"
-    """The cut, in the service's own scale of scores. A run asks for uncut answers."""
+    """Path of the lowest score of a hit, in the service's own scale. A run requests answers without a cut."""
 
     need: str = "need"
-    """The text that passages are scored against; empty if the service knows only the query."""
+    """Path of the text that passages are scored against; empty if the service can score only against the query."""
 
 
 class AnswerFields(Config):
-    """Path of each field in the service's answer. Those below `recall` begin at a passage."""
+    """Path of each field in the service's answer. `id`, `content`, `score`, `query_score` and `metadata` begin at a
+    passage."""
 
     code: str = "code"
     """Path of a status inside the answer; a missing status counts as success."""
@@ -69,31 +72,31 @@ class AnswerFields(Config):
     """Value of `code` in a good answer."""
 
     recall: str = Field(default="data.recall", min_length=1)
-    """The list of passages, the best first."""
+    """Path of the list of passages, the best first."""
 
     rewritten_query: str = "data.rewritten_query"
-    """The text that was searched, if the service says it."""
+    """Path of the text that was searched, if the service sends it."""
 
     scored_against: str = "data.scored_against"
-    """`need` or `query`, if the service says it; without it scores count as scores against the query."""
+    """Path of the word `need` or `query`, which scores are measured against; if it is missing, `query` is assumed."""
 
     snapshot: str = "data.snapshot"
-    """SHA-256 of the knowledge base, if the service says it."""
+    """Path of the SHA-256 of the knowledge base, if the service sends it."""
 
     id: str = "id"
-    """Id of a passage, as in the knowledge base; gold passages are recognised by it."""
+    """Path of a passage's id in the knowledge base; gold passages are recognised by it."""
 
     content: str = "content"
-    """Text of a passage."""
+    """Path of a passage's text."""
 
     score: str = Field(default="reranker_score", min_length=1)
-    """Score of a passage."""
+    """Path of a passage's score."""
 
     query_score: str = "query_score"
-    """Score against the query, if `score` is against the need."""
+    """Path of the score against the query, for services whose `score` is against the need."""
 
     metadata: str = "metadata"
-    """An object with more about a passage; its `title` is shown."""
+    """Path of an object with more about a passage; its `title` is shown."""
 
 
 class RagService(Config):
@@ -103,25 +106,25 @@ class RagService(Config):
     """Path that questions are posted to."""
 
     headers: dict[str, str] = {}
-    """Headers of each request. `$NAME` is the environment variable of that name, where secrets belong:
+    """Headers of each request. `$NAME` is replaced by the environment variable NAME; secrets belong there:
     `{Authorization: Bearer $ACME_RAG_TOKEN}`."""
 
     request: RequestFields = RequestFields()
-    """Names of a request's fields."""
+    """Paths of a request's fields."""
 
     extra_body: dict[str, Any] = {}
-    """Further fields of each request, as the service wants them."""
+    """Further fields of each request that the service needs: paths with their values."""
 
     answer: AnswerFields = AnswerFields()
-    """Names of an answer's fields."""
+    """Paths of an answer's fields."""
 
     calibration: dict[Name, Calibration] = {}
     """Map from the service's scores to probabilities, by tenant. `qinglan check-rag` fits it if gold passages are
     known; a service with logits needs it."""
 
     snapshot_queries: tuple[QueryText, ...] = ()
-    """Questions whose answers represent the knowledge base if the service sends no `snapshot`: their digest is
-    sent in its place. `qinglan check-rag` names questions that are always answered alike."""
+    """Questions that stand for the knowledge base if the service sends no `snapshot`: the digest of their answers
+    replaces it. `qinglan check-rag` proposes questions whose answers do not vary."""
 
     @model_validator(mode="after")
     def _secrets_in_the_environment(self) -> Self:
@@ -139,7 +142,7 @@ class RagService(Config):
 
     @property
     def speaks_contract(self) -> bool:
-        """True if requests and answers pass as they are."""
+        """True if the service follows the contract, so that requests and answers need no translation."""
         shape = ("request", "extra_body", "answer", "calibration", "snapshot_queries")
         return all(getattr(self, name) == RagService.model_fields[name].default for name in shape)
 

@@ -13,37 +13,39 @@ class Weights(Config):
     """Weights of the plan's three comparisons with the teacher."""
 
     judge: Fraction = 0.35
-    """Weight of the judge's score of the rewrite against its score of the teacher's rewrite."""
+    """Weight of the judge's score of the rewrite, compared with its score of the teacher's rewrite."""
 
     retrieval: Fraction = 0.40
-    """Weight of the rewrite's retrieval quality against that of the teacher's rewrite."""
+    """Weight of the rewrite's retrieval quality, compared with the quality of the teacher's rewrite."""
 
     win: Fraction = 0.25
-    """Weight of a win, loss or tie against the teacher's retrieval quality, whose size does not count."""
+    """Weight of a win, loss or tie against the teacher's retrieval quality; the size of the difference does not
+    count."""
 
 
 class Outcomes(Config):
     """Values of the win term before its weight."""
 
     win: float = 0.5
-    """Value if the rewrite retrieves better than the teacher's."""
+    """Value if the rewrite retrieves better than the teacher's rewrite."""
 
     lose: float = -0.3
-    """Value if the rewrite retrieves worse."""
+    """Value if the rewrite retrieves worse than the teacher's rewrite."""
 
     tie: float = 0.0
     """Value if both retrieve equally well."""
 
 
 class Penalties(Config):
-    """Largest penalty of each fault under anchored_v2; the README says how each is measured."""
+    """Largest penalty of each fault under `anchored_v2`; the README says how each fault is measured."""
 
     needless: Fraction = 0.1
     """Penalty for rewriting a question that retrieves as well by itself; up to twice that if the rewrite retrieves
     worse."""
 
     length: Fraction = 0.2
-    """Penalty for more than 1.5 times the length of the row's need or the teacher's rewrite, the longer of both."""
+    """Penalty for a rewrite of more than 1.5 times the length of the row's need or of the teacher's rewrite,
+    whichever is longer."""
 
     repeats: Fraction = 0.2
     """Penalty for repeating text within the rewrite."""
@@ -56,23 +58,24 @@ class Penalties(Config):
 
 
 class StyleRewardConfig(Config):
-    """One more reward term: the probability of the style that is trained for, as the style service gives it."""
+    """Additional reward term: the probability, from the style service, that the rewrite is in the trained style."""
 
     url: Address
     """Base URL of the style service; requests go to POST /predict. Its host must be on the operator's allowlist."""
 
     weight: Fraction
-    """Reward of a rewrite that is in that style with probability 1."""
+    """Reward of a rewrite whose probability of the trained style is 1."""
 
     wanted: tuple[str, ...] = Field(min_length=1)
-    """Labels of that style; their probabilities are added up."""
+    """Labels of the trained style; their probabilities are added up."""
 
 
 class RewardConfig(Config):
     """Settings of the reward of one rewrite."""
 
     mode: Literal["seed_v1", "anchored_v2"] = "anchored_v2"
-    """Formula of the reward: seed_v1 is the plan's to the letter, which can be gamed; anchored_v2 prevents that."""
+    """Formula of the reward. `seed_v1` is the formula of the original plan, which can be gamed; `anchored_v2`
+    prevents that."""
 
     weights: Weights = Weights()
     """Weights of the three comparisons with the teacher."""
@@ -84,22 +87,24 @@ class RewardConfig(Config):
     """Factor by which differences are multiplied before tanh."""
 
     penalties: Penalties = Penalties()
-    """Largest penalties under anchored_v2."""
+    """Largest penalties under `anchored_v2`."""
 
     judge_share: Fraction = 0.3
-    """Share of prompts whose rewrites are all judged; for the others judge scores are imputed and marked so."""
+    """Share of prompts whose rewrites are all judged. For other prompts the judge's scores are imputed, and marked as
+    imputed."""
 
     judge_prompt: str = ""
-    """The judge's prompt: a text, or a .txt file beside the profile; empty takes qinglan/prompts."""
+    """Prompt of the judge: a text, or a .txt file beside the profile. Empty takes the prompt in qinglan/prompts."""
 
     control_pair_share: Fraction = 0.02
-    """Share of prompts on which the judge itself is tested, with a pair of texts whose order is known."""
+    """Share of the judged prompts on which the judge itself is tested, with two texts of which one is known to be
+    better."""
 
     seed: Seed = 42
-    """Seed that selects the judged prompts."""
+    """Seed that selects the judged prompts and the prompts of control pairs."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
-    """Retrieval settings of the run; rows must have been validated with the same."""
+    """Retrieval settings of the run; rows must have been validated with the same settings."""
 
     style: StyleRewardConfig | None = None
-    """The style term; left out by default."""
+    """Settings of the style term; without them the reward has no style term."""

@@ -1,4 +1,4 @@
-"""Plain data that a reward is computed from, gathered before anything is judged."""
+"""Data that a reward is computed from: prompts, retrievals and judge scores."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -44,7 +44,7 @@ class Prompt(BaseModel):
 
     @property
     def relevant(self) -> tuple[str, ...]:
-        """Passages that answer the question: gold, or what judges labelled relevant."""
+        """Ids of the passages that answer the question: the gold passages, else the passages labelled relevant."""
         return relevant_ids(self.gold, self.labels)
 
     @property
@@ -54,7 +54,7 @@ class Prompt(BaseModel):
 
 
 class TrainingPrompt(Prompt):
-    """A prompt with what its teacher's rewrite and its plain question retrieved when the row was validated."""
+    """A prompt with the retrievals, made in validation, of its teacher's rewrite and of its plain question."""
 
     teacher_retrieval: rows.Retrieval
     plain_retrieval: rows.Retrieval
@@ -115,7 +115,7 @@ class JudgeScores(NamedTuple):
     """True if the judge gave the scores, false if they are imputed."""
 
     failed: bool = False
-    """The judge was asked and gave no usable answer."""
+    """True if the judge was asked and gave no usable answer."""
 
 
 class Episode(NamedTuple):
@@ -136,7 +136,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def read_retrieval_result(data: RagData, by_query: bool) -> RetrievalResult:
-    """Read an answer of the RAG service; `by_query` takes the scores against the query instead."""
+    """Read an answer of the RAG service; with `by_query` the hits have their scores against the query."""
     hits = tuple(
         Hit(item.id, _score(item, by_query), str(item.metadata.get("title", "")), item.content)
         for item in data.recall
@@ -145,7 +145,7 @@ def read_retrieval_result(data: RagData, by_query: bool) -> RetrievalResult:
 
 
 def validated_results(prompt: TrainingPrompt, by_query: bool) -> list[RetrievalResult]:
-    """Read what the teacher's rewrite and the plain question retrieved in validation, in this order."""
+    """Retrievals of the teacher's rewrite and of the plain question, in this order, as validation stored them."""
     return [
         RetrievalResult(
             tuple(Hit(item.id, _score(item, by_query)) for item in retrieval.hits),
@@ -160,7 +160,7 @@ def _score(item: RecalledPassage | rows.Hit, by_query: bool) -> float:
 
 
 def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> None:
-    """Raise a DataError if the row was validated with other retrieval settings: its retrievals would not compare."""
+    """Raise a DataError if the row was validated with other retrieval settings: results could not be compared."""
     if prompt.retrieved_with != config:
         raise DataError(
             f"row {prompt.id}: was validated with retrieval ({prompt.retrieved_with}), and this training retrieves "
@@ -169,7 +169,7 @@ def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> N
 
 
 def refuse_other_service(prompt: TrainingPrompt, data: RagData) -> None:
-    """Raise a DataError if another knowledge base or reranker answers than the row was validated on."""
+    """Raise a DataError if an answer comes from another knowledge base or reranker than in validation."""
     for kind, answered, validated in (
         ("knowledge base", data.snapshot, prompt.snapshot),
         ("reranker", data.reranker_digest, prompt.reranker),

@@ -1,8 +1,8 @@
-"""Estimate judge scores of rewrites that were not judged: whole prompts are sampled, the others are regressed.
+"""Estimates judge scores of rewrites that were not judged: a sample of prompts is judged, a regression does the rest.
 
-Filling in zero would take most of the judge's weight away; see the README for how much is left.
+Zeros instead of estimates would take away most of the judge's weight; the README says how much of it is left.
 
-imputer = Imputer(FEATURES)
+imputer = Imputer(FEATURE_COUNT)
 imputer.add(features(prompt, "虾青素软胶囊 每日服用频次", quality=1.0, top1=0.9), score=0.86)
 """
 
@@ -17,7 +17,7 @@ from qinglan.reward.episode import Prompt
 from qinglan.text.text import search_terms, term_coverage
 
 MIN_JUDGED_SCORES = 30
-"""Judged scores before the regression is used; until then their mean is the estimate."""
+"""Number of judged scores from which on the regression is used; before, their mean is the estimate."""
 
 DEFAULT_SCORE = 0.6
 """Estimate before the first score: the middle of 1 to 5, over 5."""
@@ -31,21 +31,22 @@ HAT_BASIS_STEPS = 5
 """Steps of the hat basis: a figure in [0, 1] becomes its nearness to 0 and to each step."""
 
 LOWEST_FIRST_SCORE = 0.001
-"""Scores of the first passage below this count as this."""
+"""Lowest score of the first passage; lower scores are raised to it."""
 
 FEATURE_COUNT = (HAT_BASIS_STEPS + 1) ** 2 + 2 * (HAT_BASIS_STEPS + 1)
 
 
 def in_sample(id: str, share: float, seed: int, purpose: str) -> bool:
-    """True if the sample holds this prompt; the answer is the same in every process."""
+    """True if the sample for `purpose` holds this prompt; the result is the same in every process."""
     return int(sha256_text(purpose, str(seed), id)[:8], 16) / 2**32 < share
 
 
 def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list[float]:
     """Figures in [0, 1] that a judge's score may depend on.
 
-    Two of its retrieval: the quality, and the first passage's score on a logarithmic scale. Two of its words: the
-    share of the text that the conversation holds, and the share of the need that the text holds.
+    Two figures describe the retrieval: its quality, and the first passage's score on a logarithmic scale. The others
+    describe the words: the share of the rewrite's terms in the question or history, and the share of the need's terms
+    in the rewrite.
     """
     # 0.001 -> 0 and 1 -> 1, linear in the logarithm: most first scores are close to 0 or to 1.
     log_score = 1 - math.log(max(top1, LOWEST_FIRST_SCORE)) / math.log(LOWEST_FIRST_SCORE)
@@ -55,7 +56,8 @@ def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list
 
 
 def features(prompt: Prompt, text: str, quality: float, top1: float) -> list[float]:
-    """Hat-basis features; quality and first score are multiplied step by step, so that a linear model can bend."""
+    """Features in a hat basis. Each step of the quality is multiplied with each step of the first score, so that a
+    linear model can fit curves."""
     quality_steps, score_steps, known_steps, need_steps = map(_hat_basis, raw_features(prompt, text, quality, top1))
     products = (left * right for left in quality_steps for right in score_steps)
     return [*products, *known_steps, *need_steps]
@@ -67,7 +69,7 @@ class Imputer:
     def __init__(self, features: int) -> None:
         self._gram: Any = np.zeros((features + 1, features + 1))
         self._moment: Any = np.zeros(features + 1)
-        # The constant is not penalised, but for what keeps the equations solvable.
+        # The constant has almost no penalty: just enough to keep the equations solvable.
         self._penalty: Any = np.diag([1e-9] + [RIDGE] * features)
 
     @property

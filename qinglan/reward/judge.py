@@ -37,7 +37,7 @@ class Preference(NamedTuple):
 
     better: Literal["first", "second", "tie"]
     flipped: bool
-    """True if the judge chose the same position in both orders, so another rewrite each time. Counts as a tie."""
+    """True if the judge chose the same position in both orders, so a different rewrite each time. Counts as a tie."""
 
 
 async def compare_rewrites(

@@ -14,10 +14,10 @@ from qinglan.live.alarms import Alarm, not_finite
 StepMetrics = Mapping[str, float]
 
 WINDOW = 5
-"""Steps that are averaged, so that a single odd batch raises no alarm."""
+"""Number of steps that are averaged, so that a single odd batch raises no alarm."""
 
 MIN_TREND_STEPS = 2 * WINDOW
-"""Steps needed before a trend is judged."""
+"""Number of steps before a trend is judged."""
 
 REWARD_FALL = 0.1
 CLIPPED = 0.5
@@ -26,13 +26,13 @@ KL_WARN, KL_STOP = 3.0, 10.0
 """KL to the SFT model in nats per token. Trainings that learned well stayed near 1."""
 
 ENTROPY_WARN, ENTROPY_STOP = 0.2, 0.02
-"""Shares of the entropy at the start."""
+"""Entropy as a share of the entropy at the start, at or below which the alarm warns or stops."""
 
 JUDGE_WARN, JUDGE_STOP = 0.1, 0.5
-"""Shares of the judge's calls without a usable answer."""
+"""Share of the judge's calls without a usable answer, above which the alarm warns or stops."""
 
 PAIRS_WARN, PAIRS_STOP = 0.2, 0.5
-"""Shares of the control pairs that the judge puts in the wrong order; a coin gets half of them wrong."""
+"""Share of control pairs in the wrong order, above which the alarm warns or stops; a coin gets half of them wrong."""
 
 DIVERGED = "Lower the learning rates or the gradient clip, and go on from the last checkpoint."
 REWARD_RISE = 0.05
@@ -125,7 +125,7 @@ def entropy_collapse(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """The reward rises while held-out gold does not: the policy learns the reward, not the task.
+    """Alarm if the reward rises while held-out gold does not: the policy learns the reward, not the task.
 
     Step 0, before any training, counts among the tests of held-out gold.
     """
@@ -156,7 +156,7 @@ def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """The judge gives no usable answer; its scores are then estimates of the imputer."""
+    """Alarm if the judge often gives no usable answer: its scores are then only estimates of the imputer."""
     judged = [step for step in steps[-WINDOW:] if "judge_failures" in step and "judged_share" in step]
     failed = _mean(_series(judged, "judge_failures"))
     calls = failed + _mean(_series(judged, "judged_share"))
@@ -172,7 +172,7 @@ def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def control_pairs_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """The judge prefers the text that is known to be worse: its scores would lead the training astray."""
+    """Alarm if the judge often prefers the text that is known to be worse: its scores would mislead the training."""
     failed = _series(steps, "control_pairs_failed")[-MIN_TREND_STEPS:]
     if len(failed) < WINDOW:
         return None

@@ -1,6 +1,6 @@
-"""The file by which a reward worker stops a training: a trainer may swallow errors of single samples.
+"""The file by which a reward worker stops a training, since a trainer may ignore errors of single samples.
 
-The stage deletes it before it starts, ends the training when it appears, and raises the error that it holds.
+The stage deletes an old file before it starts. If the file appears, the stage ends the training and raises its error.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ OUTAGE_FILE = "outage.json"
 
 
 def write_outage(folder: Path, error: QinglanError, row: str) -> None:
-    """Write why no reward can be given; an earlier outage stays."""
+    """Write the error that makes rewards impossible; an outage file that exists already is kept."""
     if (folder / OUTAGE_FILE).exists():
         return
     outage = {"error": type(error).__name__, "exit_code": error.exit_code, "message": str(error), "row": row}

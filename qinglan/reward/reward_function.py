@@ -1,7 +1,7 @@
 """Reward function for verl: `reward.custom_reward_function.path` is this file, `.name` is compute_score.
 
 The keyword `settings` names a settings file, {"gateway_url", "config", "folder"}. Every rollout is written to the
-folder with all its terms, and so is an error that makes rewards impossible: see outage.py.
+folder with all its terms. An error that makes rewards impossible is written there too: see outage.py.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class RewardSettings(Config):
     """Settings of a reward worker, the same on every machine."""
 
     gateway_url: str
-    """The run's gateway."""
+    """Address of the run's gateway."""
 
     config: RewardConfig = RewardConfig()
     """Settings of the reward."""
@@ -47,7 +47,7 @@ class RewardWorker:
         self._rollouts = self.folder / f"rollouts-{socket.gethostname()}-{os.getpid()}.jsonl"
 
     async def score(self, rollouts: Sequence[tuple[TrainingPrompt, str]]) -> list[dict[str, float]]:
-        """Score rewrites in the order given, and write each with its terms to the rollout file."""
+        """Score rewrites and return their terms in the same order; each rollout is written to the rollout file."""
         terms = await self._scorer.score_all(rollouts)
         at = round(time.time(), 3)
         lines = [
@@ -74,7 +74,7 @@ async def compute_score(
     settings: str = "",
     **_: Any,
 ) -> dict[str, float]:
-    """Compute the reward under "score" and every term of it; ground_truth is the row's need."""
+    """Compute the reward, under the key "score", and all its terms; `ground_truth` is the row's need."""
     sample = {"data_source": data_source, "solution_str": solution_str, "ground_truth": ground_truth}
     [terms] = await compute_scores([{**sample, "extra_info": extra_info}], settings)
     return terms
@@ -107,7 +107,7 @@ async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) ->
 
 
 def read_prompt(row: dict[str, Any], ground_truth: str, data_source: str) -> TrainingPrompt:
-    """Read the row that is rewarded; a DataError names the fields that are missing."""
+    """Read a training row from verl's extra_info; a DataError if fields are missing or the need is another one."""
     if row.get("need") != ground_truth:
         raise DataError(
             f"row {row.get('id')!r} of {data_source}: its ground_truth is not the need that its retrievals were "
@@ -123,7 +123,7 @@ def read_prompt(row: dict[str, Any], ground_truth: str, data_source: str) -> Tra
 
 
 async def close() -> None:
-    """Close the workers of this event loop; a process that ends need not."""
+    """Close the workers of this event loop. A process that ends may leave them open."""
     for worker in _workers.pop(asyncio.get_running_loop(), {}).values():
         await worker.aclose()
 

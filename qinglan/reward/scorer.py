@@ -34,7 +34,7 @@ STEP = "reward"
 
 
 class Judgement(NamedTuple):
-    """The judge's scores of student and teacher; None if it was not asked or gave nothing usable."""
+    """The judge's scores of student and teacher; None if the judge was not asked or gave no usable answer."""
 
     scores: tuple[float, float] | None
     failed: bool = False
@@ -62,15 +62,15 @@ class Scorer(AsyncClosing):
             await self._style.aclose()
 
     async def score(self, prompt: TrainingPrompt, text: str) -> dict[str, float]:
-        """Every term of the rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
+        """Compute all terms of a rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
         [terms] = await self.score_all([(prompt, text)])
         return terms
 
     async def score_all(self, rollouts: Sequence[tuple[TrainingPrompt, str]]) -> list[dict[str, float]]:
         """Score many rewrites: gather evidence for all of them, teach the imputer the judge's scores, then score.
 
-        So a reward depends on the batch, and not on which answer came first. Equal rewrites of a prompt share their
-        requests; retrievals of teacher and question come with the row.
+        So a reward depends on the batch, but not on the order in which answers arrive. Equal rewrites of a prompt
+        share their requests. The retrievals of the teacher's rewrite and of the question come with the row.
         """
         for prompt, _ in rollouts:
             refuse_other_retrieval(prompt, self._config.retrieval)
@@ -85,7 +85,7 @@ class Scorer(AsyncClosing):
     async def _gather_evidence(
         self, rollouts: Sequence[tuple[TrainingPrompt, str]]
     ) -> list[tuple[Episode, Judgement]]:
-        """An episode without judge scores for each rollout, and the judgement that its scores come from."""
+        """For each rollout, gather an episode, still without judge scores, and the judgement for these scores."""
         parsed = [(prompt, rewrite, self._query(rewrite)) for prompt, rewrite in rollouts]
         distinct = {_key(prompt, query): (prompt, query) for prompt, _, query in parsed}
         asks: list[Callable[[TrainingPrompt, str | None], Coroutine[Any, Any, Any]]] = [
@@ -155,7 +155,7 @@ class Scorer(AsyncClosing):
         return Judgement((student, teacher), control_pair=True, control_pair_failed=not passed)
 
     async def _style_probability(self, prompt: TrainingPrompt, rewrite: str | None) -> float:
-        """Probability of the style; 0 without a style service, and for an unusable or a refused rewrite."""
+        """Probability of the style; 0 without a style service, and for rewrites that are unusable or refused."""
         if not (self._style and rewrite):
             return 0.0
         try:
@@ -173,5 +173,5 @@ class Scorer(AsyncClosing):
 
 
 def _key(prompt: TrainingPrompt, query: str | None) -> tuple[str, str, str | None]:
-    """Rollouts with the same key share their evidence; ids are unique only within a tenant."""
+    """Key of a rollout; rollouts with the same key share their evidence. Ids are unique only within a tenant."""
     return prompt.tenant_id, prompt.id, query

@@ -17,13 +17,13 @@ BUSY = {429, 500, 502, 503, 504}
 
 
 REFUSED_TEXT = {400, 413, 422}
-"""Statuses that can be about the one text, such as one that is too long for the model."""
+"""Statuses that may concern a single text, for example a text that is too long for the model."""
 
 SHORT_TEXT = format_training_text("一天吃几次", "")
 
 
 class StyleClient:
-    """Client of the style service, with retries; no answer is an outage, never a probability."""
+    """Client of the style service, with retries. A missing answer is an outage, never a probability."""
 
     def __init__(self, config: StyleRewardConfig) -> None:
         check_host(config.url, "reward.style.url")
@@ -38,7 +38,7 @@ class StyleClient:
     async def probability(self, question: str, rewrite: str) -> float:
         """Probability that the rewrite is in the configured style; the text has the form of the training texts.
 
-        A RowError if the service refuses this text and takes a short one.
+        A RowError if the service refuses this text but accepts a short one.
         """
         response = await self._send(format_training_text(question, rewrite))
         if response.status_code in REFUSED_TEXT and (await self._send(SHORT_TEXT)).status_code == 200:

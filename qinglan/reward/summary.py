@@ -21,8 +21,7 @@ def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Figures for a step's log; empty without rollouts. Gold is averaged over rows that have it, or labels in its
-    place."""
+    """Figures for a step's log; empty without rollouts. Gold is averaged over rows with gold or labelled passages."""
     if not rollouts:
         return {}
     labelled = [rollout for rollout in rollouts if rollout["gold_known"]]
@@ -55,7 +54,7 @@ def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
 def variance_shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
     """Share of the reward's variance that each part contributes, without floored rollouts; they sum to about 1.
 
-    The judge's share is its effective weight, to compare with the nominal one of the settings. All shares are 0 when
+    The judge's share is its effective weight, to be compared with its weight in the settings. All shares are 0 if
     every reward is the same.
     """
     counted = [rollout for rollout in rollouts if not rollout["floor"]]

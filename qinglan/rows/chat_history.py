@@ -1,4 +1,4 @@
-"""A conversation as programs export it, [{"role": "user", "content": "..."}], as the lines that a prompt shows.
+"""Turns an exported conversation, [{"role": "user", "content": "..."}], into the lines that a prompt shows.
 
 chat_lines(read_turns([{"role": "user", "content": "有虾青素吗"}]))      # "用户：有虾青素吗"
 """
@@ -29,7 +29,7 @@ ROLES: dict[str, Literal["user", "assistant"]] = {
         "assistant",
     ),
 }  # fmt: skip
-"""Names of the two sides; what others say, such as a system prompt, is no part of the conversation."""
+"""Names of the two sides. Turns under other names, such as a system prompt, are left out."""
 
 SHOWN = {"user": "用户：", "assistant": "助手："}
 SHOWN_IN_ENGLISH = {"user": "User: ", "assistant": "Assistant: "}
@@ -51,7 +51,7 @@ class Turn(NamedTuple):
 
 
 def read_turns(value: Any) -> list[Turn] | None:
-    """The turns of an exported conversation, also one that a cell holds as JSON; None for anything else."""
+    """Read the turns of an exported conversation, a list or the text of a list in a cell; None for anything else."""
     if isinstance(value, str) and value.lstrip().startswith("[{"):
         value = _parsed(value)
     if not isinstance(value, list) or not value:
@@ -68,8 +68,11 @@ def read_turns(value: Any) -> list[Turn] | None:
 
 
 def read_history(value: Any) -> list[Turn] | None:
-    """The turns before a question: an exported conversation, or pairs of question and answer, as LLaMA-Factory and
-    ChatGLM write them: [["有虾青素吗", "有的"]]; None for anything else."""
+    """Read the turns before a question; None if the value has another form.
+
+    The value is an exported conversation, or pairs of question and answer as LLaMA-Factory and ChatGLM write them:
+    [["有虾青素吗", "有的"]].
+    """
     pairs = _parsed(value) if isinstance(value, str) and value.lstrip().startswith("[[") else value
     if isinstance(pairs, list) and pairs and all(map(_is_pair, pairs)):
         turns = (turn for question, answer in pairs for turn in (Turn("user", question), Turn("assistant", answer)))
@@ -82,7 +85,7 @@ def _is_pair(item: Any) -> bool:
 
 
 def _parsed(text: str) -> Any:
-    """A cell's list, as JSON or as Python writes it, which tables that were saved by pandas hold; else None."""
+    """Parse a cell's list in JSON or in Python's notation, which pandas writes into tables; None if it is neither."""
     # literal_eval runs no code: it accepts only literals of Python.
     for parse in (json.loads, ast.literal_eval):
         with warnings.catch_warnings(), suppress(ValueError, SyntaxError, RecursionError, MemoryError):
@@ -101,24 +104,24 @@ def _turn(item: Any) -> tuple[str, str] | None:
 
 
 def _text(content: Any) -> str | None:
-    """A turn's text, also one in parts, [{"type": "text", "text": "..."}], whose images are left out."""
+    """A turn's text. Text in parts, [{"type": "text", "text": "..."}], is joined, and other parts are left out."""
     if isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content):
         return "\n".join(str(part["text"]) for part in content if part["type"] == "text" and "text" in part)
     return content if isinstance(content, str) else None
 
 
 def chat_lines(turns: Sequence[Turn]) -> str:
-    """A line for each turn, as a prompt shows the history; the sides are named in the language of what was said."""
+    """One line per turn, as a prompt shows the history; the sides are named in the language of the conversation."""
     texts = [" ".join(turn.text.split()) for turn in turns]
     shown = SHOWN if is_chinese("".join(texts)) else SHOWN_IN_ENGLISH
     return "\n".join(f"{shown[turn.side]}{text}" for turn, text in zip(turns, texts, strict=True))
 
 
 def later_parts(history: str) -> list[str]:
-    """The history without its oldest turn, without the two oldest and so on, then without the oldest sentences of the
-    newest turn, the only one left, and at last empty. A summary without turns is one turn.
+    """Shorter and shorter versions of a history: first without its oldest turns, then also without the oldest
+    sentences of the newest turn, at last empty. A summary without turns counts as one turn.
 
-    It does not matter whether each turn is a line of its own or all are one line: prompts show one line.
+    Turns may be on separate lines, or all on one line as in prompts.
     """
     turns = [match.start() for match in TURN_START.finditer(history)]
     sentences = [match.end() for match in SENTENCE_END.finditer(history, turns[-1] if turns else 0)]

@@ -1,6 +1,6 @@
-"""Labels: how far passages answer a row's need, as judges or people see it, for rows without gold passages.
+"""Labels for rows without gold passages: judges or people grade how well a passage answers a row's need.
 
-A passage without a label is unknown, which is not the same as irrelevant.
+A passage without a label is unknown, which does not mean irrelevant.
 """
 
 import math
@@ -18,10 +18,10 @@ HIGHEST, RELEVANT = 3, 2
 """The grade of a passage that answers in full, and the lowest grade that counts as relevant."""
 
 GAINS = {RELEVANT: 0.5, HIGHEST: 1.0}
-"""The worth of finding a passage, by its grade; lower grades are worth nothing."""
+"""Gain of a retrieved passage, by its grade; passages with lower grades gain nothing."""
 
 PASSAGE_CHARACTERS = 1500
-"""Characters of a passage that a judge reads, the first ones, unless a setting says otherwise."""
+"""Number of a passage's first characters that a judge reads, unless a setting says otherwise."""
 
 REASON_CHARACTERS = 300
 
@@ -37,7 +37,7 @@ class Opinion(NamedTuple):
 
 
 def read_opinion(text: str) -> Opinion:
-    """A grade from 0 to 3 and its reason; a RowError if the answer has no such grade."""
+    """Read a grade from 0 to 3 and its reason; a RowError if the answer has no such grade."""
     answer = orjson.loads(text)
     grade = answer.get("评分")
     if isinstance(grade, bool) or grade not in range(HIGHEST + 1):
@@ -49,26 +49,26 @@ class Label(Config):
     """The grade of one passage for one row's need."""
 
     id: str
-    """The passage."""
+    """Id of the passage."""
 
     grade: int = Field(ge=0, le=HIGHEST)
     """Grade: 0 about something else, 1 the same subject, 2 answers in part, 3 answers in full."""
 
 
 class JudgedPassage(Label):
-    """A label with its passage, its judges and their reason."""
+    """A label with the text of its passage, the judges' grades and the reason."""
 
     title: str = ""
     content: str = ""
     reason: str = ""
-    """A sentence of the judge whose grade counts."""
+    """Reason in one sentence, from the judge whose grade counts."""
 
     grades: tuple[int, ...] = ()
-    """The first judge's grade, and the second's if it was asked; the lower one counts."""
+    """Grade of the first judge, and of the second judge if it was asked; the lower grade counts."""
 
     source: Source = "judge"
     by: str = ""
-    """The query that retrieved the passage: rewrite, need, or choice if the judge chose it from a list."""
+    """Origin of the passage: the query that retrieved it, or `choice` if a judge chose it from a list."""
 
 
 class RowLabels(Config):
@@ -95,17 +95,17 @@ def best_grade(labels: Iterable[Label]) -> int:
 
 
 def passage_gains(labels: Iterable[Label]) -> dict[str, float]:
-    """The worth of each relevant passage, by its id."""
+    """Gain of each relevant passage, by its id."""
     return {label.id: GAINS[label.grade] for label in labels if label.grade >= RELEVANT}
 
 
 def relevant_ids(gold: Sequence[str], labels: Iterable[Label]) -> tuple[str, ...]:
-    """Passages that are right for a row: gold if the sheet names it, else what is labelled relevant."""
+    """Ids of the passages that answer a row: its gold passages, else the passages labelled relevant."""
     return tuple(gold) or tuple(passage_gains(labels))
 
 
 def graded_ndcg(ids: Sequence[str], gains: Mapping[str, float], depth: int) -> float:
-    """nDCG of these passages: 1 where those of the highest worth come first."""
+    """nDCG of the first `depth` passages: 1 if the passages with the highest gains come first."""
     ideal = _discounted(sorted(gains.values(), reverse=True)[:depth])
     return _discounted([gains.get(passage, 0.0) for passage in ids[:depth]]) / ideal if ideal else 0.0
 

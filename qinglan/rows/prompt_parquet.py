@@ -1,4 +1,4 @@
-"""PPO rows to parquet in groups, so that memory does not grow with the file."""
+"""Writes and reads PPO rows as parquet, in groups, so that memory does not grow with the file."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +13,7 @@ GROUP = 2_000
 
 
 class ParquetRows:
-    """A parquet file to add rows to; it is there, whole, when the block has ended well."""
+    """A parquet file to add rows to. The complete file appears when the `with` block ends without an error."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -51,7 +51,7 @@ class ParquetRows:
 
 
 def ppo_schema() -> Any:
-    """Written down, since a first group without gold would be read as another type than the next."""
+    """Schema of PPO rows. Without it pyarrow would infer another type from a first group of rows without gold."""
     import pyarrow as pa
 
     text, texts = pa.string(), pa.list_(pa.string())
@@ -85,7 +85,7 @@ def ppo_schema() -> Any:
 
 
 def read_prompts(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows as they were added, one at a time."""
+    """Yield the rows of a file of PPO rows, one at a time; a DataError if it cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet
 

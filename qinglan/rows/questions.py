@@ -1,7 +1,7 @@
 """Read a company's spreadsheet, CSV or JSON as typed questions; an unfit row is quarantined with its reason.
 
-What is wrong with the file (a missing column, merged cells, an id twice) is an error; what is wrong with a
-row (no question, a formula, a text too long) quarantines that row, before anything is paid for it.
+A fault of the file (a missing column, merged cells, a repeated id) is a DataError. A fault of a row (no question, a
+formula, too long a text) quarantines that row, before anything is paid for it.
 """
 
 import math
@@ -28,7 +28,7 @@ from qinglan.text.text import is_blank, with_line_feeds
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
 GOLD_LIMIT = 20_000
-"""Characters of a row's passage ids: several hundred of them."""
+"""Most characters in a row's cell of passage ids, enough for several hundred ids."""
 
 ID_SEPARATOR = re.compile(r"(?<!\\)[,，;；\n]")
 ESCAPED_SEPARATOR = re.compile(r"\\([,，;；])")
@@ -38,17 +38,17 @@ SPLIT_NAMES: dict[str, Split] = {
     **dict.fromkeys(("test", "测试", "测试集"), "test"),
 }
 NOT_AVAILABLE = "#n/a"
-"""The text of a look-up that finds nothing: in an optional column it is nothing."""
+"""Text of a spreadsheet's look-up that finds nothing; in an optional column it counts as empty."""
 
 SHEET_ERRORS = frozenset(("#ref!", "#value!", "#name?", "#div/0!", "#null!", "#num!"))
 """Texts that a spreadsheet program leaves in a cell whose formula is broken."""
 
 EMPTY_VALUES = frozenset(("", "nan", "none", "null", NOT_AVAILABLE)) | SHEET_ERRORS
-"""Texts of cells that hold nothing of use."""
+"""Texts of cells that count as empty."""
 
 
 class Columns(Config):
-    """The sheet's column names; only the first must be there."""
+    """Column names of the sheet; only the column `question` is required."""
 
     question: str = "问题"
     """Name of the column with the text that the user typed."""
@@ -65,25 +65,28 @@ class Columns(Config):
     """Name of the column with a row's id, unique in the sheet; without it rows are named by their number."""
 
     conversation_id: str = "对话编号"
-    """Name of the column with the conversation's id: its turns are never split between training and test."""
+    """Name of the column with the conversation's id. Rows of one conversation are never split between training and
+    test."""
 
     need: str = "检索需求"
-    """Name of the column with the user's need, standalone; the judge model writes an empty one."""
+    """Name of the column with the user's need, in words that stand alone. If a cell is empty, the judge model writes
+    the need."""
 
     gold: str = "标准段落"
-    """Name of the column with the ids of the passages that answer, separated by commas, semicolons or lines; a comma
-    inside an id is `\\,`."""
+    """Name of the column with the ids of passages that answer the question, separated by commas, semicolons or lines;
+    a comma inside an id is written `\\,`."""
 
     split: str = "划分"
-    """Name of the column with train, dev or test (训练, 验证, 测试); if a cell is empty the convert stage chooses by
-    conversation."""
+    """Name of the column with train, dev or test (训练, 验证, 测试). If a cell is empty, the convert stage chooses
+    the split by conversation."""
 
     tenant_id: str = "租户"
-    """Name of the column with the tenant, in a sheet of several; else the profile's tenant is taken."""
+    """Name of the column with the tenant, for a sheet of several tenants. If it is empty or missing, the profile's
+    tenant is used."""
 
 
 class InvalidCellError(Exception):
-    """A cell that makes its row unfit: `reason` is a short word to count by, the message the detail."""
+    """A cell that makes its row unfit. `reason` is a short word to count by; the message holds the detail."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -91,7 +94,7 @@ class InvalidCellError(Exception):
 
 
 def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Question | QuarantinedRow]:
-    """Every row of the file, in order, as a question or as what keeps it from being one."""
+    """Yield every row of the file in order: a Question, or a QuarantinedRow with the reason why it is unfit."""
     first_rows: dict[str, str] = {}
     for where, cells in _rows(path, columns):
         number = where.rsplit(" ", 1)[-1]
@@ -104,7 +107,7 @@ def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Que
 
 
 def count_rows(path: Path, columns: Columns) -> int:
-    """Number of rows, for progress; cheap beside the calls that follow."""
+    """Number of rows, for progress. Reading the file once more is cheap compared with the calls that follow."""
     return sum(1 for _ in _rows(path, columns))
 
 
@@ -125,7 +128,7 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
 
 
 def _records(path: Path, kind: str) -> Iterator[tuple[str, str, Any]]:
-    """Each record of a JSON list, which is read whole, or of JSON lines, with its name and its place."""
+    """Yield each record of a JSON list (read whole) or of JSON lines, after its name and its place in the file."""
     if kind == "json":
         for number, record in enumerate(parse_json(read_text(path), str(path), half_characters=True), 1):
             yield f"{path.name} element {number}", f"{path}: element {number}", record
@@ -149,7 +152,7 @@ def _records(path: Path, kind: str) -> Iterator[tuple[str, str, Any]]:
 
 
 def _cells(record: dict[str, Any], names: dict[str, str], where: str) -> Cells:
-    """The record by the sheet's column names; a column holds one plain value, under one name."""
+    """Turn a JSON record into cells by column name; a DataError if a column has two names or holds an object."""
     cells: dict[str, Any] = {}
     for key, value in record.items():
         column = names.get(key, key)
@@ -207,7 +210,7 @@ def _question(
 
 
 def _question_text(cells: Cells, column: str) -> str:
-    """The question; it may be a number, such as an order's, if the user typed nothing else."""
+    """Text of the question. It may be only a number, such as an order number."""
     if isinstance(value := cells.get(column), bool):
         raise InvalidCellError("not text", f"{column} holds {str(value).upper()}; a question is text.")
     text = _text(cells, column, QUESTION_LIMIT)
@@ -219,7 +222,7 @@ def _question_text(cells: Cells, column: str) -> str:
 
 
 def _history(cells: Cells, column: str) -> str:
-    """The conversation so far; one that was exported as JSON becomes its lines."""
+    """Text of the conversation so far; an exported conversation becomes one line per turn."""
     turns = read_history(cells.get(column))
     return _text(cells | {column: chat_lines(turns)} if turns is not None else cells, column, HISTORY_LIMIT)
 
@@ -249,12 +252,12 @@ def _sheet_error(column: str, text: str) -> InvalidCellError:
 
 
 def _label(cells: Cells, column: str) -> str:
-    """An id or a name."""
+    """Text of an id or a name."""
     return _text(cells, column, 200)
 
 
 def gold_ids(text: str) -> tuple[str, ...]:
-    """The ids of a cell; a separator with a backslash before it is part of an id."""
+    """Split a cell into ids; a separator with a backslash before it is part of an id."""
     ids = (ESCAPED_SEPARATOR.sub(r"\1", part).strip() for part in ID_SEPARATOR.split(text))
     return tuple(dict.fromkeys(filter(None, ids)))
 

@@ -1,4 +1,4 @@
-"""The typed truth of the data line: what a row is after each stage. Every stage adds, none takes away."""
+"""Types of a row after each stage of the data line. Each stage adds fields and removes none."""
 
 from typing import Literal
 
@@ -17,31 +17,31 @@ class Question(Config):
     """One row of the spreadsheet."""
 
     id: str
-    """Id, unique in the run: the sheet's own, else made from the row's number."""
+    """Id, unique in the run: taken from the sheet, else made from the row's number."""
 
     tenant_id: Name
     conversation_id: str
-    """Id that the turns of one conversation share; a row without one is a conversation of its own."""
+    """Id that the rows of one conversation share. A row without one in the sheet is a separate conversation."""
 
     question: str = Field(min_length=1)
     user_profile: str = ""
     history_summary: str = ""
     need: str = ""
-    """The user's need, standalone. Passages are scored against it; it is never a rewrite."""
+    """The user's need, in words that stand alone. Passages are scored against it; it is never a rewrite."""
 
     gold: tuple[str, ...] = ()
     """Ids of the passages that answer the question, if people labelled them."""
 
     split: Split | None = None
-    """Split that the sheet gives; else the convert stage chooses one."""
+    """Split that the sheet names; if it is None, the convert stage chooses one."""
 
 
 class QuestionWithNeed(Question):
-    """A question whose need is known, to be asked in several ways."""
+    """A question whose need is known, so that several rewrites of it can be scored."""
 
     need: str = Field(min_length=1)
     snapshot: str = ""
-    """Digest of the knowledge base that must answer the question; empty takes any."""
+    """Digest of the knowledge base that must answer the question; empty accepts any."""
 
 
 class Rewrite(Question):
@@ -56,13 +56,13 @@ class Rewrite(Question):
 
 
 class QuarantinedRow(Config):
-    """A row that got no usable answer: its place in the input, the reason, and what came instead. No row is dropped
-    silently."""
+    """A row that was set aside: its place in the input, the reason, and the answer that could not be used. No row is
+    dropped silently."""
 
     id: str
     tenant_id: str
     where: str
-    """The sheet's file and row, or the stage's input and line."""
+    """Place of the row: the file and the number of the row or line, or the row's id."""
 
     stage: str
     reason: str
@@ -74,7 +74,7 @@ class QuarantinedRow(Config):
 
 
 def quarantine_row(row: Question, stage: str, error: RowError) -> QuarantinedRow:
-    """The row, set aside for the reason that its call failed."""
+    """Set a row aside, with the RowError of its call as the reason."""
     return QuarantinedRow(
         id=row.id,
         tenant_id=row.tenant_id,
@@ -94,22 +94,22 @@ class Hit(Config):
 
 
 class Retrieval(Config):
-    """The knowledge base's answer to one query, in the order in which production would show it."""
+    """Passages that one query retrieved, in the order in which production would show them."""
 
     query: str
     hits: tuple[Hit, ...]
-    """All retrieved passages; the figures below are of those that production shows."""
+    """All retrieved passages. The other fields are about the passages that production shows."""
 
     top1_score: Fraction
-    """The first passage's score, 0 if none is shown: the plan's top1_score."""
+    """Score of the first passage shown; 0 if none is shown. It is the `top1_score` of the original plan."""
 
     count: int
     gold_rank: int | None = None
-    """Rank of the gold passage, 1 for the first; None if it is not shown, or unknown."""
+    """Rank of the first gold passage, counted from 1; None if no gold passage is shown or known."""
 
     @property
     def own_score(self) -> float | None:
-        """The first passage's score against the query itself; None if the service sends none, or found nothing."""
+        """Score of the first passage against the query itself; None if it was not sent, or nothing was retrieved."""
         return self.hits[0].query_score if self.hits else None
 
 
@@ -130,11 +130,11 @@ def to_retrieval(query: str, data: RagData, gold: tuple[str, ...], config: Retri
 
 
 class ValidatedRewrite(Rewrite):
-    """A rewrite with what both queries retrieved, accepted for training or not, and why."""
+    """A rewrite with the retrievals of the plain question and of the rewrite, and the decision to train on it."""
 
     need: str = Field(min_length=1)
     need_source: Literal["sheet", "judge", "teacher"]
-    """The source of the need; the teacher if it wrote the question from a passage."""
+    """Source of the need. It is `teacher` if the teacher wrote the question from a passage."""
 
     scored_against: Literal["need", "query"]
     snapshot: str

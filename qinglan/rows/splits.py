@@ -1,4 +1,4 @@
-"""Put each conversation into train, dev or the locked test: by the sheet's mark, else by a seed."""
+"""Draws the split of each conversation (train, dev or the locked test) by a seed, if the sheet does not name it."""
 
 import hashlib
 from typing import Self
@@ -9,17 +9,18 @@ from qinglan.config import Config, Fraction, Seed
 from qinglan.rows.rows import Split
 
 Conversation = tuple[str, str]
-"""Tenant and conversation id: two tenants may number theirs alike."""
+"""Tenant and conversation id: two tenants may use the same conversation ids."""
 
 
 class SplitConfig(Config):
     """Shares of the splits, and the seed that draws them."""
 
     train: Fraction = 0.8
-    """Share of conversations, not rows: turns of one conversation stay together."""
+    """Share of conversations for training. Conversations are drawn and not rows, so that the turns of one stay
+    together."""
 
     dev: Fraction = 0.1
-    """Share of conversations to choose settings on; what train and dev leave is the locked test."""
+    """Share of conversations for choosing settings. The rest, without `train` and `dev`, is the locked test."""
 
     seed: Seed = 42
     """Seed of the draw; another seed gives another split."""
@@ -32,7 +33,7 @@ class SplitConfig(Config):
 
 
 def split_of(conversation: Conversation, config: SplitConfig) -> Split:
-    """Name the split of a conversation; the answer never depends on the other rows."""
+    """The split of a conversation; it never depends on other rows."""
     position = hash_fraction(conversation, config.seed)
     if position < config.train:
         return "train"
@@ -40,11 +41,11 @@ def split_of(conversation: Conversation, config: SplitConfig) -> Split:
 
 
 def hash_fraction(conversation: Conversation, seed: int) -> float:
-    """A conversation's own point in [0, 1)."""
+    """Fixed point of a conversation in [0, 1), by the seed."""
     return int.from_bytes(draw_key(seed, *conversation)[:8], "big") / 2**64
 
 
 def draw_key(seed: int, *names: str) -> bytes:
-    """Position in a draw by the seed and the names only, such as tenant and id: other rows do not change it."""
+    """Sort key in a draw. It depends only on the seed and the names, such as tenant and id, and not on other rows."""
     # 0x1F is the unit separator: ("a", "bc") and ("ab", "c") need different texts.
     return hashlib.sha256("\x1f".join((str(seed), *names)).encode()).digest()

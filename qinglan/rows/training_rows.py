@@ -1,4 +1,4 @@
-"""Rows that a student learns from: a chat for SFT, a prompt for PPO. Each says which kind of row it is."""
+"""Rows that a student learns from: a chat for SFT, a prompt for PPO. Each row names its RowKind."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -7,18 +7,18 @@ from qinglan.prompts import SystemPrompt, student_answer, student_messages
 from qinglan.rows.rows import Question, Rewrite, Split, ValidatedRewrite
 
 WITHOUT_FURTHER = "without_further_rows"
-"""Folder beside SFT's rows if the teacher wrote further ones: the rows without these (train.jsonl, dev.jsonl) and
-the dev prompts that decide between both (dev.parquet). If it is missing, there is nothing to compare."""
+"""Folder beside the rows for SFT, written only if the teacher wrote further rows. It holds the rows without the
+further ones (train.jsonl, dev.jsonl), and the dev prompts that decide which of both sets is better (dev.parquet)."""
 
 RowKind = Literal["sheet", "hindsight", "pseudo"]
-"""sheet: a question of the sheet, with the teacher's rewrite. hindsight: such a question, with a rewrite by a teacher
-that saw the relevant passage. pseudo: a question that a teacher wrote from a passage, with its rewrite."""
+"""sheet: a question of the sheet, with the teacher's rewrite. hindsight: a question of the sheet, with a rewrite by a
+teacher that saw the relevant passage. pseudo: a question that a teacher wrote from a passage, with its rewrite."""
 
 
 def sft_row(
     row: Rewrite, split: Split, top1_score: float, system_prompt: SystemPrompt = "", kind: RowKind = "sheet"
 ) -> dict[str, Any]:
-    """One chat: the serving prompt, and the teacher's rewrite as the answer."""
+    """Build one chat: the prompt as in serving, and the teacher's rewrite as the answer."""
     return {
         "messages": [*student_messages(row, system_prompt), student_answer(row.rewritten_query)],
         "metadata": {
@@ -31,7 +31,8 @@ def sft_row(
 def ppo_row(
     row: ValidatedRewrite, split: Split, system_prompt: SystemPrompt = "", kind: RowKind = "sheet"
 ) -> dict[str, Any]:
-    """One prompt in verl's shape; extra_info holds what the reward needs, so that nothing is asked twice."""
+    """Build one prompt in verl's format. Its `extra_info` holds what the reward needs, so that nothing is requested
+    twice."""
     return {
         "data_source": f"qinglan/{row.tenant_id}",
         "prompt": student_messages(row, system_prompt),
@@ -53,5 +54,5 @@ def ppo_row(
 
 
 def question_of(extra_info: Mapping[str, Any]) -> Question:
-    """The sheet's row in the extra_info of a prompt."""
+    """Read the sheet's row from the `extra_info` of a prompt."""
     return Question.model_validate({name: extra_info[name] for name in Question.model_fields})

@@ -1,10 +1,10 @@
-"""Tables as text: CSV with commas, semicolons or tabs, in the encodings that spreadsheet programs write.
+"""Reads CSV with commas, semicolons or tabs, in the encodings that spreadsheet programs write.
 
     for number, cells in read_csv(path): ...          # {"问题": "那它一天吃几次?", ...}
 
-A cell is text, never a number; one that spreadsheet programs run is a Formula, as in an .xlsx. What programs could
-read in two ways (a quote without its end, a row of more cells than columns) is an error that names the row. A cell
-may be longer than a spreadsheet's: readers of the rows set aside those that are too long.
+A cell is text, never a number. A cell that spreadsheet programs would run is a Formula, as in an .xlsx. Text that
+programs could read in two ways (a quote without its end, a row of more cells than columns) is a DataError that names
+the row. A cell may be longer than in a spreadsheet: code that reads the rows sets rows with too long cells aside.
 """
 
 import csv
@@ -23,14 +23,16 @@ from qinglan.tables.tables import CELL_LIMIT, Cells, check_header
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), *((mark, "utf-16") for mark in UTF_16))
 DELIMITERS = ",;\t"
 FORMULA = re.compile(r'\s*=\s*[-+@($"A-Za-z0-9]')
-"""A cell that a spreadsheet program would run; =_= and ==急== are what people write."""
+"""Pattern of a cell that a spreadsheet program would run. It does not match =_= and ==急==, which people write."""
 
 KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa]")
 JAPANESE_SHARE = 0.2
-"""Share of kana among the characters beyond ASCII; Chinese bytes that are read as Shift-JIS give next to none."""
+"""Share of kana among non-ASCII characters, above which a text is Japanese. Chinese bytes that are read as Shift-JIS
+give next to no kana."""
 
 SINGLE_RUNS = 0.8
-"""Share of single bytes among the runs of bytes above 127: in Western text nearly all, in Chinese text few."""
+"""Share of single bytes among the runs of bytes above 127, from which a text is Western. In Western text nearly all
+runs are single bytes, in Chinese text few."""
 
 
 def read_csv(
@@ -39,9 +41,9 @@ def read_csv(
     is_name: IsName = no_name,
     on_header: Callable[[int], object] = int,
 ) -> Iterator[tuple[int, Cells]]:
-    """Rows of a CSV file by column name, with a spreadsheet's row numbers; blank ones are skipped.
+    """Yield the rows of a CSV file: the row number, and the cells by column name. Blank rows are skipped.
 
-    Rows above the names of columns are left out; `on_header` gets the number of the row with the names.
+    Rows above the column names are left out; `on_header` gets the number of the row with the column names.
     """
     # csv.reader reads a quote without its end to the end of the file: strict=True makes that an error with its row.
     text = read_text(path)
@@ -82,7 +84,8 @@ def read_csv(
 
 
 def _delimiter(text: str) -> str:
-    """The sign that divides the first row into most cells or, if that is a title, all rows from the third on."""
+    """Guess the delimiter: the one that gives the first row most cells. If the first row is a title without any, it
+    is the one that gives all rows from the third on the same number of cells."""
 
     def cells(sign: str) -> tuple[int, int]:
         rows = filter(any, csv.reader(io.StringIO(text, newline=""), delimiter=sign))
@@ -94,14 +97,14 @@ def _delimiter(text: str) -> str:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of a usual size, in any of the encodings below."""
+    """Read a text file in any encoding that `decode_text` knows; a DataError if the file is too large."""
     if (size := path.stat().st_size) > UNCOMPRESSED_LIMIT:
         raise DataError(f"{path}: {size / 2**20:.0f} MB is more than {UNCOMPRESSED_LIMIT / 2**20:.0f} MB. Split it.")
     return decode_text(path.read_bytes(), str(path))
 
 
 def decode_text(content: bytes, where: str) -> str:
-    """The text of bytes in UTF-8, UTF-16, GB18030 (and so GBK), Shift-JIS or Windows' Western encoding."""
+    """Decode bytes in UTF-8, UTF-16, GB18030 (which includes GBK), Shift-JIS or Windows' Western encoding."""
     marked = [name for mark, name in BYTE_ORDER_MARKS if content.startswith(mark)]
     for encoding in marked or ("utf-8", _legacy_encoding(content)):
         try:

@@ -1,4 +1,4 @@
-"""Recognise a file of rows by its content; a file of another format is refused with advice how to save it."""
+"""Recognises a file of rows by its content; a file of another format is refused with advice on how to save it."""
 
 import lzma
 import struct
@@ -14,12 +14,12 @@ ZIP, OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 HEAD = 1 << 16
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
-"""Bytes of text, or of an unpacked document; 100,000 rows of conversations take about 80 MB."""
+"""Largest text or unpacked document in bytes; 100,000 rows of conversations take about 80 MB."""
 
 ZIP_ERRORS = (
     OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, EOFError, ValueError,
 )  # fmt: skip
-"""All errors that zipfile raises for a broken directory or member of an archive."""
+"""All errors that `zipfile` raises for an archive with a broken directory or member."""
 
 SAVE_AS_XLSX = "open it in a spreadsheet program and save it as .xlsx"
 NAME_THE_ROWS = "name the file with the rows"
@@ -33,10 +33,10 @@ FOREIGN = {
     b"\x1f\x8b": ("a gzip archive", "unpack it first"),
     OLE: ("an old .xls spreadsheet, or one with a password", f"{SAVE_AS_XLSX}, without a password"),
 }
-"""Beginnings of files without rows that we read, what each is, and the way to get rows."""
+"""First bytes of files in formats that are not read, each with the format's name and advice to the user."""
 
 WORKBOOKS = (".xlsx", ".xlsm", ".xls")
-"""Endings of workbooks; some programs write CSV or a web page under them."""
+"""File name endings of workbooks; some programs write CSV or a web page under such a name."""
 
 ZIPPED = {
     "xl/workbook.bin": "an .xlsb spreadsheet",
@@ -47,17 +47,17 @@ ZIPPED = {
 
 
 def is_spreadsheet(path: Path) -> bool:
-    """Tell by its first bytes: a pipeline's artifact has no file ending."""
+    """True if the first bytes are those of an .xlsx: a pipeline's artifact has no file name ending to go by."""
     return _head(path, len(ZIP)) == ZIP
 
 
 def is_old_spreadsheet(path: Path) -> bool:
-    """Tell an .xls file, or an .xlsx with a password, by its first bytes."""
+    """True if the first bytes are those of an .xls file, or of an .xlsx with a password."""
     return _head(path, len(OLE)) == OLE
 
 
 def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
-    """The format of a file of rows, by its first bytes; a DataError with advice how to save it if it is another."""
+    """Format of a file of rows, by its first bytes; a DataError with advice if the format is not read."""
     head = _head(path)
     if head.startswith(ZIP):
         return "spreadsheet"
@@ -77,8 +77,8 @@ def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
 
 
 def _foreign_format(head: bytes) -> tuple[str, str] | None:
-    """Which kind of file without readable rows begins with these bytes, and advice for its owner; None if it may be
-    text with rows."""
+    """Name of an unread format that begins with these bytes, and advice to the user; None if it may be text with
+    rows."""
     if not head.strip():
         return "an empty file", NAME_THE_ROWS
     for beginning, kind_and_advice in FOREIGN.items():
@@ -92,7 +92,7 @@ def _foreign_format(head: bytes) -> tuple[str, str] | None:
 
 
 def refuse_bomb(path: Path) -> None:
-    """Raise a DataError if a document unpacks to more than a person writes."""
+    """Raise a DataError if a zipped document unpacks to more than UNCOMPRESSED_LIMIT bytes, or is not readable."""
     try:
         with zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
@@ -104,7 +104,7 @@ def refuse_bomb(path: Path) -> None:
 
 
 def zipped_kind(path: Path) -> str:
-    """The kind of an archive that is another document than .xlsx; empty if none is recognised."""
+    """Kind of a zipped document that is not an .xlsx; empty if no kind is recognised."""
     with suppress(*ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         return next((kind for part, kind in ZIPPED.items() if part in names), "")
@@ -119,7 +119,7 @@ def _head(path: Path, size: int = HEAD) -> bytes:
 
 
 def _first_line(head: bytes) -> str:
-    """The first line with a character; it is looked at for a sign, so that its encoding need not be known."""
+    """The first line that is not blank. Callers need only its ASCII signs, so the encoding need not be known."""
     encoding = "utf-16" if head.startswith(UTF_16) else "latin-1"
     text = head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

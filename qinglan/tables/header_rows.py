@@ -1,4 +1,4 @@
-"""The row of a table that names its columns: exports have titles and dates above it. A pure function.
+"""Finds the row of a table that names its columns: exports often have titles and dates above it.
 
 header_index([["Customer questions Q3"], ["Question", "History", "Date"]], [], {"Question"}.__contains__)     1
 """
@@ -6,20 +6,20 @@ header_index([["Customer questions Q3"], ["Question", "History", "Date"]], [], {
 from collections.abc import Callable, Sequence
 
 FIRST_ROWS = 10
-"""Number of first rows, without blank ones, among which the names of columns are looked for."""
+"""Number of rows at the top, blank rows not counted, that are searched for the column names."""
 
 IsName = Callable[[str], bool]
 
 
 def no_name(text: str) -> bool:
-    """Know no name: the first row holds the names of columns unless it lacks one that is required."""
+    """Knows no column name. With it, the first row has the column names, unless it lacks a required name."""
     return False
 
 
 def header_index(rows: Sequence[Sequence[str]], required: Sequence[str], is_name: IsName) -> int:
-    """The index among the first rows, each its filled cells, of the names of columns.
+    """Index of the row with the column names; `rows` are the first rows of a table, each as a list of filled cells.
 
-    That is the first row, unless it has no known name and a later one has, with more cells than all above it.
+    It is the first row, unless that row lacks the names and a later row, with more cells than all above, has them.
     """
 
     def fits(cells: Sequence[str]) -> bool:

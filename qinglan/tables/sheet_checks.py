@@ -1,10 +1,10 @@
-"""Checks of an .xlsx before a library reads it: its XML is small enough to read, and what it says is not lost.
+"""Checks an .xlsx before a library reads it: its XML is small enough, and no content would be lost.
 
 parts = scan_parts(archive, "questions.xlsx")
 parts["xl/worksheets/sheet1.xml"].merged       # "A2:A3", or ""
 
-The checks read with a parser: the same sheet can be written with namespace prefixes, line breaks within tags, or in
-UTF-16.
+The checks use an XML parser, since the same sheet can be written with namespace prefixes, line breaks within tags, or
+in UTF-16.
 """
 
 import re
@@ -18,10 +18,10 @@ from qinglan.errors import DataError
 from qinglan.tables.file_formats import UNCOMPRESSED_LIMIT
 
 ELEMENT_LIMIT = 5_000_000
-"""XML elements of the whole file; 100,000 rows of nine columns with a text each take about 3.7 million."""
+"""Most XML elements in a file; 100,000 rows of nine columns with a text each take about 3.7 million."""
 
 STRING_LIMIT = 1_000_000
-"""Texts in the table that the cells share."""
+"""Most texts in the table of texts that cells share."""
 
 DEPTH_LIMIT = 64
 SHEET_NAMESPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -29,7 +29,7 @@ READ_AT_ONCE = 1 << 18
 
 
 class PartScan:
-    """The facts about one XML part."""
+    """Counts and facts about one part of an .xlsx."""
 
     def __init__(self) -> None:
         self.elements = self.strings = self.depth = 0
@@ -43,7 +43,7 @@ class PartScan:
         """The last row of that range."""
 
     def add_merged(self, cells: str) -> None:
-        """Note a range of merged cells, such as A1:F1; one that cannot be read may be anywhere."""
+        """Note a range of merged cells, such as A1:F1. A range that cannot be read counts as ending lowest of all."""
         digits = re.search(r"[0-9]{1,9}$", cells)
         last = int(digits[0]) if digits else sys.maxsize
         if last > self.merged_to:
@@ -51,7 +51,7 @@ class PartScan:
 
 
 def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
-    """Every part of the file that is XML; a DataError where reading them would take too much, or has two meanings."""
+    """Scan every part of an .xlsx; a DataError if reading it would take too much, or if it has two meanings."""
     members = archive.infolist()
     # zipfile reads the last of two entries with one name, other programs the first.
     twice = [name for name, count in Counter(member.filename for member in members).items() if count > 1]
@@ -70,7 +70,7 @@ def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
 
 
 def _scan(part: Any, scan: PartScan, where: str, elements_left: int) -> None:
-    """Count what the part holds up to its first XML error, which is ignored: openpyxl's parser stops there too."""
+    """Scan a part up to its first XML error. The error is ignored, since openpyxl's parser stops there too."""
 
     def start(name: str, attributes: dict[str, str]) -> None:
         scan.elements += 1

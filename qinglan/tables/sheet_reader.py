@@ -1,9 +1,10 @@
-"""Read the visible sheets of an .xlsx, row by row: openpyxl streams them, so 100,000 rows take little memory.
+"""Reads the visible sheets of an .xlsx row by row. openpyxl streams them, so 100,000 rows take little memory.
 
     with visible_sheets(path) as sheets:
         for number, row in sheets[0].rows(): ...        # {1: "那它一天吃几次?", 2: None}
 
-Gaps cost nothing: a cell at XFD1048576 is one cell. The work is bounded by sheet_checks.py.
+Empty cells cost nothing: a sheet with one cell, at XFD1048576, takes the work of one cell. sheet_checks.py limits the
+work for a file.
 """
 
 import warnings
@@ -24,7 +25,7 @@ SHOWN = 60
 
 
 class Formula(str):
-    """The text of a cell's formula, of a type of its own so that it is not taken for a value."""
+    """Text of a cell's formula, as a separate type, so that it is not taken for a value."""
 
 
 Cell = str | int | float | bool | None
@@ -46,7 +47,7 @@ class Sheet(NamedTuple):
     def rows(self, merged_to: int = 0) -> Iterator[tuple[int, Row]]:
         """Rows with their numbers, in order; a DataError if the content is ambiguous.
 
-        Cells may be merged down to row `merged_to`: above the names of columns is a title, which is not read.
+        Cells may be merged down to row `merged_to`: the title above the column names is not read.
         """
         # For a sheet in another namespace, such as Strict Open XML's, openpyxl yields neither rows nor an error.
         if self.scan.namespace != SHEET_NAMESPACE:

@@ -1,4 +1,4 @@
-"""Spreadsheets in and out, a row at a time. What comes in is data: formulas, bombs, merged cells are refused.
+"""Reads and writes spreadsheets, a row at a time. Zip bombs and merged cells are refused; a formula stays a Formula.
 
 for number, cells in read_table(path): ...          # {"问题": "那它一天吃几次?", ...}
 with write_table(path, ["问题", "改写"]) as add: add([question, rewrite])
@@ -24,8 +24,8 @@ from qinglan.tables.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_shee
 from qinglan.terminal import visible
 
 FORMULA = re.compile("[\\s\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠]|[\\t\\r]")
-"""Text that a spreadsheet program may run as a formula, also after blanks and in full width: one that reads an
-exported CSV cuts the blanks (https://owasp.org/www-community/attacks/CSV_Injection)."""
+"""Text that a spreadsheet program may run as a formula, also after blanks and in full width. Blanks do not help: a
+program that reads an exported CSV cuts them (https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 CELL_LIMIT = 32_767
 
@@ -51,10 +51,11 @@ def read_table(
     sheet: str = "",
     on_header: Callable[[int], object] = int,
 ) -> Iterator[tuple[int, Cells]]:
-    """Rows of a sheet, the first that can be seen, by column name, with their row numbers; blank rows are left out.
+    """Yield the rows of a sheet, by default the first visible one: the row number, and the cells by column name.
 
-    Rows above the names of columns are left out; `on_header` gets the number of the row with the names. Rows that are
-    hidden are read too. A second sheet with the required columns is an error: its rows would be lost.
+    Blank rows and rows above the column names are left out; hidden rows are read. `on_header` gets the number of the
+    row with the column names. Without `sheet`, a second sheet with the required columns is an error: its rows would
+    be lost.
     """
     with visible_sheets(path) as sheets:
         table = next((each for each in sheets if each.name.strip() == sheet.strip()), None) if sheet else sheets[0]
@@ -73,13 +74,13 @@ def read_table(
 
 
 def sheet_names(path: Path) -> list[str]:
-    """The names of the sheets that can be seen."""
+    """Names of the visible sheets."""
     with visible_sheets(path) as sheets:
         return [sheet.name for sheet in sheets]
 
 
 def _header(table: Sheet, required: Sequence[str], is_name: IsName) -> tuple[int, dict[int, str]]:
-    """The number of the row that names the columns, and the names."""
+    """Number of the row with the column names, and each name by the number of its column."""
     rows = ((number, _names(row)) for number, row in table.rows(merged_to=LAST_ROW))
     first = list(islice(((number, names) for number, names in rows if names), FIRST_ROWS))
     if not first:
@@ -106,8 +107,8 @@ def _refuse_second_table(more: Sequence[Sheet], required: Sequence[str]) -> None
 
 
 def check_header(path: Path, header: Sequence[str], required: Sequence[str], is_name: IsName) -> None:
-    """Refuse a header without a required name, and one with a name twice, unless its column is not used. Without
-    `is_name` all columns may be used."""
+    """Raise a DataError if a required column is missing, or if a column that is used appears twice. Without `is_name`
+    all columns count as used."""
     if missing := [name for name in required if name not in header]:
         raise DataError(
             f"{path}: no column {', '.join(map(repr, missing))} in the first row; it has "
@@ -122,7 +123,7 @@ def check_header(path: Path, header: Sequence[str], required: Sequence[str], is_
 
 @contextmanager
 def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequence[Cell]], None]]:
-    """A function that adds a row; the sheet is there, whole, when the block has ended well.
+    """Give a function that adds a row to a new sheet. The complete file appears when the block ends without an error.
 
     The same rows give the same bytes on any day.
     """
@@ -146,7 +147,7 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
                 sheet.append(cells)
 
     def flush() -> None:
-        """Write the first rows: openpyxl writes the widths of columns ahead of them, and they decide those."""
+        """Write the first rows. They decide the widths of the columns, which openpyxl writes before all rows."""
         for number, width in enumerate(column_widths(first), 1):
             sheet.column_dimensions[get_column_letter(number)].width = width
         for cells in first:
@@ -167,7 +168,7 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
 
 
 class _UndatedZip(zipfile.ZipFile):
-    """An archive without the moment that it was written, so that a workbook has the same bytes on any day."""
+    """A zip archive with a fixed time for each file, so that a workbook has the same bytes on any day."""
 
     def writestr(self, zinfo_or_arcname: Any, data: Any, *_: Any, **__: Any) -> None:
         with self.open(_undated(zinfo_or_arcname), "w") as entry:
@@ -185,7 +186,7 @@ def _undated(name: str) -> zipfile.ZipInfo:
 
 
 def column_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
-    """Characters that each column takes to show its longest cell, within limits that keep a sheet on a screen."""
+    """Width of each column in characters: enough for its longest cell, up to WIDEST."""
 
     def width(value: Cell) -> int:
         text = "" if value is None else str(value)
@@ -196,8 +197,8 @@ def column_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
 
 
 def safe_cell(value: Cell) -> Cell:
-    """A value as it is written: text that a spreadsheet would run as a formula gets a leading apostrophe, and a
-    character that XML refuses becomes a space."""
+    """Make a value safe to write: text that a spreadsheet would run as a formula gets a leading apostrophe,
+    characters that XML refuses become spaces, and too long a text is cut."""
     if not isinstance(value, str):
         return value
     text = NOT_XML.sub(" ", value)[: CELL_LIMIT - 1]
@@ -205,8 +206,8 @@ def safe_cell(value: Cell) -> Cell:
 
 
 def cell_label(value: Cell) -> str:
-    """An id or a name that was written by `write_table` and read again: without the apostrophe of `safe_cell`, on one
-    line as XML's readers leave it, and 1001 if a spreadsheet program made 1001.0 of it."""
+    """Restore an id or a name that `write_table` wrote and a program read again. The apostrophe of `safe_cell` is
+    removed, the text is put on one line, and 1001.0, which spreadsheet programs make of 1001, becomes 1001."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     text = NOT_XML.sub(" ", str(value))

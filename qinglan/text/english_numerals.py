@@ -1,4 +1,4 @@
-"""Numbers in English words: three hundred and five, nineteen ninety-eight, two point five, the nineties.
+"""Reads numbers in English words: three hundred and five, nineteen ninety-eight, two point five, the nineties.
 
 english_numbers("two or three hundred tablets since nineteen ninety-eight")   ["2", "300", "1998"]
 """
@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 LONGEST_RUN = 60
-"""Longest run of numerals that is read as one number: digits, characters or English words. Longer runs are no number
-that a person means, and matching what may follow each of thousands takes seconds."""
+"""Most numerals in a row (digits, characters or English words) that are read as one number. Nobody writes a longer
+number, and matching thousands of numerals takes seconds."""
 
 SMALL = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -35,19 +35,19 @@ COUPLE = re.compile(r"\ba\scouple\s(?:of\s)?", re.IGNORECASE)
 
 
 def plain_words(text: str) -> str:
-    """The text with twenty-first as twenty-one, the nineties as the 90s and half a dozen as six."""
+    """Simplify number words: twenty-first becomes twenty-one, the nineties the 90s, half a dozen six."""
     text = COMPOUND_ORDINAL.sub(lambda match: f"{match[1]}-{SMALL[1 + ORDINALS.index(match[2].lower())]}", text)
     text = DECADE.sub(lambda match: f"{DECADES[match[1].lower()]}s", text)
     return COUPLE.sub("two ", HALF_A_DOZEN.sub("six", text))
 
 
 def english_numbers(text: str) -> list[str]:
-    """The numbers of a text in English words, in digits."""
+    """Numbers that a text spells in English words, as digits."""
     return [number for match in RUN.finditer(text) for number in _run_numbers(_words(match[0]))]
 
 
 def in_digits(text: str) -> str:
-    """The text with its English numbers in digits."""
+    """The text with numbers in English words replaced by digits."""
     return RUN.sub(lambda match: " and ".join(_run_numbers(_words(match[0]))), text)
 
 
@@ -56,7 +56,7 @@ def _words(run: str) -> list[str]:
 
 
 def _run_numbers(words: Sequence[str]) -> Iterator[str]:
-    """The numbers of a run of number words: "two three" are two, "twenty three" is one."""
+    """Numbers in a run of number words: "two three" holds two numbers, "twenty three" one."""
     total = part = 0
     begun, at = False, 0
     while at < len(words):
@@ -82,7 +82,7 @@ def _run_numbers(words: Sequence[str]) -> Iterator[str]:
 
 
 def _joined(word: str, total: int, part: int, begun: bool) -> tuple[int, int] | None:
-    """The sum of the whole thousands and the rest with this word; None if the word cannot continue a number."""
+    """Add a word to a number, given as whole thousands (`total`) and rest (`part`); None if it cannot continue it."""
     if word in SINGLE:
         return None if begun else (0, SINGLE[word])
     if word in SCALES:

@@ -1,7 +1,7 @@
-"""Near-duplicates: texts that share most of their three-character pieces, every one of them found.
+"""Finds all near-duplicates: texts that share most of their three-character pieces.
 
 index = NearDuplicateIndex(["…", …], threshold=0.8)
-index.alike("…")            # the known texts that are at least as alike as the threshold
+index.alike("…")            # known texts whose similarity reaches the threshold
 """
 
 from collections import defaultdict
@@ -23,15 +23,16 @@ Ids = NDArray[np.intp]
 
 
 def question_key(question: str, history: str) -> str:
-    """Two rows with this key are one task: an elliptic question means nothing without its history.
+    """Key of a row: rows with the same key are one task.
 
-    The history sets them apart; width, case, punctuation, spaces and traditional characters do not.
+    It includes the history, since an incomplete question means nothing without it. Width, case, punctuation, spaces
+    and traditional characters make no difference.
     """
     return f"{comparable(question)}|{comparable(history)}"
 
 
 def comparable(text: str) -> str:
-    """The text as near-duplicates are compared: normalised, in simplified characters."""
+    """The text in the form that is compared: normalised, in simplified characters."""
     return normalise(text).translate(_simplified_characters())
 
 
@@ -53,10 +54,10 @@ def similarity(left: set[str], other: set[str]) -> float:
 
 
 class PieceIndex:
-    """Distinct texts by their pieces. Every text that shares a piece with a query is compared with it.
+    """Index of distinct texts by their pieces. A query is compared with every text that shares a piece with it.
 
-    A query of a customer's question takes half a millisecond among 60,000 texts. Prefix filtering (PPJoin) would take
-    a fifth of that, and twice the code.
+    A query with a customer's question takes half a millisecond among 60,000 texts. Prefix filtering (PPJoin) would
+    take a fifth of that time, but twice the code.
     """
 
     def __init__(self, texts: Iterable[str], threshold: float) -> None:
@@ -69,7 +70,7 @@ class PieceIndex:
         self._sizes = np.array([len(shingles(text)) for text in self.texts], dtype=np.intp)
 
     def shared_pieces(self, pieces: Iterable[str]) -> Ids:
-        """Number of these pieces that each known text has."""
+        """For each known text, the number of these pieces that it has."""
         lists = [self._texts_by_piece[piece] for piece in pieces if piece in self._texts_by_piece]
         return np.bincount(np.concatenate(lists) if lists else [], minlength=len(self.texts))
 
@@ -78,7 +79,7 @@ class NearDuplicateIndex(PieceIndex):
     """Finds the known texts whose Jaccard index with a text reaches the threshold."""
 
     def alike(self, text: str) -> list[str]:
-        """Known texts that are at least as alike as the threshold; the text itself is among them if it is known."""
+        """Known texts whose similarity reaches the threshold, and the text itself if it is known."""
         pieces = shingles(text)
         shared = self.shared_pieces(pieces)
         # shared / (size + len(pieces) - shared) >= threshold, without a division by 0
@@ -87,17 +88,18 @@ class NearDuplicateIndex(PieceIndex):
 
 
 class ContainmentIndex(PieceIndex):
-    """Finds the known texts that hold a text, or that it holds, up to a share of the smaller one's pieces."""
+    """Finds known texts that contain a text, or are contained in it: they share enough pieces of the smaller text."""
 
     def related(self, text: str) -> list[int]:
-        """Numbers of the known texts that share enough of the smaller one's pieces."""
+        """Numbers of known texts: the shared pieces, as a share of the smaller text's pieces, reach the threshold."""
         pieces = shingles(text)
         smaller = np.minimum(self._sizes, len(pieces))
         return np.flatnonzero(self.shared_pieces(pieces) >= self.threshold * smaller - ROUNDING).tolist()
 
 
 def group_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
-    """A number for each text, the same for texts that are alike, directly or through others between them."""
+    """Group number of each text. Texts that are alike have the same number, also if only a chain of others links
+    them."""
     index = NearDuplicateIndex(texts, threshold)
     group_of, members = dict[str, int](), defaultdict[int, list[str]](list)
     for text in index.texts:

@@ -1,4 +1,4 @@
-"""The numbers in a text, as people write them: 30, ３０, 1,000, 三十, 叁佰, Ⅲ, 1.5万, 半斤, 一打, three hundred.
+"""Reads numbers in a text as people write them: 30, ３０, 1,000, 三十, 叁佰, Ⅲ, 1.5万, 半斤, 一打, three hundred.
 
 written_numbers("服用三百mg")        {"300"}                what a text claims: in digits, or spelled out and counted
 all_numbers("一天三次，共1.5万元")          {"1", "3", "1.5", "15000"}   every number that a reader finds in it
@@ -38,7 +38,8 @@ COUNTED = re.compile(
     rf"|\s*(?:{LATIN_UNITS})(?![A-Za-z]))",
     re.IGNORECASE,
 )
-"""The rest of a spelled-out count; over a space only what surely is a unit: 方案三 天然 counts no days."""
+"""Unit or measure word after a spelled-out number. After a space only sure units match: in 方案三 天然 no days are
+counted."""
 
 STATED = re.compile(r"(?<![A-Za-z\d.])(?<![A-Za-z]-)(\d+(?:\.\d+)?|\.\d+)([十百千万亿]*)")
 MULTIPLIED = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([十百千万亿]+)")
@@ -46,18 +47,19 @@ BEFORE_UNIT = re.compile(rf"(?<=[A-Za-z])(\d+(?:\.\d+)?)\s?(?:{LATIN_UNITS})(?![
 COUNTED_HALF = re.compile(f"半[{MEASURE_WORDS}]")
 HALF = re.compile(r"半|\bhalf\b", re.IGNORECASE)
 LOOSE_DOZEN = re.compile(r"(半|\d+|[一二两三四五六七八九十]+)打")
-"""一打多少钱 speaks of twelve; that 一打电话 does not can stay unknown."""
+"""A number of dozens, also before other characters: 一打多少钱 means twelve. It matches 一打电话 too, by mistake,
+which does no harm."""
 
 DOZEN = re.compile(rf"{LOOSE_DOZEN.pattern}(?!\w)")
 FORMAL_NUMERALS = dict(
     zip("壹贰貳叁參肆伍陆陸柒捌玖拾佰仟萬億兩", "一二二三三四五六六七八九十百千万亿两", strict=True)
 ) | {"廿": "二十", "卅": "三十", "俩": "两个", "仨": "三个"}
 FORMAL = re.compile(f"(?<![收队退入大登着])[{''.join(FORMAL_NUMERALS)}]")
-"""Numerals in formal writing, without those in 收拾, 队伍, 大陆 and the like."""
+"""Numerals in formal writing, but not inside words such as 收拾, 队伍 and 大陆."""
 
 KILO = re.compile(rf"(?<=[\d{SPELLED_DIGITS}两十百半几])千(克(?!拉)|米|卡(?!路)|焦|瓦|帕)")
 KILO_UNITS = {"克": "公斤", "米": "公里", "卡": "大卡", "焦": "kJ", "瓦": "kW", "帕": "kPa"}
-"""千 before a unit belongs to it: 200千卡 is 200 kcal, and 3千克 3 kg, which 三 thousand grams are, too."""
+"""Units for 千 and a base unit. 千 before a unit belongs to the unit: 200千卡 is 200 kcal, and 3千克 is 3 kg."""
 
 DECIMAL = re.compile(
     rf"([{SPELLED_DIGITS}两十百]+)点([{SPELLED_DIGITS}]+)"
@@ -65,14 +67,15 @@ DECIMAL = re.compile(
     rf"|(?<=[百千]分之)([{SPELLED_DIGITS}十]+)点([{SPELLED_DIGITS}]+)",
     re.IGNORECASE,
 )
-"""三点五毫克; without a unit 三点五 may be a time of the day."""
+"""A spelled-out decimal before a unit, such as 三点五毫克. Without a unit, 三点五 may be a time of day."""
 
 LOOSE_UNIT_INSIDE = re.compile(
     rf"(?<![\d.])(?:(\d+)|([{SPELLED_DIGITS}两十百]+))([米块元度])(?:(\d{{1,2}})|([{SPELLED_DIGITS}]{{1,2}}))"
     rf"(?![\d{SPELLED_DIGITS}两十百千万亿])"
 )
 UNIT_INSIDE = re.compile(rf"{LOOSE_UNIT_INSIDE.pattern}(?=$|[\s,，。;；、?？!！)）的高长宽深左右吗呢吧以了])")
-"""1米75, 三块五, 38度5: digits after the unit are its tenths and hundredths, surely so before these characters."""
+"""A number with digits after its unit: 1米75, 三块五, 38度5. They are tenths and hundredths of the unit, which is
+sure only before the characters at the pattern's end."""
 
 SCALES = english_numerals.SCALES | {"hundred": 100, "k": 1000, "m": 10**6, "bn": 10**9}
 SCALED = re.compile(r"(\d+(?:\.\d+)?)\s?(hundred|thousand|grand|million|billion|(?<=\d)(?:k|K|M|bn))\b")
@@ -84,7 +87,7 @@ SHORT_YEAR = re.compile(r"(?<!\d)(\d\d)(?:年|'?s\b)|(?<!\d)'(\d\d)\b|([零〇�
 FRACTION = re.compile(r"(?<![\d./])(?:(\d{1,4}) )?(\d{1,4})[/⁄](\d{1,4})(?![\d/])")
 SPOKEN_POINT = re.compile(r"(?<!\d)(\d{1,4})点(\d)(?!\d)")
 TEN_THOUSANDS = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)w(?![a-z])", re.IGNORECASE)
-"""2w is 20,000 among fans and 2 watts among lamps."""
+"""A number before w: 2w may mean 20,000 (of fans) or 2 watts (of a lamp)."""
 
 CLOCK_DIGITS = re.compile(r"(?<!\d)(\d{1,2}):(\d\d)(?!\d)")
 ORDINAL_VALUES = {word: str(value) for value, word in enumerate(ORDINALS, 1)}
@@ -97,10 +100,10 @@ VAGUE_COUNTS = {"1", "2"}
 
 
 def written_numbers(text: str) -> set[str]:
-    """Numbers that the text states: in digits, or spelled out before what is counted, without 一 and 两.
+    """Numbers that the text states: in digits, or spelled out before a counted thing. 一 and 两 are ignored.
 
-    A number that follows a letter (Q10, B12) is part of a name, unless a unit follows it: x300mg. Half a dozen is not
-    counted: it rarely is meant as a number.
+    A number that follows a letter (Q10, B12) is part of a name, unless a unit follows it: x300mg. "Half a dozen" is
+    ignored too, since it is rarely meant as a number.
     """
     plain = normalise_numerals(HALF_A_DOZEN.sub(" ", text))
     numbers = {multiplied(match[1], match[2]) for match in STATED.finditer(plain)}
@@ -145,12 +148,12 @@ def all_numbers(text: str) -> set[str]:
 
 
 def is_span(word: str) -> bool:
-    """True for 两三 or 三五, which is two or three, and no 23."""
+    """True for two digits that mean a range: 两三 is two or three, and not 23."""
     return len(word) == 2 and set(word) <= set(DIGITS) and 0 < DIGITS[word[1]] - DIGITS[word[0]] <= 2
 
 
 def _claimed_value(plain: str, match: re.Match[str]) -> str:
-    """The value of a spelled-out count; of two digits in a row (三四天, 小九一天) the last, except in a year."""
+    """Value of a spelled-out count. Of two digits in a row (三四天, 小九一天) the last counts, except in a year."""
     word = match.group()
     is_two_digits = len(word) == 2 and set(word) <= set(DIGITS) and not plain.startswith("年", match.end())
     return str(spelled_value(word[-1] if is_two_digits else word))
@@ -163,7 +166,7 @@ def _halves_and_dozens(plain: str) -> set[str]:
 
 
 def dozens(count: str) -> str:
-    """The value of a number of dozens, where 半 is half a dozen."""
+    """Value of a number of dozens; 半 means half a dozen."""
     return canonical_number(str(12 * (Decimal("0.5") if count == "半" else count_value(count))))
 
 
@@ -175,7 +178,7 @@ def count_value(word: str) -> Decimal:
 
 
 def multiplied(number: str, units: str) -> str:
-    """The value of 1.5万, 3百万."""
+    """Value of a number with Chinese units after it: 1.5万, 3百万."""
     value = Decimal(number)
     for unit in units:
         value *= (UNITS | MYRIADS)[unit]
@@ -183,8 +186,8 @@ def multiplied(number: str, units: str) -> str:
 
 
 def normalise_numerals(text: str) -> str:
-    """The text in half-width characters, with the writings of a number in one form. Of a number of more than
-    LONGEST_RUN numerals only the beginning is left.
+    """The text in half-width characters, with each number in one form. A number of more than LONGEST_RUN numerals is
+    cut to its beginning.
 
     Roman, formal and colloquial numerals, 1,000, 2 million, 三点五毫克, 1米75 and 200千卡 are changed.
     """
@@ -200,7 +203,7 @@ def normalise_numerals(text: str) -> str:
 
 
 def decimal_inside(match: re.Match[str]) -> str:
-    """The number of a match of UNIT_INSIDE."""
+    """Number in a match of UNIT_INSIDE: 1米75 is 1.75."""
     return _decimal(match[1] or match[2], match[4] or match[5])
 
 

@@ -1,4 +1,4 @@
-"""Amounts with their units, so that 半年 is 6个月, 0.5 g is 500 mg, and half of them is 50 %.
+"""Reads amounts with their units, so that 半年 equals 6个月, 0.5 g equals 500 mg, and "half of them" equals 50 %.
 
 numbers_without_source("一次吃8片", ["一次吃两片"])        {"8"}
 numbers_without_source("at 15:00", ["at 3 pm"])           set()
@@ -34,11 +34,11 @@ from qinglan.text.numerals import (
 
 class Quantity(NamedTuple):
     numbers: tuple[str, ...]
-    """The numbers that state it, as `written_numbers` names them."""
+    """Numbers in the text that state the quantity, in the form of `written_numbers`."""
 
     dimension: str
     value: float
-    """In the dimension's first unit below, rounded to six digits."""
+    """Value in the unit of size 1 of its dimension in UNITS_BY_DIMENSION, rounded to six digits."""
 
 
 UNITS_BY_DIMENSION: dict[str, dict[float, str]] = {
@@ -64,7 +64,7 @@ UNITS_BY_DIMENSION: dict[str, dict[float, str]] = {
     "dollars": {0.01: "cents?", 1: "dollars?|bucks?"},
     "share": {0.001: "‰", 0.01: "%|per\\s?cent", 0.1: "成(?![立为员分果功就])|折", 0.25: "quarters?"},
 }  # fmt: skip
-"""Patterns of units by their size."""
+"""Patterns of units by dimension and size."""
 
 CACHED_SOURCES = 1 << 10
 DAYS_OF_A_MONTH = 30
@@ -107,7 +107,7 @@ QUARTERS_OF_AN_HOUR = re.compile(r"\b(\d+)\squarters?\sof\s1\shour\b", re.IGNORE
 
 
 def numbers_without_source(text: str, sources: Iterable[str]) -> set[str]:
-    """Numbers of the text that no source holds, in digits, spelled out, with another unit or written otherwise."""
+    """Numbers of the text that no source holds in any form: in digits, in words, or converted to another unit."""
     sources = tuple(sources)
     unknown = written_numbers(text).difference(*map(_source_numbers, sources))
     if unknown:
@@ -129,7 +129,7 @@ def _source_amounts(text: str) -> frozenset[tuple[str, float]]:
 
 
 def quantities(text: str) -> Iterator[Quantity]:
-    """Every amount in the text, in each way that it may be meant."""
+    """Yield every amount in the text; an ambiguous amount comes once for each meaning."""
     plain = normalise_numerals(text)
     if HALF.search(plain):
         yield _quantity(("0.5",), "share", 0.5)
@@ -150,7 +150,7 @@ def _in_digits(plain: str) -> str:
 
 
 def _spelled(match: re.Match[str]) -> str:
-    """A spelled-out number in digits, and apart from digits beside it, which would make one long number of all."""
+    """Replace a spelled-out number by digits, with spaces to digits beside it, so that they do not run together."""
     word, before, after = (
         match[0],
         match.string[max(0, match.start() - 1) : match.start()],
@@ -207,7 +207,7 @@ def _times(plain: str) -> Iterator[Quantity]:
 
 
 def _clock(numbers: tuple[str, ...], hour: int, minute: int, day: str = "") -> Iterator[Quantity]:
-    """A time of the day; without a word for the half of the day it may be in either."""
+    """Yield a time of day; without a word such as 下午 or pm, yield it for both halves of the day."""
     is_late = day in ("下午", "傍晚", "晚", "晚上", "p")
     # Without a word for the half of the day, 7:30 may be 07:30 or 19:30.
     hours = {hour % 12 + 12 * is_late} if day and hour <= 12 else {hour, hour + 12} if hour <= 12 else {hour}

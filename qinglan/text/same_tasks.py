@@ -1,17 +1,16 @@
 """Finds rows that are one task: near-duplicates, and the same question after another wording of its history.
 
 index = TaskIndex(["question|history", …], threshold=0.8, complete={"question|history", …})
-index.alike("question|history")     # the known tasks that this row gives away
+index.alike("question|history")     # known tasks that are the same as this row's
 
-Two rows are one task if their texts are near-duplicates, or if their questions are alike (by Jaccard, or one holds
-the other) and one of these holds:
+Two rows are one task if their texts are near-duplicates, or if their questions are alike (by Jaccard, or one contains
+the other) and one of these conditions is true:
 
-- one of them has no history,
-- one history holds the other: lines of boilerplate around it, or older turns, make no other task,
-- the known question is complete: it says by itself what it is about, so that its history does not matter.
+- One of the rows has no history.
+- One history contains the other: boilerplate or older turns around a history do not make another task.
+- The known question is complete: it says by itself what it is about, so that its history does not matter.
 
-A question in pieces (那它一天吃几次) after another history stays another task. Synonyms are compared as far as the
-short table below knows them.
+An incomplete question (那它一天吃几次) after another history is another task. Only words in SYNONYMS are synonyms.
 """
 
 import re
@@ -22,11 +21,11 @@ from functools import lru_cache
 from qinglan.text.near_duplicates import ROUNDING, ContainmentIndex, NearDuplicateIndex, shingles, similarity
 
 HELD = 0.9
-"""Share of the smaller question or history that the larger one must hold, at least: templates with another product's
-name share less."""
+"""Smallest share of the shorter question or history that the longer one must contain. Two questions from a template
+with different product names share less."""
 
 SMALLEST_HELD = 8
-"""Pieces of a question that another one may merely hold: a shorter one is held by too many."""
+"""Fewest pieces of a question for which containment is enough: a shorter question is contained in too many others."""
 
 SYNONYMS = {
     "": ("请问一下", "请问", "您好", "你好", "麻烦", "谢谢", "想问一下", "想问下", "我想问", "想问", "问一下", "一下",
@@ -41,7 +40,7 @@ SYNONYMS = {
     "买": ("购买", "选购"),
     "多久": ("多长时间", "几久"),
 }  # fmt: skip
-"""Words of questions that are compared as the first one; politeness and particles as nothing."""
+"""Words of questions that are replaced by their key before comparison; politeness and particles are removed."""
 
 _WORDS: Mapping[str, str] = {word: plain for plain, words in SYNONYMS.items() for word in words}
 _WORD = re.compile("|".join(sorted(_WORDS, key=lambda word: -len(word))))
@@ -49,12 +48,12 @@ _WORD = re.compile("|".join(sorted(_WORDS, key=lambda word: -len(word))))
 
 @lru_cache(1 << 16)
 def plain_question(question: str) -> str:
-    """A normalised question without politeness, in the first words of SYNONYMS; itself if nothing would be left."""
+    """Replace the words of a normalised question by SYNONYMS; the question itself if nothing would be left."""
     return _WORD.sub(lambda match: _WORDS[match[0]], question) or question
 
 
 class TaskIndex(NearDuplicateIndex):
-    """Tasks by question and history; finds those that a row gives away."""
+    """Index of known tasks by question and history; finds the tasks that are the same as a row's."""
 
     def __init__(self, tasks: Iterable[str], threshold: float, complete: Collection[str] = frozenset()) -> None:
         super().__init__(tasks, threshold)
@@ -72,7 +71,7 @@ class TaskIndex(NearDuplicateIndex):
         self._alike_questions = lru_cache(1 << 14)(self._tasks_with_alike_question)
 
     def alike(self, text: str) -> list[str]:
-        """The known tasks that the row is one with, near-duplicates first."""
+        """Known tasks that are the same as the row's task, near-duplicates first."""
         near = super().alike(text)
         question, history = _parts(text)
         tasks = self._alike_questions(question)
@@ -82,7 +81,7 @@ class TaskIndex(NearDuplicateIndex):
         return list(dict.fromkeys([*near, *(self.texts[task] for task in tasks)]))
 
     def _tasks_with_alike_question(self, question: str) -> list[int]:
-        """Tasks whose question holds this one, or is held by it; a short one must be alike by Jaccard."""
+        """Tasks whose question contains this one or is contained in it; a short question must be alike by Jaccard."""
         pieces, tasks = shingles(question), list[int]()
         for number in self._questions.related(question):
             known = self._questions.texts[number]

@@ -11,19 +11,20 @@ LETTER = "0-9A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u052f"
 """Digits, and letters of scripts with spaces between words: Latin, Greek, Cyrillic."""
 
 WORD = re.compile(f"[{LETTER}]{{2,64}}")
-"""A word in letters; longer ones are cut, so that a search engine never keeps a file as one word."""
+"""A word of 2 to 64 letters. Longer words are cut, so that a search engine never stores a whole file as one word."""
 
 LONE = re.compile(r"(?<!\w)\w(?!\w)")
 SHORTEST_STEMMED = 4
 CACHED_TEXTS = 1 << 12
 COPIED_RUN = 16
-"""Length of a run that counts as copied, in Chinese characters or four letters each; a shorter one may be a name."""
+"""Length from which a run counts as copied, in Chinese characters; four letters count as one. A shorter run may be a
+name."""
 
 TOKEN_SIGNS = str.maketrans({"<": "＜", "[": "［"})
-"""The signs with which control tokens begin: <|im_start|>, </s>, <think>, [INST]."""
+"""Full-width replacements for the signs with which control tokens begin: <|im_start|>, </s>, <think>, [INST]."""
 
 MARKUP = re.compile(r"<[|｜/!?A-Za-z_][^<>]*>?|\[/?[A-Za-z_]+\]|[{}]|```")
-"""Control tokens, tags, JSON and fences: no search query has them."""
+"""Pattern of control tokens, tags, JSON and code fences, which no search query has."""
 
 LETTERS = 4
 """Letters of a word in Latin or Cyrillic script that count as one Chinese character."""
@@ -37,19 +38,19 @@ HAN = re.compile("[\u4e00-\u9fff]")
 CHINESE_SHARE = 0.1
 
 FILLERS = "\u115f\u1160\u2800\u3164\uffa0"
-"""Characters that are invisible but no spaces: Hangul fillers, the empty Braille pattern."""
+"""Characters that are invisible but do not count as spaces: Hangul fillers, the empty Braille pattern."""
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
 def as_sentence(text: str) -> str:
-    """The text with a full stop at its end, unless it ends a sentence already; another sentence can follow it."""
+    """The text with a full stop at its end, if it ends without one, so that another sentence can follow."""
     text = text.strip()
     return text if not text or text[-1] in ".!?…。！？" else f"{text}."
 
 
 def with_line_feeds(text: str) -> str:
-    """The text with line feeds only: Windows ends lines with two characters, an old Mac with the first of them."""
+    """The text with all line ends as line feeds: Windows writes CR and LF, an old Mac only CR."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -78,7 +79,8 @@ def words(text: str) -> Iterator[str]:
 
 
 def whole_terms(text: str) -> frozenset[str]:
-    """Terms of a text in lower case that are no pairs, so that finding them in it takes more than `in`."""
+    """Terms of a lower-case text that are not pairs: lone characters and stems of words. Python's `in` cannot find
+    them in the text reliably."""
     return frozenset(LONE.findall(text)) | frozenset(words(text))
 
 
@@ -96,7 +98,7 @@ def stem(word: str) -> str:
 
 
 def term_coverage(text: str, known: Collection[str]) -> float:
-    """The share of the text's terms among these."""
+    """Share of the text's terms that are in `known`; 0 for a text without terms."""
     terms = search_terms(text)
     return sum(term in known for term in terms) / len(terms) if terms else 0.0
 
@@ -112,29 +114,29 @@ def is_chinese(text: str) -> bool:
 
 
 def is_blank(text: str) -> bool:
-    """True if nothing of it can be seen: spaces, zero-width letters, marks without a letter, fillers."""
+    """True if a text is empty or invisible: spaces, zero-width letters, marks without a letter, fillers."""
     if not text or text.isspace():
         return True
     return all(sign in FILLERS or unicodedata.category(sign)[0] in "CZM" for sign in text)
 
 
 def one_line(text: str) -> str:
-    """The text on one line: a field that cannot open another field of a prompt."""
+    """The text on one line, so that it cannot begin another field of a prompt."""
     return CONTROL.sub(" ", text).strip()
 
 
 def neutralise_tokens(text: str) -> str:
-    """The text with full-width brackets: no tokenizer reads a control token in it, and a reader sees the same."""
+    """The text with full-width brackets: a reader sees the same, but no tokenizer reads a control token in it."""
     return text.translate(TOKEN_SIGNS)
 
 
 def is_copied(text: str, free: Sequence[str], sources: Sequence[str]) -> bool:
-    """True if the text holds a long run of a source that no free text holds."""
+    """True if the text copies a long run from a source, and none of the `free` texts holds that run."""
     return any(copied_tokens(text, free, sources))
 
 
 def copied_tokens(text: str, free: Sequence[str], sources: Sequence[str]) -> list[bool]:
-    """Mark each token of the text that is part of a long run of a source which no free text holds."""
+    """Mark each token that belongs to a long run of a source, if none of the `free` texts holds that run."""
     tokens = text_tokens(text)
     copied = [False] * len(tokens)
     joined_free, joined_sources = list(map(_joined_tokens, free)), list(map(_joined_tokens, sources))
@@ -172,7 +174,7 @@ def _joined_tokens(text: str) -> str:
 
 
 def _long_runs(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Start and end of the shortest run from each token on that is as long as a copy."""
+    """Yield start and end of the shortest run from each token on that has the length COPIED_RUN."""
     lengths = [token_length(token) for token in tokens]
     end = length = 0
     # Two pointers: each token enters and leaves the window once.

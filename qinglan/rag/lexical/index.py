@@ -39,7 +39,8 @@ CACHED_TERMS = 1 << 16
 MAX_TIED_HITS = 4096
 CACHED_SEARCHES = 256
 MIN_SEARCH_HITS = 20
-"""Fewest hits of a search. An answer searches its query twice, for hits and for rivals; both share one search."""
+"""Fewest hits that a search computes. The service searches a query twice, for hits and for rivals, and the second
+time takes the cached hits."""
 
 
 class Hit(NamedTuple):
@@ -109,7 +110,7 @@ class Index:
         return self.manifest.passages
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The k best passages by BM25 over terms, best first; ties are in the order of the file."""
+        """The k best passages by BM25, best first; passages with equal scores are in the order of the file."""
         return self._cached_search(query, max(k, MIN_SEARCH_HITS))[:k]
 
     def _search(self, query: str, k: int) -> list[Hit]:
@@ -124,7 +125,7 @@ class Index:
         return hits[:k]
 
     def query_terms(self, query: str) -> list[str]:
-        """The query's terms that the knowledge base holds, each once, only the rarest if there are too many."""
+        """Distinct terms of the query that the knowledge base holds; only the rarest if there are too many."""
         terms = [term for term in dict.fromkeys(search_terms(query)) if self.df(term)]
         return sorted(terms, key=self.df)[:QUERY_TERMS] if len(terms) > QUERY_TERMS else terms
 

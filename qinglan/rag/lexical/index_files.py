@@ -1,4 +1,4 @@
-"""Files of a search index, and the manifest that is written last: a folder with a manifest is complete."""
+"""Files of a search index, and its manifest. The manifest is written last: a folder with a manifest is complete."""
 
 import os
 from pathlib import Path
@@ -51,7 +51,7 @@ def verify_index(folder: Path) -> Manifest:
 
 
 def seal_index(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest with every file's digest, last: a folder with a manifest is complete."""
+    """Write the manifest with the digest of every file. It comes last: a folder with a manifest is complete."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix != ".lock":  # tantivy creates its lock files again

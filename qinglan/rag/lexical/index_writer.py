@@ -35,7 +35,7 @@ log = logging.getLogger("qinglan.rag")
 
 
 def write_index(kb: Path, folder: Path, observe: Callable[[int], object] | None = None) -> int:
-    """Write every file of the index but its manifest; the result is the number of passages."""
+    """Write every file of the index except its manifest; returns the number of passages."""
     (folder / SEARCH).mkdir(parents=True)
     schema = SchemaBuilder()
     schema.add_text_field("body", tokenizer_name="whitespace", index_option="freq")
@@ -97,7 +97,7 @@ class TermSpool:
         self._passages += len(cut.counts)
 
     def of_passages(self) -> Iterator[Weights]:
-        """Weights of each passage, a batch at a time: the idf of all its terms together, and of its title's."""
+        """Yield the weights of each passage, a batch at a time: the summed idf of all its terms and of its title."""
         weigh = self._frequencies.weigher(lambda df: inverse_frequency(df, self._passages))
         self._file.seek(0)
         for counts in self._batches:

@@ -1,11 +1,12 @@
-"""Search terms of many passages at once, in numpy: equal to qinglan.text.text.search_terms, many times as fast.
+"""Extracts the terms of many passages at once with numpy: the same terms as search_terms, many times faster.
 
 batch = extract_terms([Passage(id="1", title="虾青素 用量", content="每日一粒。")])
 batch.bodies[0]                     # '虾青 青素 用量 每日 日一 一粒 '
 DocumentFrequencies().add(batch)    # count how many passages hold each term, a batch at a time
 
-A term is one integer. A pair is its two characters' code points, 21 bits each; a lone character has 0 as its second.
-A word is 48 bits of its digest above all pairs: among a million words, two share a number once in 500 bases.
+Each term is one integer. A pair holds the code points of its two characters, 21 bits each; a lone character has 0 as
+its second. A word holds 48 bits of its digest, and a higher bit that sets it apart from pairs. With a million words,
+about one knowledge base in 500 has two words with the same integer.
 """
 
 import re
@@ -35,7 +36,8 @@ SPACE = ord(" ")
 
 PASSAGES_AT_ONCE = 4096
 LETTERS_AT_ONCE = 1 << 19
-"""Limits of a batch, which ends at the first: so long passages need no more memory than short ones."""
+"""Limits of a batch in passages and in characters. It ends at the limit that it reaches first, so that long passages
+need no more memory than short ones."""
 
 MERGED_AT = 1 << 20
 
@@ -50,7 +52,7 @@ class BatchTerms(NamedTuple):
     """Each passage's distinct terms, ascending, one passage after another."""
 
     in_title: NDArray[np.bool_]
-    """For each of `codes`: true if the title of its passage holds it."""
+    """For each term in `codes`: True if the title of its passage holds the term."""
 
     counts: NDArray[np.int64]
     """Number of distinct terms of each passage."""
@@ -138,7 +140,10 @@ class PassageWeigher:
         self._codes, self._weights = codes, weights
 
     def __call__(self, codes: TermCodes, in_title: NDArray[np.bool_], counts: Counts) -> Weights:
-        """One row per passage: the weights of all its terms, and of its title's. Arguments as in BatchTerms."""
+        """For each passage, a row with the summed weights of all its terms and of its title's terms.
+
+        The arguments are those of BatchTerms.
+        """
         weights = self._weights[np.searchsorted(self._codes, codes)]
         passage = np.repeat(np.arange(len(counts)), counts)
         whole = np.bincount(passage, weights, len(counts))
@@ -169,10 +174,10 @@ def _starts(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.b
 def _distinct(
     codes: TermCodes, segment: TermCodes, passages: int
 ) -> tuple[TermCodes, NDArray[np.bool_], NDArray[np.int64]]:
-    """Distinct terms of each passage, and whether its title holds them.
+    """Distinct terms of each passage, a mask of the terms that its title holds, and the number of terms per passage.
 
     Passage, term and a bit (0 for the title, 1 for the content) are packed in one number. Sorted, a term of the title
-    comes before the same term of the content, and the first of both is kept.
+    comes before the same term of the content, and only the first is kept.
     """
     packed = np.sort((segment >> ONE_BIT << TERM_BITS | codes) << ONE_BIT | segment & ONE_BIT)
     is_new = np.append(True, packed[1:] >> ONE_BIT != packed[:-1] >> ONE_BIT)[: len(packed)]

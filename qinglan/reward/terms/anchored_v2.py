@@ -1,5 +1,5 @@
-"""Retrieval quality that a rewrite cannot raise by itself: ranks of gold or labelled passages, else scores against
-the need.
+"""Measures retrieval quality in a way that a rewrite cannot game: by the ranks of gold or labelled passages, else by
+scores against the need.
 """
 
 import math
@@ -17,11 +17,11 @@ SECOND_RANK_REWARD, LAST_RANK_REWARD = 0.5, 0.1
 
 
 def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels: Sequence[Label] = ()) -> float:
-    """Quality in [0, 1]: half rank reward, half nDCG@10 where gold or a relevant label is known; else the plan's mean
-    of need scores.
+    """Quality in [0, 1]. With gold or a relevant label it is half rank reward, half nDCG@10; else the plan's mean of
+    the scores against the need.
 
-    Scores against the rewrite itself can be raised by it, so they count as 0 for every system: such a row's reward is
-    the judge's, and the penalties.
+    A rewrite can raise scores against itself. So without scores against the need the quality is 0 for every system,
+    and the row's reward comes from the judge and the penalties only.
     """
     if gold:
         ranks = retrieval.ranks(gold)
@@ -34,8 +34,8 @@ def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels:
 
 
 def graded_quality(ids: Sequence[str], gains: Mapping[str, float]) -> float:
-    """Quality of a retrieval by graded labels. A passage without a label earns nothing: it may be relevant, but a
-    policy that earned by unjudged passages would learn to retrieve them."""
+    """Quality of a retrieval by graded labels. A passage without a label earns nothing, although it may be relevant:
+    a policy that is rewarded for unlabelled passages would learn to retrieve them."""
     best = max((gains.get(passage, 0.0) * rank_reward([rank]) for rank, passage in enumerate(ids, 1)), default=0.0)
     return 0.5 * best + 0.5 * graded_ndcg(ids, gains, DEPTH)
 
@@ -58,9 +58,9 @@ def ndcg(ranks: Sequence[int], relevant: int) -> float:
 
 
 def needless_rewrite_penalty(quality: float, quality_plain: float, unchanged: bool, scale: float) -> float:
-    """Cost in [0, 2] of rewriting a question that retrieves as well by itself; 0 if it was left unchanged.
+    """Penalty in [0, 2] for rewriting a question that retrieves at least as well by itself; 0 if it was not changed.
 
-    The better the plain question retrieves, the higher the cost; a rewrite that retrieves worse costs more still.
+    The penalty grows with the quality of the plain question, and with the loss of quality by the rewrite.
     """
     if unchanged or quality > quality_plain:
         return 0.0

@@ -38,7 +38,8 @@ def is_malformed(rewrite: str) -> bool:
 
 
 def is_copied(rewrite: str, prompt: Prompt, hits: Iterable[Hit]) -> bool:
-    """True if it copies a stretch of the history or a passage that neither the question nor a heading holds."""
+    """True if the rewrite copies a stretch of the history or of a passage. A stretch that is also in the question,
+    the need or a heading does not count."""
     hits = tuple(hits)
     free = (prompt.question, prompt.need, *(hit.heading for hit in hits))
     return text.is_copied(rewrite, free, (prompt.history_summary, *(hit.content for hit in hits)))

@@ -27,16 +27,16 @@ STOP_WORDS = (
     "being having after before between during along together against while regarding such some any more most than "
     "him them us happen happened get got make made say said mention mentioned take use used"
 )
-"""Words that ask or join and name nothing; they never count as invented."""
+"""Question words and connecting words; they never count as invented."""
 
 
 def hinge(value: float, free: float, full: float) -> float:
-    """0 up to `free`, 1 from `full` on, linear in between."""
+    """Map a value to [0, 1]: 0 up to `free`, 1 from `full` on, linear in between."""
     return min(1.0, max(0.0, (value - free) / (full - free)))
 
 
 def length_ratio(rewrite: str, prompt: Prompt) -> float:
-    """Length of the rewrite over that of the need or the teacher's rewrite, whichever is longer."""
+    """Length of the rewrite divided by the length of the need or of the teacher's rewrite, whichever is longer."""
     return len(rewrite) / max(len(prompt.need), len(prompt.teacher_rewrite), SHORTEST_REFERENCE)
 
 
@@ -50,9 +50,9 @@ def repetition_share(rewrite: str) -> float:
 def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> float:
     """Share of the rewrite's characters in words that neither the conversation nor any retrieved passage holds.
 
-    A word in letters is supported if they hold a form of it, another character if it is in a pair that they hold.
-    A single unsupported character only joins two known words; two in a row are an invented word. Terms of the
-    knowledge base thus count as known.
+    A word in letters is known if the conversation or a passage holds a form of it. Any other character is known if
+    they hold a pair of characters with it. A single unknown character does not count, since it may join two known
+    words; two in a row count as an invented word.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
     sources = [*map(_terms, (prompt.context, STOP_WORDS, *passages))]
@@ -78,7 +78,7 @@ def _terms(text: str) -> frozenset[str]:
 
 
 def _unsupported_characters(run: str, sources: Sequence[Set[str]]) -> int:
-    """Count the run's unsupported characters, without single ones."""
+    """Count the run's characters that no source supports; a single character between supported ones is ignored."""
 
     def is_known(term: str) -> bool:
         return any(term in terms for terms in sources)

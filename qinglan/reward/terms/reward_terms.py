@@ -69,7 +69,7 @@ def measure_rewrite(episode: Episode) -> RewriteMeasures:
 
 
 def retrieval_quality(retrieval: RetrievalResult, prompt: Prompt, config: RewardConfig) -> float:
-    """Retrieval quality under the mode's definition."""
+    """Retrieval quality by the definition of the reward's mode."""
     if config.mode == "seed_v1":
         return seed_v1.retrieval_quality(retrieval.scores)
     return anchored_v2.retrieval_quality(retrieval, prompt.gold, prompt.labels)
@@ -99,8 +99,8 @@ def _parts(
 def _compare_with_teacher(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
     """Comparison with the teacher, judge scores, and whether a relevant passage came first.
 
-    `gold` counts only if gold_known is 1: by gold, or by labels if labelled is 1. `unjudged` is 1 if the first
-    passage of a labelled row has no label, so that its 0 may be wrong.
+    `gold` is meaningful only if `gold_known` is 1; if `labelled` is 1, it goes by labels. `unjudged` is 1 if the
+    first passage of a labelled row has no label: its `gold` of 0 may then be wrong.
     """
     prompt, judged = episode.prompt, episode.judged
     relevant = prompt.relevant

@@ -19,7 +19,7 @@ class Comparison(NamedTuple):
 
 
 def retrieval_quality(scores: Sequence[float]) -> float:
-    """0.6 of the first score plus 0.4 of the mean of the first three; 0 without scores."""
+    """0.6 times the first score plus 0.4 times the mean of the first three scores; 0 without scores."""
     if not scores:
         return 0.0
     top3 = scores[:3]
