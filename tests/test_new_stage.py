@@ -120,7 +120,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The product with the stage's folder, its entry in the rewriter's line, and that entry's import."""
     root = tmp_path_factory.mktemp("copy")
-    for name in PRODUCT:
+    for name in (*PRODUCT, "tools"):
         # With compiled modules: each has its source's time. One that is just being written has a name that goes.
         shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     shutil.copy(ROOT / "pyproject.toml", root)
