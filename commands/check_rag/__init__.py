@@ -1,1 +1,1 @@
-"""`qinglan check-rag`: asks a RAG service a few questions, and says what fits a run and what does not."""
+"""`qinglan check-rag`: ask a RAG service a few questions, and report which of its properties fit a run."""

@@ -58,7 +58,8 @@ def check_may_serve(release: Path) -> None:
 
 
 def show_refusal(root: Path, ancestor: str) -> None:
-    """Change one byte of an ancestor in a copy of the run; the audit must find it and the deploy gate refuse."""
+    """Change one byte of an ancestor in a copy of the run. AlteredError unless the audit finds it and the deploy gate
+    refuses."""
     release = RunDir(root).files / ARTIFACT_FILES["release"]
     if not release.is_dir():
         raise ConfigError(f"{release}: no release there. `make demo` makes one.")

@@ -66,7 +66,7 @@ def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:
 
 @contextmanager
 def _as_step_of(run: RunDir) -> Iterator[None]:
-    """Set the environment of a step of this run, so that this process records and signs as one."""
+    """Set the environment of a step of this run, so that this process records and signs like a step."""
     before = dict(os.environ)
     os.environ.update(step_environment(run))
     try:

@@ -119,7 +119,7 @@ def _model_names(content: bytes) -> list[str]:
 
 
 def call_check(role: str, model: PaidModel) -> Check:
-    """Make one call as a run would: a rewrite by the teacher, a judgement by the others."""
+    """Make one call as a run would: a rewrite for the teacher, a judgement for the other roles."""
     try:
         return asyncio.run(_call(role, model))
     except ConfigError as error:

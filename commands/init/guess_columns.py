@@ -160,7 +160,8 @@ def refuse_missing_columns(path: Path, rows: Sequence[Mapping[str, Any]], named:
 
 
 def _refuse_column_twice(named: Mapping[str, str]) -> None:
-    """Refuse one column for two fields: the second would take it from the first, which would then be guessed."""
+    """Refuse options that name one column for two fields: the second field would take the column, and the first
+    field's would be guessed."""
     fields: dict[str, str] = {}
     for field, column in named.items():
         if column and fields.setdefault(column, field) != field:

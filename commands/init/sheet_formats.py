@@ -63,7 +63,8 @@ class Records(NamedTuple):
 
 
 def _next_step(rows: Sequence[Record], columns: MessageColumns) -> str:
-    """The next step for messages without a conversation: name a column of its id, or export one."""
+    """The next step for messages without a conversation: name the column of conversation ids, or export the sheet
+    with such a column."""
     export = "Export the sheet with a column of the conversation's id, such as conversation_id."
     used = ("", columns.side, columns.text)
     free = list(dict.fromkeys(name for row in rows for name in row if name not in used))

@@ -1,4 +1,4 @@
-"""Print a plan on a terminal: the calls of a run, and those that `qinglan prepay` can pay for at batch prices."""
+"""Print a plan on a terminal: the calls of a run, and which of them `qinglan prepay` can pay for at batch prices."""
 
 from typing import Any
 

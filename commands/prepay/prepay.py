@@ -49,7 +49,7 @@ from qinglan.rows.rows import Question, ValidatedRewrite
 from qinglan.terminal import say
 
 MOST_ROWS = 50_000
-"""Rows of one batch; services refuse more."""
+"""Most rows of one batch; services refuse more."""
 
 ANSWERS = {"generate": "rewrites", "validate": "needs", "augment": "further rows", "evaluate": "judgements"}
 """Names of the answers that each step pays for."""
@@ -82,7 +82,7 @@ class Quote(NamedTuple):
 
     budget: float
     spent: float
-    """The part of the budget that is spent, with what open batches may cost."""
+    """The part of the budget that is spent, including what open batches may cost."""
 
     currency: str
 

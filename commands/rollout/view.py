@@ -77,7 +77,8 @@ def _blocking_rollout(rollout: Object, rollouts: Iterable[Object]) -> str:
 
 
 def _known_fields(model: type[CamelCaseConfig], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop fields that the model does not know, such as those of other clients; the CRD refuses misspelt ones."""
+    """Drop fields that the model does not know, such as fields that other clients wrote. The CRD refuses misspelt
+    ones."""
     aliases = {field.alias or name for name, field in model.model_fields.items()}
     return {name: value for name, value in values.items() if name in aliases}
 
@@ -171,7 +172,7 @@ def waiting_reasons(view: RolloutView) -> tuple[str, ...]:
 
 
 def _blind_causes(view: RolloutView) -> tuple[str, ...]:
-    """Find in the history why metrics are missing; earlier outages' lines do not count for a new one."""
+    """Find in the history why metrics are missing; lines about earlier outages are ignored."""
     history = view.state.history
     new = history[-1:] if view.state.blind < BLIND_NOTED_SECONDS else history
     return tuple(line.why for line in new if line.action == "blind")[-1:]

@@ -78,7 +78,8 @@ def is_done(record: Json, stage: str) -> bool:
 def gated_evaluation(run: RunDir, record: Json) -> dict[str, Any]:
     """The evaluation of a run that reached it, with the verdict of this run's gate; empty for other runs.
 
-    The file holds the verdict of the settings at evaluation time; a gate that runs by --only may have other settings.
+    The file has the verdict by the settings at the time of the evaluation; a gate that runs by --only may have other
+    settings.
     """
     if (record["steps"].get("evaluate") or {}).get("status") != "done":
         return {}
@@ -128,7 +129,7 @@ def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
 
 
 def shared_rewrite_line(run: RunDir, record: Json) -> str:
-    """The warning if the teacher gave many questions one rewrite; empty if it did not."""
+    """The warning if the teacher gave the same rewrite for many questions; empty if it did not."""
     from components.data.generate.shared_rewrites import shared_line
 
     if not is_done(record, "generate") or not run.shown("rewrites").exists():

@@ -82,7 +82,8 @@ def measured_cost(run: RunDir, stage: str) -> Cost | None:
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
-    """Seconds and price of each training as `qinglan fit` estimates them; without those that it cannot estimate."""
+    """Seconds and price of each training as `qinglan fit` estimates them; a training that it cannot estimate is left
+    out."""
     import pyarrow.parquet
 
     from pipelines.checks.sizing.check import planned_fit_report
@@ -98,7 +99,7 @@ def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
 
 
 def with_interval(estimate: Estimate) -> str:
-    """The value with its interval; without one if there was only one conversation to estimate from."""
+    """The value with its interval, or only the value if a single conversation gives no interval."""
     value = f"{estimate.value:+.3f}"
     return value if math.isnan(estimate.low) else f"{value} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
 

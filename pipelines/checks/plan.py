@@ -370,7 +370,7 @@ def _retrievals(config: RunConfig, step: str, calls: int) -> PlanStep:
 def _warnings(
     config: RunConfig, sheet: Sheet, known: dict[str, set[str]], stages: Sequence[str], total: float, today: date
 ) -> Iterator[str]:
-    """Facts about money and the sheet that a person should know before the run; none of them stops it."""
+    """Warn of facts about money and the sheet that a person should know before the run; none of them stops it."""
     if total > config.gateway.budget:
         yield f"The budget of {config.gateway.budget:g} ends this run early; it can be resumed with more."
     for role, model in config.gateway.models().items():

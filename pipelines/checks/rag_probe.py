@@ -25,7 +25,7 @@ PROBE_SECONDS = 10.0
 
 
 class RagProbe(NamedTuple):
-    """Result of the request to the RAG service."""
+    """Result of asking the RAG service."""
 
     problem: QinglanError | None = None
     limits: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class RagProbe(NamedTuple):
 
 
 def probe_rag(config: RunConfig) -> RagProbe:
-    """Ask the service of the profile one question of the sheet."""
+    """Ask the profile's RAG service one question of the sheet, and choose snapshot queries if it needs them."""
     service = config.gateway.rag
     row = first_question(config)
     question, need = (row.question, row.need or row.question) if row else (ANY_QUESTION, ANY_QUESTION)

@@ -1,4 +1,4 @@
-"""Everything that a run waits for, named before anything is paid: files, models, GPUs, hosts, keys, RAG service."""
+"""Everything that a run lacks, named before anything is paid: files, models, GPUs, hosts, keys, RAG service."""
 
 import os
 from collections import defaultdict
@@ -20,7 +20,7 @@ from qinglan.rows.rows import Question
 
 
 class Readiness(NamedTuple):
-    """All that a run waits for, and what is known of its RAG service."""
+    """Everything that a run still lacks, and what is known of its RAG service."""
 
     by_subject: dict[str, list[QinglanError]]
     """Problems by subject, such as `keys`; a subject that was checked and has no problem has an empty list."""
@@ -33,7 +33,7 @@ class Readiness(NamedTuple):
 
 
 def check_readiness(config: RunConfig, stages: Sequence[str]) -> Readiness:
-    """Collect all that a run of these stages waits for on this machine; the only request goes to the RAG service."""
+    """Collect everything that a run of these stages lacks on this machine. Only the RAG service is called."""
     checks: tuple[Callable[[], object], ...] = (
         lambda: check_currency(config.gateway),
         lambda: check_deploys(config, stages),

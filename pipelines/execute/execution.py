@@ -289,7 +289,8 @@ class Part(NamedTuple):
     run: RunDir
     stages: tuple[str, ...]
     alone: bool
-    """True if the stages take what the folder holds; otherwise they begin with the line's inputs."""
+    """True if the stages take artifacts that the folder already holds; otherwise they begin with the line's
+    inputs."""
 
     borrowed: tuple[str, ...] = ()
     """Artifacts that the part takes from the whole run's folder."""

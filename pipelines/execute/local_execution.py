@@ -41,7 +41,7 @@ class LocalJob(NamedTuple):
     """URL of the run's gateway; empty if no stage calls it."""
 
     stages: tuple[str, ...]
-    """Stages to run: from the line's inputs or, if `alone`, on what the run's folder holds."""
+    """Stages to run: from the line's inputs or, if `alone`, on artifacts that the run's folder already holds."""
 
     alone: bool = False
 

@@ -30,7 +30,7 @@ def refuse_other_line(line: Line, run: RunDir) -> None:
 
 
 def check_line(line: Line, run: RunDir) -> None:
-    """Raise a ConfigError if a command that reads runs of a line is given a run of another line."""
+    """Raise a ConfigError if the folder holds a run of another line than the command reads."""
     if other := _other_line(line, run):
         raise ConfigError(
             f"{run.root}: this is a run of the {other.name} line; this command reads runs of the {line.name} "

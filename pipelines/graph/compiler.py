@@ -82,7 +82,7 @@ def style_target(profile: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> C
 def select_targets(
     tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> list[CompileTarget]:
-    """Targets to compile: one profile's graph, or the golden ones without a tenant."""
+    """Targets to compile: one profile's graph or, without a tenant, all golden copies."""
     if tenant:
         return [target_of(tenant, profile, training, overrides)]
     for option, value in (("--training", training), ("--profile", profile), ("--set", ", ".join(overrides))):

@@ -11,7 +11,8 @@ STORE_ENDPOINT = ENDPOINT_VARIABLE
 """The store's address for the steps that push to it or pull from it themselves."""
 
 FETCH_ENDPOINT = "AWS_ENDPOINT_URL_S3"
-"""The store's address for KFP's launcher, which fetches a step's imported inputs; without one it asks AWS."""
+"""The store's address for KFP's launcher, which fetches a step's imported inputs; without this key the launcher asks
+AWS."""
 
 TOKEN, REGION = "AWS_SESSION_TOKEN", "AWS_REGION"
 S3_KEYS = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, TOKEN, REGION)

@@ -59,7 +59,7 @@ class Sheet:
     """One question of each tenant."""
 
     splits: Counter[Split] = field(default_factory=Counter)
-    """Rows by split: the sheet's own if it names one, else the draw of the convert stage."""
+    """Rows by split: the split that the sheet names, else the one that the convert stage will draw."""
 
     test: dict[str, GoldCounts] = field(default_factory=dict)
     """Labelled rows of the locked test, or of all folds, by tenant with rows in it."""

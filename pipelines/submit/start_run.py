@@ -30,7 +30,7 @@ STORE_ADDRESS = re.compile(r"(s3|minio|gs)://[^/\s]+/.+")
 """Addresses from which KFP's launcher can fetch a step's inputs; with any other the first step fails."""
 
 SINGLE_USER_NAMESPACE = "kubeflow"
-"""The namespace in which KFP runs everybody's pods unless each user has one."""
+"""The namespace in which KFP runs all pods if users have no namespaces of their own."""
 
 
 class RunRequest(NamedTuple):
@@ -164,7 +164,7 @@ def check_cluster(
 
 
 def refuse_errors(checks: Iterable[Check], say: Callable[[str], None]) -> None:
-    """Print the warnings; raise the errors as one."""
+    """Print the warnings, and raise all errors together as one ConfigError."""
     lines = []
     for check in checks:
         if check.state == "error":

@@ -52,7 +52,7 @@ GAP = "\0"
 
 
 def without_hidden(text: str) -> str:
-    """The text as readers see it, with an empty line where a hidden one was."""
+    """The text as readers see it; a hidden line becomes an empty line."""
     lines = list(_without_comments(text.split("\n")))
     parts = [
         (bool(fence), [line for _, line in group])

@@ -185,7 +185,7 @@ def _shortage(machine: NodeRequest, nodes: Sequence[Node], labelled: Sequence[No
 
 
 def _volume_checks(volumes: Mapping[str, float], snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Report the claims that are smaller than what they must hold."""
+    """Report volume claims that are smaller than the bytes that the run keeps there."""
     for name, needed in volumes.items():
         size = snapshot.claim_bytes.get(name, 0.0)
         if 0 < size < needed:
@@ -265,9 +265,8 @@ def _denied(
 def _input_checks(inputs: ImportedInputs, snapshot: ClusterSnapshot) -> Iterator[Check]:
     """Report inputs that KFP's launcher could not fetch.
 
-    KFP 2.17 has the key of one bucket, that of its pipeline root. The launcher of each step that takes an input of
-    another bucket opens it with AWS's client and the step's environment (fetchNonDefaultBuckets in
-    backend/src/v2/component/launcher_v2.go).
+    KFP 2.17 only has the key of its pipeline root's bucket. For an input in another bucket, the launcher of each step
+    uses AWS's client and the step's environment (fetchNonDefaultBuckets in backend/src/v2/component/launcher_v2.go).
     """
     steps, root, secret = join_names(inputs.steps, at_most=4), snapshot.pipeline_root, inputs.secret
     for uri in inputs.uris:

@@ -23,14 +23,14 @@ class StoreAnswer(NamedTuple):
     """The reason why an address of a store cannot be read."""
 
     state: Literal["absent", "refused", "silent"]
-    """absent: no such object or bucket. refused: the key is refused. silent: no answer here, maybe one in the
-    cluster."""
+    """absent: no such object or bucket. refused: the key is refused. silent: no answer from here; the cluster may get
+    one."""
 
     why: str
 
 
 class ClusterSnapshot(NamedTuple):
-    """The state of a cluster as far as a graph needs it; None for what could not be read."""
+    """The parts of a cluster's state that a graph needs; a part that could not be read is None."""
 
     namespace: str
     objects: Mapping[tuple[str, str], frozenset[str] | None]

@@ -1,6 +1,7 @@
 """Compare the profile's gateway settings with those that the cluster's gateway was deployed with.
 
-On a cluster the gateway reads its own gateway.yaml: a profile's models and RAG settings count only if both agree.
+On a cluster the gateway reads its own gateway.yaml, and not the profile: both must have the same models and RAG
+settings.
 """
 
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from qinglan.rag.service_shape import RagService
 
 GATEWAY_FILE = "gateway.yaml"
 COSTS = ("price", "typical_seconds", "batch_price_factor")
-"""Settings of a model that change no answer."""
+"""Settings of a model that do not change its answers."""
 
 MEND = (
     "Put the profile's settings under `gateway` into gateway.yaml of the tenant's overlay and apply it (kubectl "

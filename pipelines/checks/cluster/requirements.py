@@ -62,7 +62,7 @@ class RolloutTarget(NamedTuple):
 
 
 class ReleaseStore(NamedTuple):
-    """An S3 store that these steps push a release to, or read one from."""
+    """An S3 store to which these steps push a release, or from which they read one."""
 
     address: str
     steps: tuple[str, ...]
@@ -88,7 +88,7 @@ class ContainerTask(NamedTuple):
     container: Mapping[str, Any]
     pod: Mapping[str, Any]
     scope: Mapping[str, Any]
-    """Parameters of the task, merged over those of the graph around it."""
+    """Parameters of the task, which override those of the graph around it."""
 
     uris: tuple[str, ...]
     """Addresses of the imported artifacts that it takes."""
@@ -257,7 +257,7 @@ def _releases(steps: Iterable[ContainerTask]) -> tuple[ReleaseStore, ...]:
 
 
 def _setting(step: ContainerTask, name: str) -> str:
-    """A setting of the step's stage; "" if it has none of this name."""
+    """A setting of the step's stage; "" if the stage has no such setting."""
     config = step.scope.get("config")
     return str(config.get(name) or "") if isinstance(config, Mapping) else ""
 

@@ -19,7 +19,7 @@ DEEPEST_LIST, DEEPEST_FIELD = 4, 3
 
 
 def guess_answer_fields(body: Any) -> AnswerFields | None:
-    """Paths of the first list whose items have a score; None without such a list."""
+    """Paths of the first list whose items have a score, and of the fields of its items; None without such a list."""
     for path, items in object_lists(body):
         if score := first_path(items[0], SCORE_NAMES, (int, float)):
             fields = {

@@ -61,8 +61,9 @@ def check_fit(
 ) -> None:
     """Raise a ConfigError if one of these stages, or any stage, needs more than its machine has.
 
-    Without a `machine`, the needs are compared with the machines of the profile's cluster, or not at all if it has no
-    GPUs. Without `volumes`, the volume sizes in the manifests are ignored, since the cluster's own claims are read.
+    Without a `machine`, the needs are compared with the machines of the profile's cluster, and nothing is checked if
+    the profile uses no GPU. Without `volumes`, the volume sizes in the manifests are ignored, since the cluster's own
+    claims are read.
     """
     if machine is None and not on_gpus(config):
         return

@@ -57,7 +57,8 @@ def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need
 
 
 def rewriter_models(config: RunConfig) -> Models | None:
-    """Shapes of the models; None if one is unknown: a tiny model, or a public one whose weights are not here."""
+    """Shapes of the models; None if a shape is unknown, as for a tiny model, or for a public model that is neither on
+    this machine nor in qinglan/sizing/shapes.yaml."""
     base = base_shape(config.base)
     critic = model_shape(config.ppo.critic_model) if config.ppo.critic_model else base
     if base is None or critic is None:
@@ -109,7 +110,7 @@ def _volume_needs(config: RunConfig, models: Models, machine: Machine | None) ->
 
 
 def style_needs(config: StyleRunConfig, shape: ModelShape, card: Card, machine: Machine | None = None) -> list[Need]:
-    """Needs of the style line's trainings, on a card or in the memory of a machine without one."""
+    """Needs of the style line's trainings, on a card, or in memory on a machine without a card."""
     phases = {
         "style": (config.style.device, style.style_phases(config.style, shape)),
         "distil": (config.distil.device, style.distil_phases(config.distil, shape, config.style.max_length)),
@@ -138,7 +139,7 @@ def _named_runtime(training: str) -> str:
 
 
 def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
-    """The runtime's vLLM, on the cards of its own nodes."""
+    """Needs of the runtime's vLLM, on the cards of the nodes that serve."""
     runtime = serving_runtime(config)
     card = card_of_labels(runtime.labels) if runtime else None
     if runtime and card:

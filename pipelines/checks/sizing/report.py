@@ -38,7 +38,7 @@ DEFAULT_CARD = card_of_size(80)
 
 
 class Part(Config):
-    """Bytes of one thing in a phase."""
+    """GB of one part of a phase, such as weights."""
 
     name: str
     gigabytes: float
@@ -57,7 +57,8 @@ class Room(Config):
 
     available: float | None
     by_manifests: bool
-    """`available` is taken from this repository's manifests; another cluster may have other cards and volumes."""
+    """True if `available` is taken from this repository's manifests; another cluster may have other cards and
+    volumes."""
 
     fits: bool
     guessed: float
@@ -99,7 +100,7 @@ class FitReport(Config):
 
 
 class Workload(NamedTuple):
-    """Training rows and the tokens of one."""
+    """Number of training rows, and tokens of a row."""
 
     rows: int
     row_tokens: float = ROW_TOKENS.value

@@ -43,7 +43,7 @@ def location(module: str) -> Path:
 
 
 def imports(module: str, text: ast.AST) -> Iterator[str]:
-    """All modules that a part of a module's text imports, and the names that it takes from them."""
+    """All modules that a part of a module's code imports, and the names that it takes from them."""
     package = module if location(module).name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(text):
         if isinstance(node, ast.Import):
