@@ -218,8 +218,8 @@ def clock_error(error: "S3Error") -> timedelta:
 
 
 def _retry(times: int) -> "Retry":
-    """Retry a request, and keep the last response, in which S3 says what is wrong. A MinIO that has just started asks
-    for a pause of a minute (Retry-After), but two seconds are enough."""
+    """Return a retry policy that keeps the last response, in which S3 says what is wrong. A MinIO that has just
+    started asks for a pause of a minute (Retry-After), but two seconds are enough."""
     from urllib3 import Retry
 
     return Retry(

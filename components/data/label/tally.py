@@ -19,7 +19,7 @@ LISTED_PHRASINGS = 20
 
 
 class Tally:
-    """Counts that are updated row by row. Their memory hardly grows with the sheet: by one truth value for each
+    """Counters that are updated row by row. Their memory does not grow with the sheet, except by a truth value per
     label."""
 
     def __init__(self, config: LabelConfig) -> None:

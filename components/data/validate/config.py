@@ -20,8 +20,8 @@ class ValidateConfig(Config):
     need."""
 
     need_prompt: str = ""
-    """Judge's prompt for a row's need: a text, or a .txt file beside the profile. If empty, qinglan/prompts has the
-    prompt."""
+    """Judge's prompt for a row's need: a text, or a .txt file beside the profile. If empty, the prompt in
+    qinglan/prompts is used."""
 
     rows_under_way: Positive = 64
     """Number of rows held in memory at once. The gateway limits the retrievals."""

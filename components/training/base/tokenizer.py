@@ -1,5 +1,4 @@
 """Train the tiny model's tokenizer: byte pairs of Chinese, split at punctuation, and bytes for unknown characters.
-bytes.
 
 https://huggingface.co/docs/tokenizers/components
 """

@@ -11,7 +11,7 @@ from qinglan.reward.config import RewardConfig
 
 
 class Hardware(Config):
-    """Machines of the training; these settings do not change what is learned."""
+    """Machines, processes and precision of the training."""
 
     device: Literal["cuda", "cpu"] = "cuda"
     """Device on which verl trains. `cpu` runs the same verl on a laptop, with a plugin that replaces GPUs."""

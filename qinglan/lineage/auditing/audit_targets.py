@@ -167,7 +167,7 @@ def release_target(
 ) -> AuditTarget:
     """Describe a release. The walk starts at the outputs in its statement: whole folders, not the files in them.
 
-    If some files are `absent`, the folder cannot be hashed, and `digest` is taken for its digest. A `store` adds the
+    If some files are `absent`, the folder cannot be hashed, and `digest` is used as its digest. A `store` adds the
     notes stored beside the release, and the list of models that its locked test has judged.
     """
     evidence = CombinedEvidence([ReleaseFolder(folder, absent), *more])

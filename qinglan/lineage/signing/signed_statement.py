@@ -22,7 +22,7 @@ class SignedStatement(NamedTuple):
 
     where: str
     digest: str
-    """SHA-256 of the envelope: the id of the step."""
+    """SHA-256 of the envelope, which is the id of the step."""
 
     envelope: Envelope
     statement: Statement

@@ -313,7 +313,7 @@ def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy
 
 
 def _now() -> datetime:
-    """Return the time cut to milliseconds, as in statements: otherwise a first signature could be older than
-    its key."""
+    """Return the time cut to milliseconds, as statements have it. Else a key's first signature could be dated before
+    the key."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)

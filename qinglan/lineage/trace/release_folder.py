@@ -38,7 +38,7 @@ class Release(NamedTuple):
     """A release as its own statement describes it, unverified."""
 
     name: str
-    """Tenant and model: fivedoctors/rewriter."""
+    """Name of the release as tenant/model, such as fivedoctors/rewriter."""
 
     tenant: str
     statement: Statement

@@ -52,8 +52,7 @@ class ArtifactNode(NamedTuple):
 class Graph(NamedTuple):
     starts: tuple[str, ...]
     things: Mapping[str, ArtifactNode]
-    """Artifacts by digest: the starts and everything that they were made from, each input before what was made from
-    it."""
+    """Artifacts by digest: the starts and everything that they were made from. Inputs come before their outputs."""
 
     steps: Mapping[str, Step]
     findings: tuple[Finding, ...] = ()
@@ -74,7 +73,7 @@ class Graph(NamedTuple):
 
 class ProvenanceChain(NamedTuple):
     parts: dict[str, ArtifactRef]
-    """Artifacts of the chain by digest, under the name first met, each input before what was made from it."""
+    """Artifacts of the chain by digest, under the name first met. Inputs come before their outputs."""
 
     makers: dict[str, str]
     """Id of the step that made each digest; empty if no step did."""
