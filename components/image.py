@@ -14,8 +14,7 @@ PPO_IMAGE = "qinglan/ppo:0.1.0"
 """Image with verl and vLLM, which cannot be installed together with ms-swift."""
 
 SERVE_IMAGE = "qinglan/serve:0.1.0"
-"""Image with vLLM and KServe. The rewriter's students are evaluated with the same software that serves them on
-GPUs."""
+"""Image with vLLM and KServe. It evaluates the rewriter's students with the software that serves them."""
 
 STYLE_IMAGE = "qinglan/style:0.1.0"
 """Image with transformers and TRL, for the style model's stages."""

@@ -25,8 +25,7 @@ QUIET = {"httpx": logging.WARNING, "httpx2": logging.WARNING, "stamina": logging
 
 
 def step_component(image: str, launches_job: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Make a component that runs in this image. With `launches_job`, the job gets the machine that the task
-    requests."""
+    """Make a component that runs in this image. With `launches_job`, its job gets the requested machine."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         if not hasattr(dsl, "component"):  # in a step, where only KFP's runtime part is installed

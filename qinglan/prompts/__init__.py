@@ -55,8 +55,7 @@ LANGUAGES = (CHINESE, ENGLISH)
 
 Message = dict[Literal["role", "content"], str]
 SystemPrompt = str | dict[str, str]
-"""System prompt in a profile: one text for all tenants, or a text for each tenant. If empty, the files here are
-used."""
+"""System prompt in a profile: one text for all tenants, or a text by tenant. If empty, the files here are used."""
 
 
 class PromptInput(Protocol):
@@ -113,8 +112,7 @@ PSEUDO_FORMAT = _answer_format("question", dict.fromkeys(PSEUDO_FIELDS, TEXT))
 
 @lru_cache(maxsize=64)
 def words_of(system: str) -> PromptWords:
-    """Return the field names and requests in the language of the system prompt; cached, as a run has few system
-    prompts."""
+    """Field names and requests in the language of the system prompt; cached, as a run has few system prompts."""
     return CHINESE if not system.strip() or is_chinese(system) else ENGLISH
 
 

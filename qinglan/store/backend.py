@@ -46,19 +46,16 @@ class StorageBackend(Protocol):
         """Read a small object; None if it does not exist."""
 
     def part(self, key: str, start: int, size: int) -> bytes:
-        """Read `size` bytes of an object from `start` on, fewer at its end; a DataError if the object does not
-        exist."""
+        """Read `size` bytes of an object from `start` on, fewer at its end; a DataError without such an object."""
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a small object, which is never overwritten. If the key exists, nothing is written and False is
-        returned."""
+        """Write a small object, which is never overwritten; False if the key exists, and nothing is written then."""
 
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
         """Write a file; a DataError if its bytes have changed since its digest was taken."""
 
     def children(self, prefix: str, beginning: str = "") -> list[str]:
-        """List the names directly under a prefix that ends with a slash. Only names that start with `beginning` are
-        listed."""
+        """List the names directly under a prefix that ends with a slash, only names that start with `beginning`."""
 
     def objects(self, prefix: str) -> dict[str, ObjectInfo]:
         """List every file under a prefix that ends with a slash, by the part of its key after the prefix."""

@@ -47,8 +47,7 @@ def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path)
 
 @contextmanager
 def staging_folder(target: Path, digest: str) -> Iterator[Path]:
-    """Yield a folder to fill, which replaces `target` if the block succeeds. An earlier pull may have filled part of
-    it."""
+    """Yield a folder to fill, which replaces `target` if the block succeeds. It may be filled in part already."""
     staging = target.with_name(f".{target.name}.{digest[:16]}{STAGING_SUFFIX}")
     files, before = staging / FILES, staging / "before"
     try:

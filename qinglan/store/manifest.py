@@ -83,8 +83,7 @@ def _parents(name: str) -> list[str]:
 
 
 def read_sources(folder: Path) -> dict[str, SourceFile]:
-    """Hash the files of a folder, by path; a DataError for a link, a special file or a name that a store cannot
-    keep."""
+    """Hash the files of a folder; a DataError for a link, a special file or a name that a store cannot keep."""
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder. Push the folder that a stage wrote.")
     files: dict[str, Path] = {}

@@ -1,8 +1,7 @@
 """Storage in S3. An object is overwritten only with the same bytes.
 
 Entries and manifests are created with If-None-Match, so the server itself refuses a second writer. They are sent
-once, without retries. If a server ignored the header, two writers could both win, so the first write tests the
-server.
+once, without retries. If a server ignores the header, two writers could both win, so it is tested first.
 """
 
 import base64
@@ -101,8 +100,7 @@ class S3Backend:
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
         """Upload with minio, large files in parts. The server compares each part with its checksum.
 
-        After a killed upload, the next one starts again. The old parts are not reused; MinIO removes them after a
-        day.
+        After a killed upload, the next one starts again. MinIO removes the old parts after a day.
         """
         size = source.size
         with open_plain(source.path) as file, self._s3.reached():
@@ -134,8 +132,7 @@ class S3Backend:
             return list(self._s3.client.list_objects(bucket, prefix, recursive, include_user_meta=recursive))
 
     def _content(self, item: "Object") -> ObjectInfo:
-        """Return an object's digest and size. MinIO lists the digest; other servers need a request for each
-        object."""
+        """Digest and size of an object. MinIO lists the digest; other servers need a request for each object."""
         listed = {name.lower(): value for name, value in (item.metadata or {}).items()}
         if SHA256_HEADER in listed:
             return ObjectInfo(listed[SHA256_HEADER], item.size or 0)

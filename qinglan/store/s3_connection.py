@@ -114,8 +114,7 @@ class S3Connection:
 
     @cached_property
     def _http(self) -> "PoolManager":
-        """Connections with shorter time limits than minio's, which tries six times and waits up to five minutes each
-        time."""
+        """Connections with shorter time limits than minio's: six tries of up to five minutes each."""
         import certifi
         from urllib3 import PoolManager, Timeout
 

@@ -121,8 +121,7 @@ class Store:
     def point(
         self, name: str, digest: str, expected: str | None, by: str, sign: SignEntry | None = None
     ) -> NameHistory:
-        """Move a name to `digest`; a ConflictError if it does not point to `expected` now. For a new name, that is
-        None.
+        """Move a name to `digest`; a ConflictError unless it points to `expected`, which is None for a new name.
 
         An audit does not trust an entry without a signature.
         """

@@ -26,8 +26,7 @@ class AugmentConfig(Config):
     """Number of questions written from one passage, each in the style of another training row's user."""
 
     anchor_share: float = Field(default=0.1, ge=0, le=0.5)
-    """Highest share of questions from passages in PPO's training prompts. They keep PPO from unlearning such
-    questions."""
+    """Highest share of questions from passages in PPO's training prompts, so that PPO does not unlearn them."""
 
     least_kept: Fraction = 0.1
     """Lowest usable share of the first 30 answers of a kind; below it, no more answers of that kind are paid for."""

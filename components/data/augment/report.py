@@ -53,8 +53,7 @@ class Tally:
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return lines with the useful answers of each kind and the reasons of the rest; no lines if there are no
-    answers."""
+    """Return lines on the useful answers of each kind and the reasons of the rest; none without answers."""
     lines: list[str] = []
     for kind, about in KINDS.items():
         tally = report.get(kind, {})

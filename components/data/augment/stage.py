@@ -176,8 +176,7 @@ async def _in_trial(
 
 
 def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
-    """Write SFT's rows with the further ones. Returns their number, and the number of convert's rows that are
-    replaced.
+    """Write SFT's rows with the further ones. Returns their number, and how many of convert's rows are replaced.
 
     The subfolder WITHOUT_FURTHER holds convert's rows, with which SFT trains a second model for comparison.
     """

@@ -44,8 +44,7 @@ class Teacher:
         return HindsightRow(rewrite, retrieval.top1_score)
 
     async def pseudo(self, case: PseudoCase) -> ValidatedRewrite | QuarantinedRow:
-        """Return a question that the passage answers, with all fields of a PPO row; or a quarantined row with the
-        reason."""
+        """Return a question that the passage answers, as a complete PPO row; or a quarantined row with the reason."""
         try:
             messages = case.messages(self._config)
             answer = await self._gateway.ask("teacher", messages, row=case.id, response_format=PSEUDO_FORMAT)

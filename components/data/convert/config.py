@@ -12,8 +12,7 @@ class ConvertConfig(SplitConfig):
     """Conversion of validated rewrites into training files and a locked test."""
 
     folds: int = Field(default=0, ge=0, le=20)
-    """Number of folds of a sheet that is too small for a locked test. A run with `cross_fit` sets it; profiles do
-    not."""
+    """Number of folds of a sheet that is too small for a locked test. Only a run with `cross_fit` sets it."""
 
     fold: int = Field(default=0, ge=0, le=20)
     """Number of the fold that is the test, counted from 1. With 0 there is no test: train and dev are for the

@@ -1,5 +1,4 @@
-"""Assign each row to a split, or leave it out with a reason. All functions are pure: they use only rows and a
-seed."""
+"""Assign each row to a split, or leave it out with a reason. All functions are pure, with a seed for draws."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,8 +114,7 @@ def _likeness(question: str, other: str, row_id: str, split: Split, threshold: f
 
 
 def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: int) -> set[Conversation]:
-    """Choose conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest
-    tenant.
+    """Choose conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest.
 
     `training` names a conversation once per row. Whole conversations are left out, drawn by the seed.
     """

@@ -135,8 +135,7 @@ def read_labels(path: Path) -> Labels:
 
 
 def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
-    """Return the row with its labels. A label of the passage that its rewrite finds first decides if it is
-    accepted."""
+    """Return the row with its labels. The label of its rewrite's first passage decides if it is accepted."""
     if row.gold or (labels := labelled.get((row.tenant_id, row.id))) is None:
         return row
     row = row.model_copy(update={"labels": labels.labels})
@@ -203,8 +202,7 @@ def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment
 def _refuse_poor_folds(validated: Path, inputs: SplitInputs, config: ConvertConfig) -> None:
     """Raise a DataError if one of the folds could not be trained.
 
-    The fold's own convert step would find this too late: after the trainings of the released model and of earlier
-    folds.
+    The fold's own convert step would find this only after the trainings of the released model and of earlier folds.
     """
     for fold in range(1, config.folds + 1):
         assigned = assign_splits(inputs.rows, config.model_copy(update={"fold": fold}))

@@ -13,8 +13,7 @@ from qinglan.llm.lost_rows import WARN_SHARE
 from qinglan.rows.rows import Rewrite
 
 MANY_QUESTIONS = 5
-"""Number of different questions with the same rewrite from which it counts as shared. Fewer may ask for the same
-thing."""
+"""Number of different questions with one rewrite that makes it a shared one. Fewer may ask the same thing."""
 
 QUOTED_CHARACTERS = 80
 

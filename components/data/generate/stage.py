@@ -123,8 +123,7 @@ def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantin
 
 
 def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:
-    """Return the error for a run without any rewrite. Such a run may have too few rows for the gateway to see an
-    outage."""
+    """Return the error for a run without any rewrite. It may have too few rows for the gateway to see an outage."""
     rows = [row for _, row in read_jsonl(quarantine, QuarantinedRow)]
     unanswered = [row for row in rows if row.stage == STEP]
     reasons = ", ".join(reason for reason, _ in Counter(row.reason for row in rows).most_common())

@@ -54,8 +54,7 @@ def share(right: Sequence[bool], groups: Sequence[Hashable], seed: int) -> dict[
 
 
 def by_phrasing(measured: Sequence[Measured], seed: int) -> dict[str, Any]:
-    """Return the share that is right, with an interval over phrasings, and the phrasings that are right least
-    often."""
+    """Share that is right, with an interval over phrasings, and the phrasings that are right least often."""
     groups = phrasings([case.question for case in measured])
     cases: dict[int, list[Measured]] = defaultdict(list)
     for group, case in zip(groups, measured, strict=True):

@@ -25,8 +25,7 @@ class LabelConfig(Config):
     """Highest number of paid calls for one row. With the defaults no row needs more."""
 
     calls: int = Field(default=50_000, ge=0)
-    """Highest number of paid calls for the labels of all rows; 0 labels nothing. Further rows stay unlabelled and are
-    listed."""
+    """Highest number of paid calls for the labels of all rows; 0 labels nothing. Unlabelled rows are listed."""
 
     passage_characters: Positive = PASSAGE_CHARACTERS
     """Characters of a passage that a judge reads, from its beginning."""

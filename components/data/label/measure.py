@@ -19,8 +19,7 @@ def drawn(rows: Iterable[ValidatedRewrite], count: int, config: LabelConfig) -> 
 
 
 async def measure_gold(judges: Judges, rows: Iterable[ValidatedRewrite], config: LabelConfig) -> dict[str, Any]:
-    """Compare the judges' grades with gold, on rows with gold passages. Rows that the sheet marks as test are left
-    out."""
+    """Compare the judges' grades with gold, on rows with gold passages that the sheet does not mark as test."""
     some = drawn((row for row in rows if row.split != "test"), config.gold_rows, config)
     answers: list[Measured] = []
     beside: list[Measured] = []

@@ -173,8 +173,7 @@ async def label_rows(
 
 
 def hole(row: ValidatedRewrite, labels: RowLabels) -> QuarantinedRow:
-    """Return the quarantined row of a row without a relevant passage. It names the nearest passage that was
-    judged."""
+    """Quarantine a row without a relevant passage. The entry names the nearest passage that was judged."""
     nearest = max(labels.judged, key=lambda passage: passage.grade, default=None)
     shown = (
         f"nearest of {len(labels.judged)}: {nearest.id} {nearest.title}, grade {nearest.grade}: {nearest.reason}"

@@ -19,8 +19,7 @@ LISTED_PHRASINGS = 20
 
 
 class Tally:
-    """Counters that are updated row by row. Their memory does not grow with the sheet, except by a truth value per
-    label."""
+    """Counters, updated row by row. Their memory does not grow with the sheet, but for a truth value per label."""
 
     def __init__(self, config: LabelConfig) -> None:
         self._config = config

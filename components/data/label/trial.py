@@ -28,8 +28,7 @@ class Trial(NamedTuple):
 
     repeated: int = 0
     contradicted: int = 0
-    """Passages that it called relevant in only one of two answers; `repeated` is the number of all passages judged
-    twice."""
+    """Passages that it called relevant in only one of two answers; `repeated` counts all passages judged twice."""
 
     unusable: int = 0
     """Requests without a usable answer."""
@@ -58,8 +57,7 @@ def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
 
 
 def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: LabelConfig) -> None:
-    """Raise a DataError if too few rows have a relevant passage, since a training would learn from mostly wrong
-    rows."""
+    """Raise a DataError if too few rows have a relevant passage: a training would learn mostly wrong rows."""
     rows = outcomes.total() + gold
     right = outcomes["relevant"] + gold
     if rows and right < config.least_labelled * rows:

@@ -12,12 +12,10 @@ class ValidateConfig(Config):
     """Retrieval settings of question and rewrite; a run sets its own."""
 
     splits: SplitConfig = SplitConfig()
-    """Shares and seed of convert's splits. The comparisons of this stage leave out the rows of convert's locked
-    test."""
+    """Shares and seed of convert's splits. Comparisons in this stage leave out the rows of the locked test."""
 
     quality_threshold: Fraction = 0.6
-    """Lowest reranker_score of an accepted rewrite. The score is that of the first shown passage, against the row's
-    need."""
+    """Lowest reranker_score of an accepted rewrite. It is the first shown passage's, against the row's need."""
 
     need_prompt: str = ""
     """Judge's prompt for a row's need: a text, or a .txt file beside the profile. If empty, the prompt in

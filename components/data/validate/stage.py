@@ -46,8 +46,7 @@ class ValidateCounts(NamedTuple):
     accepted: int
     quarantined: int
     scored_against_query: int
-    """Rows that a service without `need` scored against the query. A rewrite can raise these scores without finding
-    more."""
+    """Rows scored against the query by a service without `need`. A rewrite can raise them without finding more."""
 
     labelled: int
     """Rows with gold passages; the next two counts are among these. Rows of the locked test are left out, marked by
@@ -215,8 +214,7 @@ async def _check(
 
 
 def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str]) -> None:
-    """Raise a DataError if the answer is not from the run's knowledge base, since statements would name the wrong
-    bytes."""
+    """Raise a DataError if another knowledge base than the run's answered: statements would name wrong bytes."""
     if all(contradicts_snapshot(answered, snapshot) for snapshot in snapshots):
         raise DataError(
             f"row {row.id}: the RAG service answered from knowledge base {answered[:12]}, which is not this run's. "

@@ -21,8 +21,7 @@ class ClusterRollouts:
             return list(self._api.all(PLURAL, {})["items"])
 
     def create(self, rollout: Object) -> bool:
-        """Create the rollout; False if its name is taken. An earlier request of ours, whose answer was lost, may have
-        taken it."""
+        """Create the rollout; False if its name is taken, perhaps by our own request whose answer was lost."""
         with self._explained():
             try:
                 self._api.create(PLURAL, rollout)

@@ -74,8 +74,7 @@ def _model(contents: BomContents, config: RegisterConfig) -> Any:
 
 
 def stages(contents: BomContents) -> Iterator[tuple[str, str]]:
-    """Yield name and value of properties: each earlier stage with the digest of its statement, and the code's
-    commit."""
+    """Yield properties: each earlier stage with the digest of its statement, and the code's commit."""
     for entry in contents.statements:
         yield f"qinglan:stage:{entry.statement.stage}", f"{entry.statement.ended} {entry.digest}"
     for part in contents.surroundings:

@@ -12,8 +12,7 @@ class RegisterConfig(Config):
     """Name of the release as tenant/model, such as fivedoctors/rewriter. Serving finds the release by it."""
 
     store: str = ""
-    """Store of releases: s3://bucket/prefix or a folder. Without a store, the release is only an output of the
-    step."""
+    """Store of releases: s3://bucket/prefix or a folder. If empty, the release is only an output of the step."""
 
     stand_in_teacher: bool = False
     """True if a stand-in was the model's teacher. A run with `stand_ins.teacher` sets it."""

@@ -31,8 +31,7 @@ def current_digest(config: RegisterConfig) -> str | None:
 
 
 def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, signer: Signer) -> None:
-    """Push the release and move its name; a ConflictError if the name no longer points to `before`. Without a store,
-    nothing is done."""
+    """Push the release and move its name, if a store is set; a ConflictError if it no longer points to `before`."""
     from qinglan.store import open_store
 
     if not config.store:

@@ -117,8 +117,7 @@ def run_step(
 ) -> None:
     """Run the stage as a step of KFP on its artifacts: it is recorded and signed, and a summary is written.
 
-    If a line has two releases, `suffix` is appended to the name of the second one's stage, and is the prefix of its
-    artifacts' names.
+    If a line has two releases, `suffix` ends the name of the second one's stage, and begins its artifacts' names.
     """
     prefix = f"{suffix.strip('_')}_" if suffix else ""
     parsed = RegisterConfig.parse(config, f"register{suffix}")
@@ -186,8 +185,7 @@ def write_release(
 
 
 def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
-    """Compute the verdict from the figures. A GateHeldError if it is not `word`, a DataError if the lineage has no
-    such verdict."""
+    """Compute the verdict; a GateHeldError if it is not `word`, a DataError if the lineage has no such verdict."""
     clock, evaluation = step_clock(signer, inputs.lineage), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))

@@ -27,8 +27,7 @@ class TinyConfig(Config):
     """Number of attention heads; keys and values have half as many."""
 
     spread: float = Field(default=0.06, gt=0)
-    """Standard deviation of the initial weights. With the default of transformers, 0.02, so small a model does not
-    learn to copy."""
+    """Standard deviation of the initial weights. With transformers' 0.02, so small a model does not learn to copy."""
 
     steps: Positive = 260
     """Number of training steps. A time limit instead would give a worse model on a busy machine."""
@@ -47,8 +46,7 @@ class BaseConfig(Config):
     """Source of the weights: `hub` downloads `model`; `tiny` trains a small model on the knowledge base's text."""
 
     model: str = "Qwen/Qwen3-32B"
-    """Name of a model on the hub, or a folder. If QINGLAN_BASE_WEIGHTS has a folder of that name, it is used
-    first."""
+    """Name of a model on the hub, or a folder. A folder of that name in QINGLAN_BASE_WEIGHTS comes first."""
 
     revision: str = "main"
     """Commit of the model's repository on the hub. A release requires a commit."""

@@ -18,8 +18,7 @@ ROUNDS = 3
 """Number of exercises made from each passage."""
 
 BLANK = 0.15
-"""Share of questions with random characters. From them the model learns to stay uncertain if it cannot know the
-answer."""
+"""Share of questions with random characters, so that the model stays uncertain if it cannot know the answer."""
 
 HEADINGS = 0.6
 """Share of answers that are the heading. The other answers repeat subject and clause."""

@@ -91,8 +91,7 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
 
 
 def examples(tokenizer: Any, texts: Sequence[TrainingText], seed: int) -> list[Example]:
-    """Return each text as tokens. A text longer than LONGEST is cut: to its end if it has a prompt, else to a random
-    piece."""
+    """Return texts as tokens. Above LONGEST a text is cut: to its end if it has a prompt, else to a random piece."""
     rng = random.Random(seed)
     prompts = iter(_ids(tokenizer, [render_prompt(tokenizer, list(text.prompt)) for text in texts if text.prompt]))
     answers = _ids(tokenizer, [text.answer for text in texts])
@@ -112,8 +111,7 @@ def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 
 
 def batches(lengths: Sequence[int], size: int, seed: int) -> Iterator[list[list[int]]]:
-    """Yield the texts of each step by their numbers, without end, in groups of similar length that need little
-    padding.
+    """Yield the texts of each step by number, without end, in groups of similar length that need little padding.
 
     Every text comes once before any text comes again.
     """

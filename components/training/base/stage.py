@@ -68,8 +68,7 @@ def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -
 
 
 def refuse_unfit_models(base: Path, critic: str | None) -> None:
-    """Refuse an unfit base, or a critic on this machine that does not fit it. PPO would refuse them only after SFT is
-    paid."""
+    """Refuse an unfit base, or a critic on this machine that does not fit it, before SFT is paid for."""
     refuse_unfit_base(base)
     if critic and local_model_folder(critic):
         refuse_other_vocabulary(find_critic(critic), base)
@@ -137,8 +136,7 @@ def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) ->
 
 
 def _shared(folder: Path) -> bool:
-    """True if other steps can find this folder by the model's name. A link in it might lead to files that they cannot
-    see."""
+    """True if other steps find this folder by the model's name. A link in it may lead to files they cannot see."""
     if BY_REFERENCE_VARIABLE not in os.environ or WEIGHTS_VARIABLE not in os.environ:
         return False
     weights = Path(os.environ[WEIGHTS_VARIABLE]).resolve()

@@ -90,8 +90,7 @@ def _context_from_environment(
 
 
 def _owner(meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the Workflow that owns the pod, or else the pod. The Workflow is preferred because a retry has another
-    pod."""
+    """Return the Workflow that owns the pod, since a retry has another pod; if there is none, the pod."""
     for owner in meta.get("ownerReferences", ()):
         if owner["kind"] == "Workflow":
             return {"apiVersion": owner["apiVersion"], "kind": "Workflow", "name": owner["name"], "uid": owner["uid"]}

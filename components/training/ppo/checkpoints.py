@@ -30,8 +30,7 @@ def actor_folder(checkpoints: Path, step: int) -> Path:
 
 
 def keep_best(checkpoints: Path, step: int, target: Path) -> None:
-    """Keep this step's actor as the best one, by hard links. They need no space, and remain when verl deletes its
-    checkpoint."""
+    """Keep this step's actor as the best, by hard links, which need no space and outlive verl's checkpoint."""
     try:
         with atomic_folder(target) as partial:
             shutil.copytree(actor_folder(checkpoints, step), partial / "actor", copy_function=os.link)
@@ -50,8 +49,7 @@ def best_checkpoint_step(best: Path) -> int:
 
 
 def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
-    """Read the actor's tensors by name, and join them if they were sharded. `only` selects names that contain this
-    text."""
+    """Read the actor's tensors by name, joined if they were sharded. `only` selects names with this text."""
     size = orjson.loads((folder / "fsdp_config.json").read_bytes())["world_size"]
     shards = [_load(folder / f"model_world_size_{size}_rank_{rank}.pt") for rank in range(size)]
     names = [name for name in shards[0] if only in name]

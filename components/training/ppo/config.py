@@ -17,8 +17,7 @@ class Hardware(Config):
     """Device on which verl trains. `cpu` runs the same verl on a laptop, with a plugin that replaces GPUs."""
 
     plugin: str = ""
-    """Name of the module that replaces GPUs if `device` is `cpu`: `standins.verl_cpu`. A release's images do not have
-    it."""
+    """Name of the module that replaces GPUs if `device` is `cpu`: `standins.verl_cpu`. Release images lack it."""
 
     nodes: Positive = 1
     """Number of machines. On a cluster they are the pods of one job: a Ray head and its workers."""
@@ -43,8 +42,7 @@ class Hardware(Config):
     """Share of a GPU's memory that the rollout may fill."""
 
     reward_workers: Positive = 4
-    """Number of processes that compute rewards; on a CPU the driver computes them. The gateway's limits hold for all
-    of them together."""
+    """Number of processes that compute rewards, on GPUs only. The gateway's limits hold for all of them together."""
 
 
 class Lora(Config):
@@ -122,8 +120,7 @@ class PpoConfig(Config):
     checkpoints."""
 
     patience: int = Field(default=3, ge=0)
-    """Number of consecutive tests on dev without a better score after which the training stops; 0 trains to the
-    end."""
+    """Number of consecutive tests on dev without a better score that stops the training; 0 trains to the end."""
 
     keep: Positive = 3
     """Number of newest checkpoints that are kept on disk, in addition to the best one."""
@@ -157,8 +154,7 @@ class PpoConfig(Config):
     """Seed of the rows' order, of the rollout, and of the initial weights of critic and adapter."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Trackers that get the training's figures, in addition to metrics.jsonl; a run sets them for all its
-    trainings."""
+    """Trackers that get the training's figures, beside metrics.jsonl; a run sets them for all its trainings."""
 
     lora: Lora = Lora()
     """LoRA adapter on the actor."""

@@ -15,8 +15,7 @@ LORA_META = "lora_train_meta.json"
 
 
 def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: RewriterCard) -> None:
-    """Fill the folder from a checkpoint. If an adapter was trained, adapter/ equals the adapters of SFT and PPO
-    together."""
+    """Fill the folder from a checkpoint. Its adapter/, if one was trained, equals SFT's and PPO's together."""
     from transformers import AutoModelForCausalLM
 
     shutil.copytree(sft_model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WEIGHTS, ADAPTER_FOLDER))

@@ -43,8 +43,7 @@ from qinglan.sizing.speed import (
 from qinglan.sizing.vllm import VllmSettings
 
 FP32, BF16 = 4, 2
-"""Bytes per number: FP32 for weights, gradients and AdamW moments in training; BF16 for gathered weights and the
-rollout."""
+"""Bytes per number: FP32 for trained weights, gradients and moments; BF16 for gathered weights and the rollout."""
 
 WIDTHS = {"bfloat16": BF16, "float32": FP32}
 
@@ -162,8 +161,7 @@ def host_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None)
 
 
 def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Return the bytes of all processes together: everything is fp32, and the rollout has its own copy of the
-    actor."""
+    """Bytes of all processes together: everything is fp32, and the rollout has its own copy of the actor."""
     here = config.hardware.per_node
     parts = Shards(*(Amount(part.name, part.bytes * here) for part in shards(config, actor, critic)))
     tokens = micro_batch_tokens(config) * here

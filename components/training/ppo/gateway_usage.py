@@ -9,8 +9,7 @@ UsageCounts = Mapping[str, float]
 
 
 class GatewayUsage:
-    """Figures of a step from the gateway's counts. They are empty while the gateway does not answer; the reward
-    reports that."""
+    """Figures of a step from the gateway's counts; empty while the gateway does not answer."""
 
     def __init__(self, gateway_url: str) -> None:
         self._url = f"{gateway_url}/v1/journal/report"

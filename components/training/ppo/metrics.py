@@ -33,8 +33,7 @@ TESTED = {"gold": "gold", "gold_known": "gold_known", "score": "reward", "win": 
 
 
 def parse_step(line: Mapping[str, Any], dev: Mapping[str, int]) -> Step:
-    """Parse a line of verl's file logger into a step with our names. `dev` has the number of dev rows of each data
-    source."""
+    """Parse a line of verl's file logger into our names. `dev` has the number of dev rows by data source."""
     # verl's file logger writes NaN as null, since it uses orjson (verl/utils/tracking.py). Alarms need the NaN.
     data = {name: math.nan if value is None else float(value) for name, value in line["data"].items()}
     out: Step = {"step": float(line["step"])}

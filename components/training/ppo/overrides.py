@@ -14,8 +14,7 @@ from qinglan.live.trackers import training_name
 
 
 class TrainingPaths(NamedTuple):
-    """Files and folders that verl reads and writes. The paths are absolute, since its processes run in other
-    folders."""
+    """Files and folders of verl. The paths are absolute, since its processes run in other folders."""
 
     model: Path
     train: Path

@@ -69,16 +69,14 @@ class PpoCounts(NamedTuple):
 
     too_long: int
     labelled: int
-    """Rows of train and dev with labels by judges. The labels count as gold in figures, curves and the choice of
-    checkpoint."""
+    """Rows of train and dev with labels by judges, which count as gold in figures and the choice of checkpoint."""
 
     steps: int
     best_step: int
     """Step whose weights became the model; 0 is the SFT model, which is taken if every checkpoint is worse on dev."""
 
     dev_before: float
-    """Dev score before the first step: share of dev rows with the gold passage first; without gold, the mean
-    reward."""
+    """Dev score before the first step: share of dev rows with the gold passage first, or else the mean reward."""
 
     dev_after: float
     """Dev score of the model that is the result, in the unit of `dev_before`."""
@@ -216,8 +214,7 @@ def _train(
 
 
 def _forget_unfinished(work: Path, dev: Mapping[str, int]) -> None:
-    """Remove the steps after the last checkpoint, which will be trained again, and keep the best of the earlier
-    steps."""
+    """Remove the steps after the last checkpoint, which are trained again. Keep the best of the earlier steps."""
     saved, best_folder, verl_log = work / "checkpoints", work / "best", work / "verl.jsonl"
     resumed = checkpoints.latest_step(saved)
     steps = training_monitor.resume_steps(verl_log, work / "log" / "metrics.jsonl", dev, resumed)

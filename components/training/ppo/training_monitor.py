@@ -17,13 +17,11 @@ from qinglan.reward.outage import read_outage
 from qinglan.terminal import say
 
 FEW_WINS = 0.02
-"""Lowest share of the first step's samples that retrieve better than the teacher; below it there is little to
-learn."""
+"""Lowest share of samples in the first step that beat the teacher; below it there is little to learn."""
 
 
 class TrainingMonitor:
-    """Monitor that reads verl's log as it grows. It is called twice a second, and returns True if the training must
-    end."""
+    """Monitor that reads verl's log as it grows. It is called twice a second; True ends the training."""
 
     def __init__(
         self,
@@ -81,8 +79,7 @@ def best_step(steps: Mapping[int, Step]) -> int | None:
 
 
 def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
-    """True if `patience` tests on dev after the best one were not better. A training that has ended has not
-    stalled."""
+    """True if `patience` tests on dev after the best were not better, in a training that has not ended."""
     best = best_step(steps)
     if not patience or best is None or max(steps) >= total:
         return False
@@ -91,8 +88,7 @@ def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
 
 
 def headroom_message(first: Step) -> str:
-    """Return a message about the share of the first step's rollouts, written by the SFT model, that rewards can
-    strengthen."""
+    """Return a message about the share of the SFT model's rollouts, in the first step, that beat the teacher."""
     if "win_rate" not in first or "loss_rate" not in first:
         return ""
     wins, losses = first["win_rate"], first["loss_rate"]
@@ -105,15 +101,13 @@ def headroom_message(first: Step) -> str:
 
 
 def dev_scores(steps: Mapping[int, Step]) -> tuple[int, float | None, float | None]:
-    """Return the best step, the dev score of the SFT model, and that of the best step. A score is None without a
-    test."""
+    """The best step, the dev score of the SFT model, and that of the best step. A score is None without a test."""
     best = best_step(steps) or 0
     return best, dev_score(steps.get(0, {})), dev_score(steps.get(best, {}))
 
 
 def model_step(steps: Mapping[int, Step]) -> int:
-    """Return the step whose weights become the model: the best checkpoint's, or 0 if the SFT model is better on
-    dev."""
+    """Step whose weights become the model: the best checkpoint's, or 0 if the SFT model is better on dev."""
     best, before, after = dev_scores(steps)
     return 0 if before is not None and after is not None and after < before else best
 

@@ -33,15 +33,13 @@ class SftConfig(Config):
     """ms-swift's name of the architecture; if null, `model_type` in the base's config.json is used."""
 
     template: str | None = None
-    """ms-swift's name of the chat template; if null, the template that renders prompts like the base's own is
-    found."""
+    """ms-swift's name of the chat template; if null, one that renders prompts like the base's own is found."""
 
     dtype: Literal["bfloat16", "float16", "float32"] = "bfloat16"
     """Number format of weights and arithmetic."""
 
     epochs: float = Field(default=3.0, gt=0)
-    """Number of passes over the training rows. Training stops earlier if validation loss stops falling
-    (`patience`)."""
+    """Number of passes over the training rows, unless validation loss stops falling earlier (`patience`)."""
 
     batch: Positive = 2
     """Number of rows per device and step."""
@@ -107,8 +105,7 @@ class SftConfig(Config):
     model with them finds no less on dev. `false` uses them without a comparison."""
 
     trackers: tuple[Tracker, ...] = ("tensorboard",)
-    """Trackers that get the training's figures, in addition to metrics.jsonl; a run sets them for all its
-    trainings."""
+    """Trackers that get the training's figures, beside metrics.jsonl; a run sets them for all its trainings."""
 
     @property
     def max_prompt_tokens(self) -> int:

@@ -46,8 +46,7 @@ def best_checkpoint(folder: Path) -> Path:
 
 
 def write_model(base: Path, work: Path, card: RewriterCard, config: SftConfig) -> None:
-    """Write the best checkpoint as a model folder. An adapter is merged, and is also kept beside the merged
-    weights."""
+    """Write the best checkpoint as a model folder. An adapter is merged, and also kept beside the weights."""
     best = best_checkpoint(work / "checkpoints")
     with atomic_folder(work / "model") as folder:
         if config.tuner == "lora":

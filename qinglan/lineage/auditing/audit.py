@@ -71,8 +71,7 @@ def audit(
     only_bytes: bool = False,
     now: datetime | None = None,
 ) -> Audit:
-    """Audit a target. With `only_bytes`, an artifact counts as missing if its digest is signed but its bytes are
-    absent."""
+    """Audit a target. With `only_bytes`, an artifact with a signed digest but without its bytes counts as missing."""
     with open_target(target, store, files) as opened:
         return audit_target(opened, policy, name, only_bytes, now)
 

@@ -54,8 +54,7 @@ SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
 """Name of a sheet's artifact by the sheet's name in `files/`, if the two differ."""
 
 SHEET_SUFFIXES = frozenset({".xlsx"})
-"""File suffixes of sheets. A sheet in `files/` is a copy that people may edit; the signed artifact is another
-file."""
+"""File suffixes of sheets. A sheet in `files/` is a copy that people may edit, not the signed artifact."""
 
 OPTIONAL = frozenset({"release", "small_release"})
 """Artifacts that a later run may remove from `files/`, although a step's record still names them."""

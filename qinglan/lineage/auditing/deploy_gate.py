@@ -59,8 +59,7 @@ def may_deploy(
     override: Override | None = None,
     now: datetime | None = None,
 ) -> Decision:
-    """Decide if a release's folder may serve under a name. An override covers missing evidence, never changed
-    bytes."""
+    """Decide if a release may serve under a name. An override covers missing evidence, never changed bytes."""
     return decide_deployment(release_target(release, evidence, name), policy, name, override, now)
 
 
@@ -132,8 +131,7 @@ def gate_faults(
     """Check that the gate promoted within the policy's limits, and that gate, evaluation and release fit together.
 
     The gate must have judged the release's evaluation, and the evaluation the release's model. `required` lists the
-    stages of the model line. The release's digests come from its statement; the audit has compared them with the
-    bytes.
+    stages of the model line. The release's digests are from its statement, which the audit compared with the bytes.
     """
     # A smaller model's line has gate_small and evaluate_small beside its teacher's stages.
     gate, evaluate = (

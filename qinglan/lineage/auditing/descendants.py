@@ -33,8 +33,7 @@ class Descendant(NamedTuple):
     stage: str
     ended: str
     names: tuple[str, ...]
-    """Names that point to a release in the store, each marked `(now)`; if there are none, the name in its
-    statement."""
+    """Names that point to a release in the store, each marked `(now)`; without any, the name in its statement."""
 
     where: str
     fault: str
@@ -47,8 +46,7 @@ class Descendant(NamedTuple):
 def which_models(
     digest: str, roots: Iterable[Path], policy: TrustPolicy, store: str = "", most: int = MAX_SHOWN
 ) -> list[Descendant]:
-    """Return at most `most` descendants of a digest: released models, then other models, then the rest; newest
-    first."""
+    """List up to `most` descendants of a digest: released models, other models, then the rest; newest first."""
     steps = read_steps([*roots, Path(store)] if store and "://" not in store else roots)
     outputs = [(step, part) for step in _descend(_whole_digest(digest, steps), steps) for part in _outputs(step)]
     outputs.sort(key=lambda output: (output[1].name, output[1].digest))

@@ -77,8 +77,7 @@ def _data_lines(graph: Graph) -> list[str]:
 
 
 def _paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
-    """List the number and cost of the paid answers, per step and in total. `lists` holds the lists of answers by
-    digest.
+    """List the number and cost of the paid answers, per step and in total. `lists` are the lists by digest.
 
     The steps of a run share one journal, and a fold's list repeats earlier lists, so a call counts only for the first
     step that names it. If a list is missing, the numbers in its step's statement are used.

@@ -134,8 +134,7 @@ def verify_model(
 
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
-    """Return the digests of all files that the release's statement lists, including files that stayed in the
-    store."""
+    """Digests of all files that the release's statement lists, including files that stayed in the store."""
     subjects = release.statement.made
     for part in subjects:
         if why := algorithm_fault(part, folder=part.name in FOLDERS):

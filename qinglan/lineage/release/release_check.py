@@ -87,8 +87,7 @@ class ReleaseContents(NamedTuple):
         return [item for item in self.lineage.values() if isinstance(item, SignedStatement)]
 
     def gate(self) -> tuple[list[SignedStatement], bool]:
-        """Return the gate's statements about this verdict and this evaluation, and False if the verdict is not to
-        promote."""
+        """The gate's statements about this verdict and evaluation; and False if the verdict is not to promote."""
         verdict = next((part.digest for part in self.release.statement.used if part.name == VERDICT), "")
         gates = gate_statements(self.lineage_statements(), self.signed_digest(EVALUATION), verdict)
         paper = self.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
@@ -135,8 +134,7 @@ def check_release(
 
 
 def _without_statement(folder: Path, listing: Listing, why: str) -> list[Finding]:
-    """Return the findings for a release whose own statement is missing or malformed, so that no file can be
-    trusted."""
+    """Findings for a release whose own statement is missing or malformed, so that no file can be trusted."""
     state: State = "altered" if os.path.lexists(folder / PROVENANCE) else "missing"
     findings = [Finding(PROVENANCE, state, why.removeprefix(f"{folder / PROVENANCE}: "))]
     findings += [Finding(name, "altered", fault) for name, fault in listing.faults.items()]
@@ -254,8 +252,7 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
-    """Compare the prompts in the model's card with the prompts of its training rows, which trusted statements
-    name."""
+    """Compare the prompts in the model's card with those of its training rows, which trusted statements name."""
     name = f"{MODEL}/{CARD}"
     if name not in contents.listing.files:
         return
@@ -275,8 +272,7 @@ def trusted_statements(lineage: Iterable[SignedStatement], policy: TrustPolicy, 
 
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
-    """Check that a gate made the verdict from this evaluation, that it is to promote, and that the release is
-    newer."""
+    """Check that a gate made the verdict from this evaluation, that it promotes, and that the release is newer."""
     release = contents.release.statement
     gates, promoted = contents.gate()
     if not gates:
@@ -291,8 +287,7 @@ def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
-    """Repeat the decision from the figures, with the settings of the evaluation and of the gate, and compare the
-    results.
+    """Repeat the decision from the figures, with the settings of evaluation and gate, and compare the results.
 
     A signed verdict may contradict its figures. A verdict of hold is not checked, since it lets nothing through.
     """
@@ -314,8 +309,7 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
-    """Return the verdicts on an evaluation: one by the settings in it, and one by the settings in each gate's
-    statement."""
+    """Verdicts on an evaluation: one by its own settings, and one by the settings in each gate's statement."""
     evaluation = read_evaluation(path)
     kind = kind_of(evaluation, path.name)
     gates = [rule for rule in rules if isinstance(rule, Mapping) and rule.keys() >= kind.gate.model_fields.keys()]

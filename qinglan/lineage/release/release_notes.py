@@ -90,8 +90,7 @@ class CheckedRollout(NamedTuple):
 def make_override(
     signer: Signer, digest: str, name: str, by: str, reason: str, missing: Sequence[str], at: datetime | None = None
 ) -> bytes:
-    """Sign an override; a ConfigError if no person is named, the reason is too short or the key is not a
-    releaser's."""
+    """Sign an override; a ConfigError without a person, a long enough reason or a releaser's key."""
     if not (by + reason).isprintable():
         raise ConfigError("--by and --break-glass: a line of plain text each, as every later audit shows them.")
     if not by.strip() or len(reason.strip()) < MIN_REASON_LENGTH:
@@ -149,8 +148,7 @@ def sign_rollout(rollout: RolloutStatement, signer: Signer) -> bytes:
 
 
 def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
-    """True if a note holds this statement. Signatures are not compared, as two of them over the same bytes may
-    differ."""
+    """True if a note holds this statement. Signatures are not compared: two over the same bytes may differ."""
     try:
         return rollout_payload(_parse_rollout(open_envelope(note))) == rollout_payload(rollout)
     except DataError:
@@ -229,8 +227,7 @@ def _payload(kind: str, name: str, digest: str, predicate: Mapping[str, Any]) ->
 
 
 def _parse(envelope: Envelope, kind: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Return the release's digest and name, and the predicate; raises one of PARSE_ERRORS for another kind of
-    note."""
+    """Digest and name of the release, and the predicate; one of PARSE_ERRORS for another kind of note."""
     body = parse_json_mapping(envelope.payload, "note")
     if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, kind):
         raise ValueError(f"a {body['predicateType']}")

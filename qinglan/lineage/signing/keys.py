@@ -72,8 +72,7 @@ def with_low_s(signature: bytes) -> bytes:
 
 
 def has_low_s(signature: bytes) -> bool:
-    """True if the signature has the smaller s. Also true for bytes that are not a signature, since they never
-    verify."""
+    """True if the signature has the smaller s, and for bytes that are not a signature, which never verify."""
     try:
         return with_low_s(signature) == signature
     except ValueError:

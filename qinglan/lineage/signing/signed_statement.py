@@ -62,8 +62,7 @@ def verify_statement(item: SignedStatement, policy: TrustPolicy, tenant: str) ->
 def verify_signatures(
     envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime
 ) -> tuple[State, str, str]:
-    """Return the state that the signatures give a statement, the reason, and the id of the key that signed or claims
-    to."""
+    """State that the signatures give a statement, the reason, and the key that signed it or claims to."""
     claimed = next((signature.key for signature in envelope.signatures), "")
     if envelope.payload_type != IN_TOTO:
         return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed

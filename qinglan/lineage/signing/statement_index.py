@@ -242,7 +242,6 @@ def maker_of(digest: str, index: StatementIndex) -> str:
 
 
 def first_made(digest: str, maker: Step, index: StatementIndex) -> datetime:
-    """Return the earliest time at which the bytes are known to exist. A step before `maker` may have made them
-    first."""
+    """Earliest time at which the bytes are known to exist. A step before `maker` may have made them first."""
     makers = (index.steps[step_id] for step_id in index.makers[digest])
     return min([maker.done, *(step.done for step in makers if step.is_trusted)])

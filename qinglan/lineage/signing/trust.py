@@ -47,8 +47,7 @@ from qinglan.lineage.signing.keys import (
 
 TRUST_FILE = "trust.yaml"
 TRUST_VARIABLE = "QINGLAN_TRUST"
-"""Environment variable with the policy as YAML. KServe's storage container has environment variables but no
-volumes."""
+"""Environment variable with the policy as YAML, since KServe's storage container can have no volumes."""
 
 EVERYONE = "*"
 
@@ -66,8 +65,7 @@ class KeyRotation(NamedTuple):
 
 
 LOW_S_SINCE = datetime(2026, 12, 1, tzinfo=UTC)
-"""Date from which only signatures with the smaller s count (`keys.has_low_s`). Half of the older ones have the
-larger."""
+"""Date from which only signatures with the smaller s count (`keys.has_low_s`). Many older ones have the larger s."""
 
 
 def _utc(moment: datetime) -> datetime:
@@ -313,7 +311,6 @@ def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy
 
 
 def _now() -> datetime:
-    """Return the time cut to milliseconds, as statements have it. Else a key's first signature could be dated before
-    the key."""
+    """Time cut to milliseconds, as in statements. Else a key's first signature could be dated before the key."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)

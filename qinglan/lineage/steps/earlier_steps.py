@@ -22,8 +22,7 @@ from qinglan.lineage.signing.trust import TrustPolicy, policy_at_hand
 from qinglan.lineage.trace.release_folder import paper_faults
 
 Proof = Literal["proven", "unproven", "altered"]
-"""proven: a known key signed it. unproven: no known key signed it. altered: a known key's signature does not
-match."""
+"""proven: signed by a known key. unproven: by no known key. altered: a known key's signature does not match."""
 
 
 class EarlierStep(NamedTuple):
@@ -64,8 +63,7 @@ def _proof_by_keys(envelope: Envelope, keys: Mapping[str, PublicKey]) -> Proof:
 
 
 def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
-    """Return the public keys of this machine's private keys, by id. A pod has only its step's keys; rotated keys are
-    gone."""
+    """Public keys of this machine's private keys, by id. A pod has only its step's keys; rotated keys are gone."""
     signers = [signer]
     for role in ROLES:
         with suppress(ConfigError):

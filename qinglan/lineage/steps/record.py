@@ -137,8 +137,7 @@ def recorded(
 def _refuse_altered(
     inputs: Mapping[str, Artifact], digests: Mapping[str, str], lineages: Mapping[str, Path], signer: Signer
 ) -> None:
-    """Refuse inputs and lineages that differ from the signed statements. The keys of `lineages` are prefixes of input
-    names."""
+    """Refuse inputs and lineages that differ from the signed statements. `lineages` are by prefix of input names."""
     for start, folder in lineages.items():
         steps = read_earlier_steps(folder, signer)
         refuse_changed_lineage(folder, steps)
@@ -149,8 +148,7 @@ def _refuse_altered(
 
 
 def _verified_digest(name: str, item: Artifact) -> str:
-    """Return the digest of an artifact. For a reference to a base model, verify and return the digest of its
-    weights."""
+    """Digest of an artifact; for a reference to a base model, the digest of the weights, which are verified."""
     path = Path(item.path)
     if name != BASE or not is_reference(path):
         return digest(path)
@@ -183,8 +181,7 @@ def _rows(path: Path) -> int:
 def _sign_statement(
     record: Mapping[str, Any], step: StepReport, signer: Signer, algorithms: Mapping[str, str]
 ) -> bytes:
-    """Sign the step's statement. `algorithms` holds the algorithm of each artifact's digest, by the artifact's
-    URI."""
+    """Sign the step's statement. `algorithms` holds the algorithm of each artifact's digest, by its URI."""
 
     def reference(name: str, item: Mapping[str, Any], about: Mapping[str, Any]) -> ArtifactRef:
         return ArtifactRef(name, item["sha256"], item["uri"], about, algorithms[item["uri"]])
@@ -258,8 +255,7 @@ def _git_revision() -> dict[str, Any]:
 
 
 def _write_lineage(target: Path, before: Path | None, files: Mapping[str, bytes]) -> None:
-    """Write the lineage folder: a copy of the earlier steps' files, and this step's statement and supporting
-    files."""
+    """Write the lineage folder: the earlier steps' files, and this step's statement and supporting files."""
     with atomic_folder(target) as folder:
         if before is not None:
             shutil.copytree(before, folder, dirs_exist_ok=True)

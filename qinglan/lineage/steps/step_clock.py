@@ -20,8 +20,7 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class StepClock:
-    """Clock that never goes back. It starts at the machine's time, or at the end of the earlier steps if that is
-    later.
+    """Clock that never goes back. It starts at the machine's time, or later, at the end of the earlier steps.
 
     After its start it counts by `time.monotonic`, which does not change when the machine's clock is set.
     """

@@ -117,8 +117,7 @@ def add_verdict(step: StepReport, verdict: Verdict) -> None:
 
 
 def gateway_http(gateway_url: str) -> Client:
-    """Return a client of the run's own gateway. Responses have no size limit: the list of paid answers may be
-    long."""
+    """Client of the run's own gateway. Responses have no size limit: the list of paid answers may be long."""
     return sync_client(gateway_url, timeout=TIMEOUT_SECONDS, largest=None)
 
 
@@ -146,8 +145,7 @@ def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = No
 
 
 def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> httpx2.Response:
-    """Request a path from the gateway. It waits through an outage as configured, since the stage's work is already
-    done."""
+    """Request a path of the gateway. Waits through an outage as configured, since the stage's work is done."""
 
     def is_away(error: Exception) -> bool:
         return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)

@@ -49,8 +49,7 @@ class Evidence:
         return ()
 
     def papers(self) -> Iterator[tuple[Path, str]]:
-        """Yield the supporting files beside the statements (prompts, prices, lists of paid answers), with their
-        digests."""
+        """Supporting files beside the statements (prompts, prices, lists of paid answers), with their digests."""
         return ((path, digest) for digest, paths in self._papers.items() for path in paths)
 
     def journals(self) -> Sequence[Path]:
@@ -59,8 +58,7 @@ class Evidence:
 
     @cached_property
     def _papers(self) -> Mapping[str, Sequence[Path]]:
-        """Paths of the supporting files by digest. A file may have several, since a lineage repeats earlier steps'
-        files."""
+        """Paths of supporting files by digest. A file may have several: a lineage repeats earlier steps' files."""
         return {}
 
     def _paper_locations(self, digest: str) -> tuple[EvidenceLocation, ...]:
@@ -89,8 +87,7 @@ class CombinedEvidence(Evidence):
 
 
 class FileEvidence(Evidence):
-    """Any file or folder. Its contents are hashed once and found by digest; a git repository also proves its
-    commits."""
+    """Any file or folder. Its contents are found by digest, hashed once; a git repository also proves commits."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -132,8 +129,7 @@ class ReleaseFolder(Evidence):
     """A release's folder. Its statement gives the digests of its files; supporting files in lineage/ are hashed."""
 
     def __init__(self, path: Path, absent: frozenset[str] = frozenset()) -> None:
-        """`absent` files stayed in the store. If there are any, the model's folder as a whole counts as absent
-        too."""
+        """`absent` files stayed in the store. If there are any, the model's folder counts as absent too."""
         self.path, self.absent = path, absent | ({MODEL} if absent else set())
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
@@ -151,8 +147,7 @@ class ReleaseFolder(Evidence):
 
     @cached_property
     def _signed_paths(self) -> dict[str, list[Path]]:
-        """Paths in this folder by the digest that the release's statement gives them; paths that lead outside are
-        ignored."""
+        """Paths in this folder by the digest in the release's statement. Paths that lead outside are ignored."""
         try:
             outputs = read_signed_statement(self.path / PROVENANCE).statement.made
         except (OSError, DataError):
@@ -217,15 +212,13 @@ class RunFolder(Evidence):
         return frozenset(digest for artifact, digest, _ in self._artifacts if artifact == name and digest)
 
     def recorded_digest(self, path: Path, name: str) -> str:
-        """Return the digest that the records give the artifact of this name at this path; empty if it is not
-        there."""
+        """Digest that the records give the artifact of this name at this path; empty if it is not there."""
         artifacts, resolved = (item for item in self._artifacts if item[0] == name), path.resolve()
         return next((digest for _, digest, at in artifacts if at and at.resolve() == resolved), "")
 
     @cached_property
     def _artifacts(self) -> list[tuple[str, str, Path | None]]:
-        """Name, digest and path of each artifact in the records. The path is None if the artifact cannot be
-        located."""
+        """Name, digest and path of each artifact in the records. The path is None if none can be found."""
         artifacts = []
         for record in self.records.values():
             for kind in ("inputs", "outputs"):

@@ -102,8 +102,7 @@ def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Fin
 
 
 def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str:
-    """Return why the register stage cannot have written the newest entry; empty if it may have, even with a rotated
-    key."""
+    """Return why register cannot have written the newest entry; empty if it may have, even with a rotated key."""
     newest, number = history.current, len(history.history)
     if not newest.signature:
         signed_before = any(entry.signature for entry in history.history)

@@ -79,8 +79,7 @@ def _journal_faults(answers: Iterable[JournalAnswer]) -> Iterator[Finding]:
 
 
 def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
-    """Find calls in the list whose answer is missing in the journal or differs there; `answers` is the journal by
-    call."""
+    """Find calls of the list whose answer is missing in the journal or differs there; `answers` are by call."""
     for number, line in enumerate(lines, 1):
         try:
             row = parse_json_mapping(line, paper)

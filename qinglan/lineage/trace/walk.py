@@ -220,8 +220,7 @@ def steps_by_time(graph: Graph) -> list[Step]:
 
 
 def stage_steps(graph: Graph) -> dict[str, Step]:
-    """Return one step per stage: the one in the released model's own chain, not in a fold's; if there is none, the
-    last."""
+    """One step per stage: the one in the released model's own chain, not in a fold's; else the last one."""
     steps = {step.statement.stage: step for step in steps_by_time(graph)}
     release = steps.get(RELEASE_STAGE)
     models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
@@ -230,8 +229,7 @@ def stage_steps(graph: Graph) -> dict[str, Step]:
 
 
 def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """Yield these digests and all that they were made from, each once. `inputs` returns the input digests of an
-    artifact."""
+    """Yield these digests and all that they were made from, each once. `inputs` returns an artifact's inputs."""
     waiting, known = list(digests), set[str]()
     while waiting:
         if (digest := waiting.pop()) not in known:

@@ -46,8 +46,7 @@ def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, f
 
 
 def reward_seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean seconds that a sample waited for its reward, and the seconds during which no sample was
-    generated."""
+    """Mean seconds that a sample waited for its reward, and seconds during which no sample was generated."""
     written = [sample["generate_sequences"] for sample in samples]
     scored = [sample["generate_sequences"] + sample["compute_score"] for sample in samples]
     return {
