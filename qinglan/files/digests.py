@@ -9,28 +9,30 @@ from pathlib import Path
 from qinglan.files.files import sha256_file
 
 FILE_ALGORITHM, FOLDER_ALGORITHM = "sha256", "sha3_256"
-"""The algorithms for a file and for a folder, by their keys in in-toto's DigestSet."""
+"""Algorithms for the digest of a file and of a folder, named as in in-toto's DigestSet."""
 
 THREADS = min(4, os.cpu_count() or 1)
 SMALL_BYTES = 1 << 22
-"""Bytes of a folder below which it is hashed in one thread: others would start too late."""
+"""Size of a folder in bytes below which one thread hashes it: starting more threads would take longer."""
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file; of a folder, `find -type f | LC_ALL=C sort | xargs sha256sum | openssl sha3-256`.
+    """Digest of a file, by SHA-256, or of a folder, as this command prints it:
 
-    Folders have another algorithm than files: else a file with the listing in it could pass for the folder.
+        find -type f | LC_ALL=C sort | xargs sha256sum | openssl sha3-256
+
+    Folders have another algorithm than files. Else a file that contains a folder's listing could pass for the folder.
     """
     return sha256_file(path) if path.is_file() else tree_digest(file_digests(path))
 
 
 def algorithm_of(path: Path) -> str:
-    """The key that a digest of this file or folder goes by."""
+    """Name of the algorithm for the digest of this file or folder."""
     return FILE_ALGORITHM if path.is_file() else FOLDER_ALGORITHM
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """Each file's digest by its path in the folder, with forward slashes; several files are hashed at once."""
+    """Digest of each file by its path in the folder, with forward slashes, in sorted order."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     names = sorted(paths, key=os.fsencode)
     if sum(path.stat().st_size for path in paths.values()) < SMALL_BYTES:
@@ -40,11 +42,11 @@ def file_digests(folder: Path) -> dict[str, str]:
 
 
 def tree_digest(files: Mapping[str, str]) -> str:
-    """The digest of a folder with these files."""
+    """Digest of a folder from the digests of its files, which must be in the order of `file_digests`."""
     return hashlib.sha3_256(b"".join(_line(os.fsencode(name), sha) for name, sha in files.items())).hexdigest()
 
 
 def _line(name: bytes, sha: str) -> bytes:
-    """A line as sha256sum prints it; a line break in a name is escaped, so that it cannot pass for two lines."""
+    """A line as `sha256sum` prints it. A line break in a name is escaped, so that it cannot pass for two lines."""
     safe = name.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
     return (b"\\" if safe != name else b"") + sha.encode() + b"  " + safe + b"\n"

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their target, then renamed. JSONL is the typed truth.
+"""Writes files and folders atomically: beside their target first, then renamed, so no half-written one is ever seen.
 
 with atomic_write(path) as partial, partial.open("wb") as out: ...
 for number, row in read_jsonl(path, Question): ...
@@ -29,7 +29,8 @@ Row = TypeVar("Row", bound=BaseModel)
 
 
 READABLE, PRIVATE = 0o644, 0o600
-"""Modes of a file, independent of the umask: readable by all and writable by its owner, or for its owner only."""
+"""Modes of a new file: readable by all and writable by its owner, or for its owner only. A umask can only take rights
+away."""
 
 ABANDONED_SECONDS = 24 * 3600.0
 """Seconds without a change after which another host's unfinished writes are removed."""
@@ -37,7 +38,7 @@ ABANDONED_SECONDS = 24 * 3600.0
 
 @cache
 def pid_space() -> str:
-    """Eight digits for the host and the processes on it that see each other's pids: each pod has others."""
+    """Eight hexadecimal digits that identify a host and its pid namespace; they differ from pod to pod."""
     space = ""
     with suppress(OSError):  # no Linux
         space = str(Path("/proc/self/ns/pid").readlink())
@@ -45,7 +46,7 @@ def pid_space() -> str:
 
 
 def writer_name() -> str:
-    """This process in the name of what it writes: another pod's process may have the same pid."""
+    """Name of this process, for names of files and folders. Its pid is not enough: pods may have equal pids."""
     return f"{pid_space()}-{os.getpid()}"
 
 
@@ -68,9 +69,9 @@ def is_abandoned(path: Path, writer: str) -> bool:
 
 @contextmanager
 def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> Iterator[Path]:
-    """A path to write to that becomes `target` only if the block ends well.
+    """Give a path to write to. The file replaces `target` only if the block ends without an error.
 
-    Without `durable` it does not wait for the disk: for a file that can be written again.
+    Without `durable` it does not wait for the disk; use that for files that can be created again.
     """
     partial = _beside(target, "partial")
     with writing(target):
@@ -89,22 +90,25 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
 
 
 def write_atomically(target: Path, content: bytes) -> None:
-    """Write a whole file at once: it has the old content or the new one at any time."""
+    """Write a whole file: at any time it has either its old content or its new content."""
     with atomic_write(target) as partial:
         partial.write_bytes(content)
 
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write to, piece by piece, that becomes `target` only if the block ends well."""
+    """Give a file to write to, piece by piece. It replaces `target` only if the block ends without an error."""
     with atomic_write(target) as partial, partial.open("wb") as file:
         yield file
 
 
 def remove_abandoned(target: Path) -> None:
-    """Clean up beside a target after killed processes: those of this host at once, of other pods after a day
-    (is_abandoned). Half-written folders are removed; a folder that was moved aside for its replacement is put back if
-    the replacement never came."""
+    """Clean up what killed processes left beside a target: processes of this host at once, of other pods after a day
+    (is_abandoned).
+
+    Half-written folders are removed. A folder that was moved aside for its replacement is put back if there is no
+    replacement.
+    """
     partial, aside = _beside(target, "partial"), _beside(target, "before")
     _remove(partial)
     restore_folder(target, aside)
@@ -122,9 +126,9 @@ def remove_abandoned(target: Path) -> None:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill that becomes `target`, in place of what was there, only if the block ends well.
+    """Give a folder to fill. It replaces `target` only if the block ends without an error.
 
-    What killed processes left beside it is removed, or put back.
+    Folders that killed processes left beside `target` are removed or put back (remove_abandoned).
     """
     partial = _beside(target, "partial")
     with writing(target):
@@ -140,9 +144,10 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def first_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill that becomes `target`; if another process was first, with the same content, its folder stays.
+    """Give a folder to fill, which becomes `target`. If another process creates `target` first, its folder is kept,
+    since the content is the same.
 
-    What killed processes left beside it is removed.
+    Folders that killed processes left beside `target` are removed or put back (remove_abandoned).
     """
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -161,10 +166,10 @@ def first_folder(target: Path) -> Iterator[Path]:
 
 
 def replace_folder(new: Path, target: Path, aside: Path) -> None:
-    """Rename `new` to `target`; a folder that is there already is moved aside first and then deleted.
+    """Rename `new` to `target`. If `target` exists, it is moved to `aside` first, and deleted at the end.
 
-    rename(2) replaces only an empty folder, so there are two renames. After a kill in between, the old folder is
-    `aside`, and restore_folder() puts it back.
+    rename(2) replaces only an empty folder, so there are two renames. After a kill between them, restore_folder()
+    moves the old folder back from `aside`.
     """
     try:
         if target.is_dir() and not target.is_symlink():
@@ -177,7 +182,7 @@ def replace_folder(new: Path, target: Path, aside: Path) -> None:
 
 
 def restore_folder(target: Path, aside: Path) -> None:
-    """Put a folder that was moved aside back if the target is missing; delete it otherwise."""
+    """Move the folder `aside` back if the target is missing; delete it otherwise."""
     if aside.is_dir():
         if os.path.lexists(target):
             shutil.rmtree(aside)
@@ -190,7 +195,8 @@ def _beside(target: Path, ending: str) -> Path:
 
 
 def _remove(folder: Path) -> None:
-    """Delete a folder if it exists. A failure is an error: the next rename to its name would fail without a cause."""
+    """Delete a folder if it exists. A failure is raised: else the next rename to its name would fail, without saying
+    why."""
     if os.path.lexists(folder):
         shutil.rmtree(folder)
 
@@ -217,7 +223,7 @@ def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
 
 
 def cache_folder(name: str) -> Path:
-    """A folder, outside of any run, for results that are computed once."""
+    """Folder outside of any run, for results that are computed once and reused."""
     root = os.environ.get("QINGLAN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "qinglan"
     return Path(root).expanduser() / name
 
@@ -232,7 +238,7 @@ def sha256_bytes(content: bytes) -> str:
 
 
 def sha256_text(*parts: str) -> str:
-    """A digest of several texts that no other list of texts shares."""
+    """Digest of a list of texts. It depends on where each text ends: ("ab", "c") and ("a", "bc") differ."""
     return hashlib.sha256(orjson.dumps(parts)).hexdigest()
 
 
@@ -246,7 +252,7 @@ def dump_line(row: BaseModel) -> bytes:
 
 
 def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
-    """Rows with their line numbers, one at a time; a bad line is a DataError that says which and why."""
+    """Yield rows with their line numbers, one at a time; a DataError names a bad line and its fault."""
     try:
         file = open_plain(path)
     except OSError as error:

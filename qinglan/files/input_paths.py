@@ -1,4 +1,4 @@
-"""The fault of a path that a person named as an input: an address, a folder, or nothing that can be read.
+"""Explains why a path that a person named as an input cannot be read: it is an address, a folder, or missing.
 
 if fault := path_fault(path, "Give the spreadsheet of questions."):
     raise DataError(fault)
@@ -10,13 +10,13 @@ from pathlib import Path
 from qinglan.http.addresses import HIDDEN
 
 WEB_PATH = re.compile(r"([a-z][a-z0-9+.-]{1,20}):/+", re.IGNORECASE)
-"""The beginning of an address that was taken for a path, which has one slash: https:/example.com."""
+"""Beginning of an address that was taken for a path. Python's Path leaves only one slash: https:/example.com."""
 
 
 def path_fault(path: Path, next_step: str, folder: bool = False) -> str:
-    """The fault of a path to a file, or also to a `folder`; empty if it is there.
+    """Message if a path is no file (with `folder`, no file and no folder); empty if it is one.
 
-    `next_step` is for a path with nothing there. A part of an address that could hold a key is not repeated.
+    `next_step` ends the message if nothing is at the path. Parts of an address that could hold a key are hidden.
     """
     try:
         if path.is_file() or (folder and path.is_dir()):

@@ -1,4 +1,4 @@
-"""The plain files of a folder that a stranger may have filled; links, devices and odd names are named as faults.
+"""Lists the plain files of a folder that a stranger may have filled, with links, devices and odd names as faults.
 
 found = plain_files(folder)
 found.files["sub/config.json"], found.faults["Config.json"]
@@ -23,11 +23,12 @@ from qinglan.errors import ConfigError, DataError, QinglanError
 from qinglan.terminal import visible
 
 MAX_DOCUMENT = 1 << 30
-"""Bytes of a file that is read whole; the largest, a list of paid answers, has some hundred bytes a call."""
+"""Largest file in bytes that is read whole. The largest in practice, a list of paid answers, has a few hundred bytes
+per call."""
 
 
 class UnreadableFileError(DataError, OSError):
-    """A path at which no plain file can be read; a DataError and an OSError, for the handlers of both."""
+    """No plain file can be read at a path. It is a DataError and an OSError, so that handlers of either catch it."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{visible(str(path))}: {why}. A plain file belongs there.")
@@ -35,7 +36,7 @@ class UnreadableFileError(DataError, OSError):
 
 
 class UnwritableFileError(ConfigError, OSError):
-    """A path that cannot be written: a full disk, a quota, a folder of another owner."""
+    """A path cannot be written, because of a full disk, a quota or missing permission."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(f"{visible(path)}: {why}. Choose another place, or make room.")
@@ -50,12 +51,12 @@ NO_ROOM_WORDS = re.compile(
     r"|\d+\srequested\sand\s\d+\swritten"  # numpy's tofile
     r"|unexpected\spos\s\d+\svs\s\d+"  # torch.save: its zip file is shorter than what it wrote
 )
-"""Words by which libraries report a full disk in errors without errno."""
+"""Words with which libraries report a full disk in errors that have no errno."""
 
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """An UnwritableFileError if what is written in the block fails for lack of room or of permission."""
+    """Turn an error of the block into an UnwritableFileError if room or permission is missing."""
     try:
         yield
     except QinglanError:
@@ -67,7 +68,7 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def unwritable_file(error: Exception, target: Path | str) -> UnwritableFileError | None:
-    """The error in our words, if it means that the target cannot be written; None for all others."""
+    """Turn an error into an UnwritableFileError if it means missing room or permission; None for other errors."""
     number = (error.errno or 0) if isinstance(error, OSError) else 0
     if number in NO_ROOM:  # its file name may be that of a source: shutil.copyfile names that first
         return UnwritableFileError(str(target), os.strerror(number))
@@ -104,8 +105,8 @@ def plain_handle(path: Path, flags: int, mode: int = 0o644) -> int:
 
 
 def own_handle(path: Path, flags: int, mode: int = 0o644) -> int:
-    """A plain_handle for writing, of a file that has no other name: through a link, symbolic or hard, the bytes of
-    another file would be written, or ours could be changed from there."""
+    """Like plain_handle, for writing, but symbolic and hard links are refused: through a link another file would be
+    written, or the file could be changed under its other name."""
     try:
         handle = plain_handle(path, flags | os.O_NOFOLLOW, mode)
     except IsADirectoryError as error:
@@ -123,7 +124,7 @@ def open_lock(path: Path) -> BinaryIO:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Raise an UnreadableFileError if a read fails, as of a broken disk or of a process's memory."""
+    """Turn an OSError of the block, for example from a broken disk, into an UnreadableFileError."""
     try:
         yield
     except OSError as error:
@@ -131,7 +132,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read_plain(path: Path) -> bytes:
-    """The whole content of a plain file."""
+    """Read the whole content of a plain file; an UnreadableFileError if it is larger than MAX_DOCUMENT."""
     with open_plain(path) as file, reading(path):
         content = file.read(MAX_DOCUMENT + 1)
     if len(content) > MAX_DOCUMENT:
@@ -141,14 +142,14 @@ def read_plain(path: Path) -> bytes:
 
 class Listing(NamedTuple):
     files: dict[str, Path]
-    """The files by their path in the folder, with forward slashes."""
+    """Plain files by their path in the folder, with forward slashes."""
 
     faults: dict[str, str]
-    """Forbidden files by path, each with the reason."""
+    """Reason why an entry is not allowed, by its path in the folder."""
 
 
 def plain_files(folder: Path) -> Listing:
-    """No link is followed and no file is opened."""
+    """List the plain files of a folder, at any depth, and all faults. No link is followed and no file is opened."""
     listing = Listing({}, {})
     try:
         _walk(folder, "", listing)
@@ -188,5 +189,5 @@ def _faults(name: str, mode: int, alike: Counter[str]) -> Iterator[str]:
 
 
 def _alike(name: str) -> str:
-    """The name in the one form that some file systems keep of it."""
+    """The name in a form that is equal for two names if some file systems take them for one."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

@@ -1,6 +1,7 @@
-"""The folder of a long training's checkpoints: it outlives the process and is named by the training's inputs.
+"""Folders for the checkpoints of long trainings. They outlive the process; their names are digests of the inputs.
 
-The key holds everything that decides the result, the code too, so that nothing stale is ever resumed.
+The inputs include everything that decides the result, also the code, so that a training never resumes from other
+inputs.
 """
 
 import os
@@ -12,20 +13,21 @@ import orjson
 from qinglan.files.files import cache_folder, first_folder, sha256_file, sha256_text
 
 SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
-"""Environment variable with the folder of checkpoints: the run's own folder, on a cluster a mounted volume."""
+"""Environment variable with the folder of checkpoints: in the run's folder, or on a cluster a mounted volume."""
 
 
 def scratch_folder(stage: str, *parts: str) -> Path:
-    """The folder of this training only; it exists already if the training was begun before."""
+    """Folder of the training with these `parts`; it is created unless the training was begun before."""
     folder = _root() / stage / sha256_text(*parts)[:24]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def copy_to_scratch(path: Path, digest: str) -> Path:
-    """Copy a file or folder, once, to where the pods of a job see it; the copy's path.
+    """Copy a file or folder once to the scratch folder, which all pods of a job see, and return the copy's path.
 
-    Steps of other runs may copy the same at the same time, from other machines.
+    Other runs on other machines may copy the same input at the same time. A path in the scratch folder is returned
+    as it is.
     """
     path, root = path.resolve(), _root()
     if path.is_relative_to(root):
@@ -38,18 +40,18 @@ def copy_to_scratch(path: Path, digest: str) -> Path:
 
 
 def _root() -> Path:
-    """The absolute path of all scratch folders: a training runs in another working folder."""
+    """Absolute path of the folder of all scratch folders, since a training runs in another working folder."""
     return Path(os.environ.get(SCRATCH_VARIABLE) or cache_folder("scratch")).resolve()
 
 
 def source_digest(folder: Path) -> str:
-    """Digest of the Python files in a folder and below; another digest may mean another result."""
+    """Digest of the Python files in a folder and below; code with another digest may give another result."""
     files = sorted(folder.rglob("*.py"))
     return sha256_text(*(f"{path.relative_to(folder).as_posix()} {sha256_file(path)}" for path in files))
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest whole checkpoint."""
+    """The newest complete checkpoint; None without one."""
     whole = [path for path in folder.glob("checkpoint-*") if _is_whole(path)]
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 

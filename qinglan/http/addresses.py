@@ -19,7 +19,7 @@ SECRET_FIELD = re.compile(r"api.?key|secret|passw|authorization|bearer|(?<!max_)
 
 
 def address_fault(url: str) -> str:
-    """The fault of an address, empty if it is valid. The text never repeats the address."""
+    """Fault of an address; empty if it is valid. The text never repeats the address."""
     try:
         parts = urlsplit(url)
         usable = url.startswith(SCHEMES) and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -45,12 +45,12 @@ Address = Annotated[str, AfterValidator(check_address)]
 
 
 def hide_secrets(text: str) -> str:
-    """The text, in which addresses have neither a user nor a query."""
+    """Replace users, passwords, queries and fragments of addresses in a text by `...`."""
     return HIDDEN.sub("...", text)
 
 
 def called_addresses(settings: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Each http address among a stage's settings, at any depth, by the name of its setting."""
+    """Every http or https address in a stage's settings, at any depth, by the path of its setting."""
     values = _settings(settings, where)
     return {path: value for path, value in values if isinstance(value, str) and value.lower().startswith(SCHEMES)}
 

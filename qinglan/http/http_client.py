@@ -1,9 +1,9 @@
-"""The only place that creates HTTP clients: for paid models, the gateway, the RAG service and all other services.
+"""Creates all HTTP clients: for paid models, the gateway, the RAG service and every other service.
 
-They go straight to the address in the settings: HTTP_PROXY, ALL_PROXY, NO_PROXY and ~/.netrc have no effect. They
-trust the authorities of SSL_CERT_FILE and follow no redirects. Of an answer they read at most `largest` bytes,
-counted after decompression. The request's read timeout is the time for the whole answer, from connecting to the last
-byte of its body: a service that sends a byte now and then cannot prolong it.
+Clients connect directly to the address in the settings: HTTP_PROXY, ALL_PROXY, NO_PROXY and ~/.netrc have no effect.
+They also trust the authorities in SSL_CERT_FILE, and follow no redirects. They read up to `largest` bytes of an
+answer, counted after decompression. The request's read timeout is the time for the whole answer, from connecting to
+the last byte of its body. A service that sends a byte now and then cannot prolong it.
 
     async with async_client(timeout=30) as http: ...
     report = get_json("http://127.0.0.1:8300/v1/journal/report", "Is the gateway up?")
@@ -32,8 +32,8 @@ from qinglan.http.addresses import hide_secrets
 CA_VARIABLE = "SSL_CERT_FILE"
 
 MAX_ANSWER_BYTES = 8_000_000
-"""Largest answer, after decompression, if a client names no other limit. An answer of a paid model or a RAG service
-has some kilobytes; a gateway reads up to thirty at once and has 1 GiB of memory."""
+"""Largest answer in bytes, after decompression, unless a client sets another limit. An answer of a paid model or a
+RAG service has some kilobytes; a gateway reads up to thirty answers at once and has 1 GiB of memory."""
 
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
 
@@ -47,10 +47,10 @@ KEEPALIVE = (
 lost, nothing else would end that wait. With these probes it ends as a broken connection, after a minute."""
 
 LONGEST_RETRY_AFTER = 30.0
-"""Seconds of the longest pause for a Retry-After; a longer one is cut."""
+"""Longest pause in seconds for a Retry-After; a longer request is cut to it."""
 
 REENCODED = {b"content-encoding", b"content-length"}
-"""Headers that are wrong once a body is decompressed."""
+"""Headers that no longer fit once a body is decompressed."""
 
 logging.getLogger("httpx2").setLevel(logging.WARNING)  # its INFO is a line a call, with the address
 
@@ -68,8 +68,8 @@ def async_client(
     limits: httpx2.Limits = LIMITS,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncClient:
-    """Create a client for coroutines; `whole_seconds` limits an answer in place of the request's read timeout, which
-    then limits its head."""
+    """Create a client for coroutines. With `whole_seconds` this is the time for the whole answer, and the request's
+    read timeout is the time for the answer's head."""
     transport = _LimitedTransport(limits, largest, whole_seconds)
     return AsyncClient(
         base_url=base_url,
@@ -94,7 +94,7 @@ def sync_client(
 
 
 def get_json(url: str, next_step: str, timeout: float = 30.0) -> Any:
-    """The JSON at an address; an OutageError, with its cause, if there is no such answer."""
+    """Fetch JSON from an address; an OutageError if there is no answer, a refusal, or an answer without JSON."""
     with outages(hide_secrets(url), next_step), sync_client(timeout=timeout) as http:
         response = http.get(url).raise_for_status()
     try:
@@ -105,7 +105,7 @@ def get_json(url: str, next_step: str, timeout: float = 30.0) -> Any:
 
 @contextmanager
 def outages(where: str, next_step: str) -> Iterator[None]:
-    """Turn a request of the block that got no answer, or a refusal, into an OutageError."""
+    """Turn the error of a request in the block, without an answer or with a refusal, into an OutageError."""
     try:
         yield
     except httpx2.HTTPStatusError as error:
@@ -116,7 +116,7 @@ def outages(where: str, next_step: str) -> Iterator[None]:
 
 
 class Deadline:
-    """The moment by which an answer must be whole, its head included; never, if `seconds` is None."""
+    """Time by which an answer must be complete, its head included; no limit if `seconds` is None."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -159,7 +159,7 @@ class _LimitedTransport(httpx2.AsyncBaseTransport):
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
-    """A decompressed body. Reading it fails at its limits of size and time; headers are not believed."""
+    """A decompressed body. Reading it fails above its limit of size or time, whatever the headers say."""
 
     def __init__(self, answer: httpx2.Response, limit: "AnswerLimit", deadline: Deadline) -> None:
         self._answer, self._limit, self._deadline = answer, limit, deadline
@@ -182,7 +182,8 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
 
 class _BlockingTransport(httpx2.BaseTransport):
-    """Waits for a transport of coroutines, which run in a thread: httpcore has no limit for a whole sync answer."""
+    """Runs a transport for coroutines in a thread and waits for it: httpcore cannot limit the time of a whole answer
+    in sync code."""
 
     def __init__(self, inner: _LimitedTransport) -> None:
         self._inner = inner
@@ -229,7 +230,7 @@ class AnswerLimit:
         self._left, self._largest = largest, largest
 
     def count(self, chunk: bytes) -> None:
-        """Count a piece; an httpx2.TransportError above the limit."""
+        """Count a piece of the answer; an httpx2.TransportError if the limit is exceeded."""
         if self._left is not None:
             self._left -= len(chunk)
             if self._left < 0:
@@ -239,8 +240,8 @@ class AnswerLimit:
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
     """Seconds that a Retry-After header asks for; None without one.
 
-    A date is compared with the service's own Date if it sends one, since this machine's clock may be set wrong,
-    and with `now`, or this machine's clock, otherwise.
+    A date is compared with the service's Date header if it sends one, since this machine's clock may be wrong. Else
+    it is compared with `now`, or with this machine's clock.
     """
     header = headers.get("retry-after-ms") or headers.get("retry-after")
     if not header:
@@ -258,7 +259,7 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
 
 
 class BusyError(Exception):
-    """A service said that it cannot answer now; `wait` is the pause in seconds that it asks for, None without one."""
+    """A service cannot answer now. `wait` is the pause in seconds that it asks for; None if it names no pause."""
 
     def __init__(self, message: str, wait: float | None) -> None:
         super().__init__(message)
@@ -274,7 +275,7 @@ def pause_before_retry(error: Exception) -> bool | float:
 
 @cache
 def trusted_certificates() -> ssl.SSLContext:
-    """The public authorities, and those of the file that SSL_CERT_FILE names; loaded once: it takes 50 ms."""
+    """The public authorities, and the authorities in the file of SSL_CERT_FILE; loaded once, since it takes 50 ms."""
     context = httpx2.create_ssl_context(trust_env=False)
     if path := os.environ.get(CA_VARIABLE):
         try:

@@ -1,8 +1,8 @@
 """Retries of requests to a service that may be away: the run's gateway, the RAG service behind it, the style service.
 
-On a laptop a person waits for the command, so a client gives up soon. On Kubeflow no person waits, and KFP's own
-settings run no failed step again (docs/pipelines.md): there the compiled graph sets OUTAGE_VARIABLE for each step
-that asks the gateway, and its clients send again for that long.
+On a laptop a person waits for the command, so a client gives up soon. On Kubeflow no person waits, and by default KFP
+does not run a failed step again (docs/pipelines.md). So the compiled graph sets OUTAGE_VARIABLE for each step that
+calls the gateway, and the step's clients retry for that many seconds.
 
     retries = Retries("Gateway http://127.0.0.1:8300", is_away, attempts=3, seconds=outage_seconds())
     answer = await retries.run(send)
@@ -20,7 +20,7 @@ from qinglan.errors import ConfigError
 
 OUTAGE_VARIABLE = "QINGLAN_OUTAGE_SECONDS"
 LONGEST_PAUSE = 3.0
-"""Seconds of the longest pause between two attempts, if the service asks for none."""
+"""Longest pause in seconds between two attempts, if the service names no pause."""
 
 Result = TypeVar("Result")
 
@@ -40,7 +40,7 @@ def outage_seconds() -> float | None:
 
 
 class Retries:
-    """Attempts limited by time if `seconds` are set, else by number. Start and end of waiting are logged once."""
+    """Repeats requests, limited by time if `seconds` is set, else by number. Logs start and end of an outage."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Retries:
         seconds: float | None = None,
         pauses: tuple[float, float] | None = None,
     ) -> None:
-        """`pauses` are the shortest and the longest between two attempts, in seconds."""
+        """`pauses` are the shortest and the longest pause between two attempts, in seconds."""
         self._service, self._is_away = service, is_away
         self._pauses = pauses or (0.2, LONGEST_PAUSE)
         self._attempts = None if seconds else attempts
@@ -70,7 +70,7 @@ class Retries:
         )
 
     async def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do the work, again while the service is away; the last error is raised."""
+        """Do the work, and repeat it while the service is away; the last error is raised at the limit."""
         async for attempt in self.attempts():
             with attempt:
                 result = await work()
@@ -78,13 +78,13 @@ class Retries:
         return result
 
     def answered(self) -> None:
-        """Note that the service answers."""
+        """Note that the service answers; the end of an outage is logged."""
         if self._away_since is not None:
             away, self._away_since = time.monotonic() - self._away_since, None
             log.warning(f"{self._service} answers again, after {away:.0f} s.")
 
     def limit(self) -> str:
-        """The limit of the attempts, as an error says it."""
+        """Text about the limit of attempts for an error message, such as `Tried 3 times`."""
         return f"Tried for {self._seconds:g} s" if self._seconds else f"Tried {self._attempts} times"
 
     def _on_error(self, error: Exception) -> bool | float:

@@ -20,7 +20,7 @@ from qinglan.errors import DataError
 from qinglan.http.http_client import async_client
 
 BUNDLE_PATH = "/v1/bundle"
-"""POST: requests as frames, each with path and headers; the answer streams frames with the requests' positions."""
+"""Path for POST of requests, as frames with path and headers; answers are streamed as frames with their positions."""
 
 MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
 """Largest number of requests and of bytes in one message; a larger request goes alone."""
@@ -54,8 +54,8 @@ class _PendingRequest(NamedTuple):
 
 
 class BundleClient:
-    """Posts to one gateway. If it refuses a message, each request of it gets the refusal; if a message cannot be
-    delivered, each raises the error."""
+    """Posts requests to one gateway. If the gateway refuses a message, all requests in it get the refusal; if a
+    message cannot be delivered, all requests in it raise the error."""
 
     def __init__(self, base_url: str) -> None:
         self._url = f"{base_url.rstrip('/')}{BUNDLE_PATH}"
@@ -71,7 +71,7 @@ class BundleClient:
         await self._http.aclose()
 
     async def post(self, path: str, body: bytes, headers: dict[str, str]) -> BundledResponse:
-        """Send a request; the answer is the gateway's, or httpx2.TransportError where it cannot be reached."""
+        """Send a request and return the gateway's answer; an httpx2.TransportError if it cannot be reached."""
         loop = asyncio.get_running_loop()
         request = _PendingRequest(path, body, headers, loop.create_future())
         self._waiting.append(request)
@@ -87,7 +87,8 @@ class BundleClient:
             task.add_done_callback(partial(self._ended, requests))
 
     def _ended(self, requests: Sequence[_PendingRequest], message: "asyncio.Task[None]") -> None:
-        """Cancel what has no answer; a task that is cancelled before its first step does not reach a `finally`."""
+        """Cancel requests without an answer. A `finally` in `_deliver` would not do: a task that is cancelled before
+        its first step never reaches it."""
         self._messages.discard(message)
         for request in requests:
             request.reply.cancel()
@@ -154,7 +155,7 @@ def _read_head(line: bytes) -> tuple[FrameHeader, int]:
 
 
 class FrameDecoder:
-    """Decodes bytes as they arrive into complete frames; the work grows with the bytes, however many pieces come."""
+    """Decodes arriving bytes into complete frames. The work grows with the bytes, not with the number of pieces."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
@@ -187,5 +188,5 @@ class FrameDecoder:
 
     @property
     def unfinished(self) -> bool:
-        """True if bytes of a frame wait for the rest of it."""
+        """True if the last frame is incomplete."""
         return bool(self._rest or self._head)

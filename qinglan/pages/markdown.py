@@ -1,4 +1,4 @@
-"""Untrusted text in Markdown, as KFP's page shows it.
+"""Escapes untrusted text for Markdown on KFP's page.
 
 markdown_text("a ![x](https://b.example/c.png)")     # shown as it is written: no image, no link, no HTML
 """
@@ -8,10 +8,10 @@ import re
 from qinglan.terminal import visible
 
 MARKUP = re.compile(r"\\(?=[\\<`(\[:|])|[<`|]|(?<=\])[(\[:]")
-"""Beginnings of HTML, code or a table's cell, and those that make brackets a link or an image; other brackets, as
-of an interval, are text. A backslash before one of these would undo its escape."""
+"""Signs to escape: they begin HTML, code or a table's cell, or turn brackets into a link or an image. Other brackets,
+such as in an interval, are left. A backslash before such a sign is escaped too, since it would undo the escape."""
 
 
 def markdown_text(text: object) -> str:
-    """The text on one line, as text: https://spec.commonmark.org/0.31.2/#backslash-escapes"""
+    """Put a text on one line and escape it (https://spec.commonmark.org/0.31.2/#backslash-escapes)."""
     return MARKUP.sub(r"\\\g<0>", visible(text))

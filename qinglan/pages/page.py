@@ -1,6 +1,6 @@
-"""The one page that reports are written on: self-contained, no script, nothing fetched, every text escaped.
+"""Renders the HTML page of every report: self-contained, no script, nothing fetched, every text escaped.
 
-An invisible character of a text, such as a sign that turns the order of letters, is shown as its code.
+An invisible character in a text, for example one that reverses the order of letters, is shown as its code.
 
 {% extends "page.html.j2" %}{% block body %}<h2>{{ "Steps"|t }}</h2><p>{{ report.lead|t }}</p>...{% endblock %}
 render_page(Path(__file__).parent / "report.html.j2", headline="Hold", ...)
@@ -13,7 +13,7 @@ from qinglan.terminal import visible_lines
 
 
 def render_page(template: Path, headline: str, **values: Any) -> str:
-    """The page that the template makes of the values, in the person's language; a name that it lacks is an error."""
+    """Render a template with these values, in the person's language; a name without a value is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 

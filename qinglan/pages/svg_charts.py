@@ -1,4 +1,4 @@
-"""Charts of the reports as inline SVG without script: intervals against zero, and bars with intervals."""
+"""Draws charts for reports as inline SVG without scripts: intervals against zero, and bars with intervals."""
 
 from collections.abc import Sequence
 from html import escape
@@ -12,7 +12,7 @@ PLUS, MINUS, NEITHER = "#2e7d4f", "#b3452c", "#6b7280"
 
 
 class ChartRow(NamedTuple):
-    """A value with its interval; a row without numbers is left out."""
+    """A value with its interval. Charts leave out a row without a value, `low` or `high`."""
 
     label: str
     value: float | None
@@ -25,7 +25,7 @@ class ChartRow(NamedTuple):
 
 
 def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> str:
-    """Differences with their intervals; green if the whole interval is above zero, red if below."""
+    """Draw differences with their intervals: green if the whole interval is above zero, red if it is below zero."""
     shown = _complete_rows(lines)
     ends = [0.0, *(end for row in shown for end in (row.low, row.high))]
     room = (max(ends) - min(ends) or 1.0) * 0.08
@@ -47,7 +47,7 @@ def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> 
 
 
 def bar_chart(title: str, lines: Sequence[ChartRow], most: float = 1.0) -> str:
-    """Bars from zero, each with its interval drawn over the end."""
+    """Draw bars from zero, each with its interval over the bar's end."""
     shown = _complete_rows(lines)
     most = max([most, *(row.high for row in shown)])
     parts = []
@@ -88,7 +88,7 @@ def _complete_rows(lines: Sequence[ChartRow]) -> list[_CompleteRow]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Zero and those ends of the axis whose labels would not overlap it."""
+    """Values with a label on the axis: zero, and each end of the axis whose label would not overlap that of zero."""
     wide = high - low
     return [0.0, *(end for end in (low + 0.04 * wide, high - 0.04 * wide) if abs(end) > 0.22 * wide)]
 
@@ -107,7 +107,7 @@ def text_element(
     size: int = 0,
     name: bool = False,
 ) -> str:
-    """A text in a figure, in the person's language; a name stays as it is."""
+    """SVG element of a text, in the person's language; with `name` the text is not translated."""
     style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
     words = escape(visible(text if name else translated(text)))
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{words}</text>'
@@ -122,7 +122,7 @@ def line_element(x1: float, y1: float, x2: float, y2: float, colour: str, dash: 
 
 
 def svg_figure(title: str, height: float, parts: Sequence[str], width: float = WIDTH) -> str:
-    """A figure made of parts; the title is its accessible name, read by screen readers."""
+    """SVG of a figure from its parts; the title is its accessible name, read by screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-size="13" '
         f'font-family="sans-serif"><title>{escape(visible(translated(title)))}</title>{"".join(parts)}</svg>'
