@@ -86,7 +86,7 @@ class PaidModel(Config):
     """Seconds of one answer that the plan assumes. The report uses them only if the journal has no live call."""
 
     batch_price_factor: float = Field(default=0.5, gt=0, le=1)
-    """Price of a token in the provider's batch API, which `qinglan prepay` uses, as a share of the live price."""
+    """Price in the provider's batch API as a share of the live price. `qinglan prepay` uses that API."""
 
     @model_validator(mode="after")
     def _acceptable(self) -> Self:

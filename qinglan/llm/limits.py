@@ -121,7 +121,7 @@ class RequestThrottle:
 
 
 def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
-    """Spread a limit per minute evenly. A burst may hold the share of `burst_seconds`, and always one."""
+    """Spread a limit per minute evenly. A burst may use up the limit of `burst_seconds`, and always at least 1."""
     burst = max(1.0, per_minute * burst_seconds / 60)
     return AsyncLimiter(burst, burst * 60 / per_minute)
 

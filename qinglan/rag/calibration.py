@@ -41,7 +41,7 @@ class Calibration(Config):
         return _sigmoid(self.intercept + self.slope * log_odds(raw, self.scale))
 
     def raw(self, probability: float) -> float:
-        """Convert a threshold from a probability to the service's own scale; a converted 0 cuts nothing."""
+        """Convert a probability threshold to the service's own scale; 0 becomes a threshold that cuts nothing."""
         if probability <= 0:
             return NO_CUT[self.scale]
         # Inverse of `probability`: odds = intercept + slope * log_odds(raw).

@@ -35,7 +35,8 @@ class KnowledgeBase(Config):
 
     passages: int
     reranker: str = ""
-    """Digest of the reranker that scores the passages. A cache needs it in its key, else scores of two mix."""
+    """Digest of the reranker that scores the passages. A cache needs it in its key, or it would mix the scores of two
+    rerankers."""
 
 
 class RagRequest(Config):

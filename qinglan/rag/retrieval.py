@@ -1,4 +1,4 @@
-"""Retrieval settings that all stages of a run share, so that hits compare and equal requests are cached.
+"""Retrieval settings that all stages of a run share, so that hits can be compared and requests cached.
 
 data = (await rag.retrieve(config.request(row.question, query, row.need, row.tenant_id))).data
 passages = config.shown(data)

@@ -1,4 +1,4 @@
-"""Says which measurements a RAG service does not allow, from its settings and one of its answers."""
+"""Says which measurements are impossible with a RAG service, by its settings and one of its answers."""
 
 from qinglan.rag.contract import RagData
 from qinglan.rag.service_shape import RagService

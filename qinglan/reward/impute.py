@@ -17,13 +17,13 @@ from qinglan.reward.episode import Prompt
 from qinglan.text.text import search_terms, term_coverage
 
 MIN_JUDGED_SCORES = 30
-"""Number of judged scores from which on the regression is used; before, their mean is the estimate."""
+"""Number of judged scores that the regression needs. With fewer scores the estimate is their mean."""
 
 DEFAULT_SCORE = 0.6
-"""Estimate before the first score: the middle of 1 to 5, over 5."""
+"""Estimate before the first judged score: 3, the middle of the judge's scores from 1 to 5, divided by 5."""
 
 LEAST, MOST = 0.2, 1.0
-"""Bounds of an estimate: the judge gives 1 to 5, over 5."""
+"""Bounds of an estimate: the judge's scores from 1 to 5, divided by 5."""
 
 RIDGE = 1.0
 

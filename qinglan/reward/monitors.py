@@ -26,7 +26,7 @@ KL_WARN, KL_STOP = 3.0, 10.0
 """KL to the SFT model in nats per token. Trainings that learned well stayed near 1."""
 
 ENTROPY_WARN, ENTROPY_STOP = 0.2, 0.02
-"""Entropy as a share of the entropy at the start, at or below which the alarm warns or stops."""
+"""Entropy, as a share of the entropy at the start, below which the alarm warns or stops."""
 
 JUDGE_WARN, JUDGE_STOP = 0.1, 0.5
 """Share of the judge's calls without a usable answer, above which the alarm warns or stops."""
@@ -39,7 +39,7 @@ REWARD_RISE = 0.05
 GOLD_FALL = 0.05
 GOLD_POINTS = 3
 SHORT_WINDOW = 3
-"""Steps of a short average, and number of exactly equal rewards that raise constant-reward."""
+"""Number of steps in a short average, and of exactly equal rewards in a row that raise the alarm constant-reward."""
 
 
 def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:

@@ -125,7 +125,7 @@ class Scorer(AsyncClosing):
         return rewrite
 
     async def _retrieve(self, prompt: TrainingPrompt, query: str | None) -> RetrievalResult:
-        """Retrieve with the same request that validation made for teacher and question."""
+        """Retrieve with the same settings as validation did for the teacher's rewrite and the question."""
         if query is None:
             return EMPTY_RETRIEVAL
         request = self._config.retrieval.request(prompt.question, query, prompt.need, prompt.tenant_id)

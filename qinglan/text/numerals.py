@@ -59,7 +59,7 @@ FORMAL = re.compile(f"(?<![收队退入大登着])[{''.join(FORMAL_NUMERALS)}]")
 
 KILO = re.compile(rf"(?<=[\d{SPELLED_DIGITS}两十百半几])千(克(?!拉)|米|卡(?!路)|焦|瓦|帕)")
 KILO_UNITS = {"克": "公斤", "米": "公里", "卡": "大卡", "焦": "kJ", "瓦": "kW", "帕": "kPa"}
-"""Units for 千 and a base unit. 千 before a unit belongs to the unit: 200千卡 is 200 kcal, and 3千克 is 3 kg."""
+"""Units that replace 千 with a base unit. 千 belongs to the unit there: 200千卡 is 200 kcal, and 3千克 is 3 kg."""
 
 DECIMAL = re.compile(
     rf"([{SPELLED_DIGITS}两十百]+)点([{SPELLED_DIGITS}]+)"

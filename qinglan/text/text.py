@@ -74,7 +74,7 @@ def is_pair(term: str) -> bool:
 
 
 def words(text: str) -> Iterator[str]:
-    """Stems of the words in letters of a text in lower case."""
+    """Stems of the words (see WORD) of a lower-case text."""
     return map(stem, WORD.findall(text))
 
 
@@ -85,7 +85,7 @@ def whole_terms(text: str) -> frozenset[str]:
 
 
 def stem(word: str) -> str:
-    """The word without the ending of an English plural, by Harman's rules and those for boxes and dishes."""
+    """The word without an English plural ending, by Harman's rules and by rules for words such as boxes and dishes."""
     if not word.endswith("s") or len(word) < SHORTEST_STEMMED or not word.isascii():
         return word
     if word.endswith("ies") and word[-4] not in "ae":

@@ -128,7 +128,7 @@ class BatchService:
         return self._status(await self._json("POST", "/batches", body))
 
     async def find(self, name: str, file: str) -> BatchStatus | None:
-        """Search the service's list for the batch with our name or file; None if the batch was never created."""
+        """Search the service's list for the batch with our name or file; None if it is not listed."""
         # https://platform.openai.com/docs/api-reference/batch/list: `after` is the last id of the page before. A list
         # of a service that ignores it would have no end, so the same page twice is an error.
         after, pages = "", set[str]()

@@ -280,7 +280,7 @@ def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamE
 
 
 def rows_to_resend(status: BatchStatus, rows: int) -> int:
-    """Most rows of the next batch if the service ran no row of this one and can be sent its rows again; else 0."""
+    """Most rows of the next batch if the service ran no row of this one and a new try may succeed; else 0."""
     if status.status != "failed" or rows == 1:
         return 0
     if any(problem.code == TOO_LARGE for problem in status.problems):

@@ -127,6 +127,6 @@ def _resolve(group: list[_Write], outcome: list[int] | OutageError) -> None:
 
 
 def _retrieved(done: "asyncio.Future[int]") -> None:
-    """Read the exception of a write, since asyncio logs a warning if a write that is not awaited has one."""
+    """Read the exception of a failed write: if the write is not awaited, asyncio would log a warning about it."""
     if not done.cancelled():
         done.exception()

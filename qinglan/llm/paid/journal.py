@@ -226,7 +226,7 @@ class Journal:
         return bytes(row[0]) if row else None
 
     def answers_to_prompt(self, prompt: str) -> list[JournalledAnswer]:
-        """All answers to a prompt (see prompt_key) under any length limit, those of retries last."""
+        """All answers to a prompt (see prompt_key) under any length limit; answers of retries come last."""
         rows = self.read(ANSWERS_TO_PROMPT, (prompt,))
         return [JournalledAnswer(key, bytes(answer), length_limit(request)) for key, answer, request in rows]
 

@@ -33,7 +33,7 @@ def is_empty(rewrite: str) -> bool:
 
 
 def is_malformed(rewrite: str) -> bool:
-    """True for several lines, chat markup, JSON, a label, half a character, or a text longer than a query may be."""
+    """True for several lines, chat markup, JSON, a label, a broken character, or more text than a query may have."""
     return bool(len(rewrite) > MAX_LINE_CHARACTERS or CONTROL.search(rewrite) or MARKUP.search(rewrite))
 
 

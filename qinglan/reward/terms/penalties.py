@@ -15,7 +15,7 @@ SHORTEST_REFERENCE = 8
 
 GRAM = 3
 STEM_LENGTH = 5
-"""Letters that two forms of one word share: release, releasing."""
+"""Number of first letters by which forms of one word are recognised, such as release and releasing."""
 
 STOP_WORDS = (
     "什么 怎么 怎样 如何 多少 哪些 哪个 哪里 是否 可以 能否 能不能 有没有 有哪些 是什么 为什么 多久 几次 请问 关于 "
