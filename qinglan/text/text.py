@@ -85,7 +85,7 @@ def whole_terms(text: str) -> frozenset[str]:
 
 
 def stem(word: str) -> str:
-    """The word without an English plural ending, by Harman's rules and by rules for words such as boxes and dishes."""
+    """The word without an English plural ending, by Harman's rules and by rules for words like boxes and dishes."""
     if not word.endswith("s") or len(word) < SHORTEST_STEMMED or not word.isascii():
         return word
     if word.endswith("ies") and word[-4] not in "ae":
