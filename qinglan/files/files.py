@@ -54,8 +54,8 @@ def is_abandoned(path: Path, writer: str) -> bool:
     """True if the process that began to write here has ended.
 
     A process of this host or pod is looked up by its pid. A process of another host, as on a volume that pods share,
-    cannot be looked up, and not every file system shows the locks of other machines: it counts as ended if nothing
-    at this path has changed for a day.
+    cannot be looked up, and not every file system shows the locks of other machines. Such a process counts as ended
+    if nothing at this path has changed for a day.
     """
     space, _, pid = writer.rpartition("-")
     if space == pid_space():

@@ -87,7 +87,7 @@ def open_plain(path: Path) -> BufferedReader:
 def plain_handle(path: Path, flags: int, mode: int = 0o644) -> int:
     """Open a plain file and return its descriptor; pipes, devices and sockets are refused at once.
 
-    O_NONBLOCK: opening a pipe would wait for its other end. It changes nothing for a plain file.
+    The flag O_NONBLOCK is needed, since opening a pipe would wait for its other end. A plain file ignores the flag.
     """
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)

@@ -47,7 +47,7 @@ KEEPALIVE = (
 lost, nothing else would end that wait. With these probes it ends as a broken connection, after a minute."""
 
 LONGEST_RETRY_AFTER = 30.0
-"""Longest pause in seconds for a Retry-After; a longer request is cut to it."""
+"""Longest pause in seconds after a Retry-After; if the service asks for more, the pause is cut to it."""
 
 REENCODED = {b"content-encoding", b"content-length"}
 """Headers that no longer fit once a body is decompressed."""

@@ -23,7 +23,7 @@ BUNDLE_PATH = "/v1/bundle"
 """Path for POST of requests, as frames with path and headers; answers are streamed as frames with their positions."""
 
 MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
-"""Largest number of requests and of bytes in one message; a larger request goes alone."""
+"""Largest number of requests and of bytes in one message; a larger request is sent in a message by itself."""
 
 
 class FrameHeader(NamedTuple):

@@ -41,7 +41,7 @@ class Budget:
         await self._settled.wait()
 
     def settle(self, reserved: float, cost: float) -> None:
-        """Replace the reservation of a call that has ended by its cost."""
+        """End the reservation of a call, and count the call's actual cost as spent."""
         left = self.reserved - reserved
         self.reserved = left if left > ROUNDING_ERROR else 0.0
         self.spent += cost
