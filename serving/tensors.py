@@ -1,4 +1,4 @@
-"""Texts as tensors of KServe's V2 protocol, in and out; anything else is refused without repeating it."""
+"""Read and write texts as tensors of KServe's V2 protocol. Errors never repeat the text of a request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ MOST_INSTANCES = 256
 
 
 def read_texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
-    """The content of inputs of datatype BYTES, of any shape; an input of another name is refused."""
+    """Read inputs of datatype BYTES and of any shape, by name. Raises InvalidInput for an input of another name."""
     inputs = {tensor.name: tensor for tensor in request.inputs}
     usable = set(inputs) <= set(names) and all(tensor.datatype == "BYTES" for tensor in request.inputs)
     if len(inputs) != len(request.inputs) or not inputs or not usable:
@@ -29,7 +29,7 @@ def read_texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[An
 def infer_response(
     request: InferRequest, version: str, kinds: Sequence[Mapping[str, Any]], data: Mapping[str, list[Any]], rows: int
 ) -> InferResponse:
-    """Outputs of these kinds; -1 in a shape stands for the rows."""
+    """Build an answer with one output for each of `kinds`; -1 in a shape stands for the number of rows."""
     tensors = [
         InferOutput(
             name=kind["name"],

@@ -1,4 +1,4 @@
-"""Programs that play what a laptop cannot reach: paid models, a reranker, users, GPUs, a cluster.
+"""Stand-ins for what a laptop lacks: paid models, a reranker, a company's RAG service, users, GPUs, a cluster.
 
-No image of a release holds them.
+Images of a release do not contain them.
 """

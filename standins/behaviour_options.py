@@ -1,4 +1,4 @@
-"""Command lines of the stand-in servers: an option for each setting of a behaviour, and the server itself."""
+"""Command lines of the stand-in servers, with an option for each setting of a behaviour, and their serve()."""
 
 import argparse
 import asyncio
@@ -14,7 +14,7 @@ Behaviour = TypeVar("Behaviour", bound=Config)
 
 
 def options_parser(program: str, description: str, behaviour: type[Config], port: int) -> argparse.ArgumentParser:
-    """The parser; the help of an option is the description of its setting."""
+    """Build the parser. The help of an option is the description of its setting."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
     parser.add_argument("--port", type=int, default=port, help="0 takes a free one")
@@ -35,7 +35,7 @@ def read_behaviour(arguments: argparse.Namespace, behaviour: type[Behaviour], wh
 
 
 def serve(name: str, app: FastAPI, arguments: argparse.Namespace, path: str = "") -> None:
-    """Serve until SIGTERM; one line of JSON on stdout says the address to configure."""
+    """Serve until SIGTERM. One line of JSON on stdout has the server's address."""
     log_to_stderr()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_app(name, app, listen(arguments.host, arguments.port), path=path))

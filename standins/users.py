@@ -1,4 +1,4 @@
-"""Simulated users of the RAG service: fresh questions at a steady rate, however long the answers take."""
+"""Simulated users of the RAG service. They send questions at a constant rate, however long the answers take."""
 
 import asyncio
 import itertools
@@ -14,16 +14,16 @@ PLAIN = "plain"
 
 
 class UserOutcome(NamedTuple):
-    """How one question ended for its user."""
+    """Outcome of one question for its user."""
 
     status: int
-    """HTTP status; 0 without an answer."""
+    """HTTP status of the answer; 0 if there was no valid answer."""
     version: str
-    """Version of the model that rewrote it; `plain` without a rewrite."""
+    """Version of the model that rewrote the question; `plain` if it was not rewritten; empty if `status` is 0."""
 
 
 class Traffic:
-    """Counts what users got so far."""
+    """Counts of the users' outcomes so far."""
 
     def __init__(self) -> None:
         self.answers: Counter[UserOutcome] = Counter()
@@ -45,7 +45,7 @@ class Traffic:
 
 @contextmanager
 def simulated_users(url: str, bodies: Iterable[RequestBody], a_second: float) -> Iterator[Traffic]:
-    """Send questions until the block ends, and await the last answers."""
+    """Send questions until the block ends, then wait for the last answers."""
     traffic, over = Traffic(), threading.Event()
     thread = threading.Thread(target=lambda: asyncio.run(_send_all(url, bodies, a_second, traffic, over)))
     thread.start()

@@ -1,7 +1,6 @@
-"""The server's metrics, in the registry that KServe's /metrics shows. No label holds a text of a request.
+"""Metrics of the rewriter server, in the registry that KServe's /metrics shows. Labels never contain a user's text.
 
-Every series exists from the start at 0: the rate of a missing series is unknown, not 0, and a rollout judges a canary
-by its rates.
+Every series exists at 0 from the start, because a rollout judges a canary by rates, and a missing series has no rate.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,7 @@ from serving.rewriter.config import RequestProtocol
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.5, 5.0, 10.0, 30.0)
 TOKEN_BUCKETS = (8, 16, 32, 64, 128, 256, 512)
-"""Tokens of one rewrite: a search query has a dozen or two."""
+"""Buckets of the tokens in one rewrite; a search query usually has 12 to 24."""
 
 ANSWERED, FAILED, REFUSED, SHADOW = "answered", "failed", "refused", "shadow"
 HUNG_UP = "hung_up"
@@ -24,12 +23,12 @@ PAYLOAD_OUTCOMES = ("kept", "dropped", "failed")
 
 
 def request_outcome(status: int) -> str:
-    """How a request ended, by the status of its answer."""
+    """Convert the HTTP status of an answer to an outcome."""
     return OUTCOME_OF_STATUS.get(status) or (REFUSED if status < 500 else FAILED)
 
 
 class Metrics:
-    """One version's counters; `waiting` is called at each scrape."""
+    """Metrics of one model version. `waiting` returns the number of waiting questions at each scrape."""
 
     def __init__(
         self, version: str, tenants: Iterable[str], waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY
@@ -76,12 +75,12 @@ class Metrics:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
     def missed(self, protocol: RequestProtocol, seconds: float) -> None:
-        """Count an answer whose sender had gone. Its time counts, or impatient users would make a model look fast."""
+        """Count an answer whose client had disconnected. Its time is recorded, or a slow model would look fast."""
         self._requests.labels(self._version, protocol, HUNG_UP).inc()
         self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, tenant: str, guards: Sequence[str], prompt_tokens: int, written_tokens: int) -> None:
-        """Count one question; the first failed guard is the reason of its fallback."""
+        """Count an answered question. `guards` are the failed guards; the first one is the reason of its fallback."""
         self._questions.labels(self._version, tenant).inc()
         for guard in guards:
             self._guards.labels(self._version, guard).inc()

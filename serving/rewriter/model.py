@@ -1,4 +1,4 @@
-"""The rewriter as a KServe model: questions in, one line each out, guarded, by whichever backend writes."""
+"""The rewriter as a KServe model: it rewrites each question to one line with a backend, and applies the guards."""
 
 import asyncio
 import sys
@@ -31,13 +31,13 @@ HEALTH_POLL_SECONDS = 1.0
 
 
 class GuardedRewrite(NamedTuple):
-    """One question's rewrite."""
+    """Rewrite of one question after the guards."""
 
     text: str
-    """The model's, or the user's own question."""
+    """Text of the model or, if a guard failed, the user's question."""
 
     fallback: str
-    """The guard that replaced the model's text; "" if none did."""
+    """Name of the guard that replaced the model's text; "" if none failed."""
 
     written: GeneratedRewrite
 
@@ -47,14 +47,14 @@ class GuardedRewrite(NamedTuple):
 
 
 class KServeRewriter(Model):  # type: ignore[misc]
-    """A model of a release; its version is the digest of its folder."""
+    """KServe model of the rewriter; its version is the digest of the model's folder."""
 
     def __init__(self, config: ServerConfig) -> None:
         super().__init__(config.name)
         self.config, self._in_process = config, config.backend == "transformers"
 
     def load(self) -> bool:
-        """Verify the signature, then load; an in-process model is warmed up immediately."""
+        """Verify the model's signature, then load it. A model in this process is also warmed up."""
         with verified_copy(self.config.model, weights=self._in_process, trust=self.config.trust) as (copy, proof):
             self._load(copy, proof)
         self.ready = self._in_process
@@ -86,7 +86,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         write_log({"event": "loaded", **loaded, **({"base": base} if base else {})})
 
     async def watch(self) -> None:
-        """Keep `ready` equal to the backend's health; the first time, after a warm-up question."""
+        """Set `ready` by the health of a separate backend, again and again. A warm-up question must succeed first."""
         while not self._in_process:
             ready = await self.backend.is_ready() and (self.ready or await self._warm())
             if ready != self.ready:
@@ -95,7 +95,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
             await asyncio.sleep(HEALTH_POLL_SECONDS)
 
     async def _warm(self) -> bool:
-        """Read the backend's context limit, and let it write an answer."""
+        """Read the backend's context limit and send a warm-up question. Returns False if the backend fails."""
         try:
             async with asyncio.timeout(self.config.deadline_seconds):
                 limit = await self.backend.context_tokens()
@@ -106,11 +106,11 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return True
 
     async def healthy(self) -> bool:
-        """Answer probes. A question always passes: its own answer says what is wrong, which a 503 would not."""
+        """Answer health probes. It is always True for a question, whose own answer explains the problem."""
         return CURRENT_REQUEST.get() is not None or self.ready
 
     def close(self) -> None:
-        """Close the payload log, after the last answer."""
+        """Close the payload log. Call this after the last answer."""
         if self._payloads:
             self._payloads.close()
 
@@ -123,8 +123,10 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return {"predictions": [answer.prediction(self.version) for answer in answers]}
 
     async def answer(self, instances: Sequence[Instance]) -> list[GuardedRewrite]:
-        """A rewrite for each; QueueFull or an OutageError if impossible. An empty queue takes a request of any
-        size."""
+        """Rewrite each question. Raises QueueFull if too many wait, or an OutageError if the backend fails.
+
+        An empty queue accepts a request of any size.
+        """
         prompts = [self._prompt(instance, f"instances[{number}]") for number, instance in enumerate(instances)]
         record = current_request()
         record.questions, record.trimmed = len(instances), sum(prompt.trimmed for prompt in prompts)
@@ -152,7 +154,10 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return protocols.OUTPUT_TENSORS
 
     def _prompt(self, instance: Instance, where: str) -> StudentPrompt:
-        """The prompt of training, without the oldest turns of a long history; or a refusal."""
+        """Build the same prompt as in training, without the oldest turns of a long history.
+
+        Raises InvalidInput for an unknown tenant, or if the prompt is too long even without a history.
+        """
         systems = self.card.system_prompts
         if instance.tenant_id not in systems:
             # The names of the model's tenants are not told to a caller.

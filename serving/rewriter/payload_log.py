@@ -1,9 +1,9 @@
-"""Stores answered questions for audits: a bounded queue that a thread writes. No answer ever waits for it.
+"""Store answered questions for audits, by a thread that empties a bounded queue. Answers never wait for the store.
 
-    payloads/2026-11-22/103000-<8 letters>-000001.jsonl     under the store's address; a line for each question
+    payloads/2026-11-22/103000-<8 letters>-000001.jsonl     object in the store, with a line for each question
     {"at", "request_id", "version", "tenant", "question_sha256", ..., "rewrite_sha256", "fallback", "outcome"}
 
-A digest of a short text can be guessed by trying questions. The log holds texts only if the configuration says so.
+The log contains texts only if the settings say so. A short text can still be guessed from its digest.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from serving.rewriter.config import PayloadConfig
 from serving.rewriter.request_record import write_log
 
 MOST_WAITING = 4096
-"""Records that may wait; further ones are dropped, and counted."""
+"""Highest number of waiting records; further records are dropped and counted."""
 
 MOST_TOGETHER = 1000
 FLUSH_SECONDS = 5.0
@@ -31,16 +31,16 @@ CLOSING_SECONDS = 10.0
 FIELDS = ("question", "user_profile", "history_summary")
 
 CountPayloads = Callable[[str, int], None]
-"""kept, dropped or failed, and how many."""
+"""Function that counts records by outcome (kept, dropped or failed)."""
 
 
 def is_sampled(request_id: str, share: float) -> bool:
-    """True for about that share of the ids; the same id always has the same result."""
+    """True if a request belongs to the sample: about `share` of all ids, always the same ids."""
     return int.from_bytes(hashlib.sha256(request_id.encode()).digest()[:8]) < share * 2**64
 
 
 def payload_record(prompt_input: PromptInput, rewrite: str, text: bool, **about: str) -> dict[str, Any]:
-    """One question's record; `rewrite` is "" without an answer."""
+    """Build the record of one question; `rewrite` is "" if there was no answer."""
     texts = {**{name: str(getattr(prompt_input, name)) for name in FIELDS}, "rewrite": rewrite}
     digests = {
         f"{name}_sha256": hashlib.sha256(value.encode()).hexdigest() if value else "" for name, value in texts.items()
@@ -50,7 +50,7 @@ def payload_record(prompt_input: PromptInput, rewrite: str, text: bool, **about:
 
 
 class PayloadLog:
-    """Takes records from the event loop, and writes them from a thread of its own."""
+    """Queue of records from the event loop, which a thread writes to the store."""
 
     def __init__(self, config: PayloadConfig, count: CountPayloads) -> None:
         self.config, self._count = config, count
@@ -61,14 +61,14 @@ class PayloadLog:
         self._thread.start()
 
     def add(self, record: dict[str, Any]) -> None:
-        """Queue a record without waiting, or drop it."""
+        """Add a record to the queue without waiting; if the queue is full, drop the record."""
         try:
             self._waiting.put_nowait(record)
         except queue.Full:
             self._count("dropped", 1)
 
     def close(self) -> None:
-        """Write the queued records and stop, within a time limit."""
+        """Write the queued records within a time limit, and stop the thread."""
         try:
             self._waiting.put(None, timeout=1.0)
         except queue.Full:
@@ -76,7 +76,7 @@ class PayloadLog:
         self._thread.join(CLOSING_SECONDS)
 
     def _work(self) -> None:
-        """Write the records that arrive within FLUSH_SECONDS of a first one together; None ends the thread."""
+        """Write records in batches: each has the records that arrive within FLUSH_SECONDS. None ends the thread."""
         record = self._waiting.get()
         while record is not None:
             # Few objects in the store: each holds the records of some seconds.

@@ -1,4 +1,4 @@
-"""Requests and answers in three protocols; an unusable request is refused without repeating its text."""
+"""Read requests and build answers in three protocols. Errors never repeat the text of a request."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -19,7 +19,7 @@ OUTPUT_TENSORS: list[dict[str, Any]] = [
 
 
 class Instance(Config):
-    """One question, as the RAG service sends it."""
+    """Question as the RAG service sends it."""
 
     query: str = Field(min_length=1, max_length=4000, pattern=r"\S")
     user_profile: str = Field(default="", max_length=4000)
@@ -28,12 +28,12 @@ class Instance(Config):
 
     @property
     def question(self) -> str:
-        """Its name in prompts."""
+        """The query, under the name that prompts use."""
         return self.query
 
 
 class ChatMessage(Config):
-    """One message of a chat."""
+    """Message of a chat."""
 
     role: Literal["system", "user"]
     content: str
@@ -44,7 +44,7 @@ class StreamOptions(Config):
 
 
 class ChatRequest(Config):
-    """A chat completion with the options that make sense for a rewriter."""
+    """Request for a chat completion, with the options that a rewriter supports."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,11 +53,11 @@ class ChatRequest(Config):
     stream: bool = False
     stream_options: StreamOptions | None = None
     temperature: float | None = Field(default=None, ge=0, le=0)
-    """Only 0: the model was judged with greedy decoding."""
+    """Temperature; only 0 is allowed, because the model was evaluated with greedy decoding."""
 
     n: Literal[1] = 1
     max_tokens: Positive | None = None
-    """Accepted and ignored, like the next field: the length limit belongs to the model."""
+    """Accepted and ignored, like `max_completion_tokens`, because the model has its own length limit."""
 
     max_completion_tokens: Positive | None = None
     user: str = ""
@@ -65,7 +65,7 @@ class ChatRequest(Config):
 
 
 def read_v1(payload: Any) -> list[Instance]:
-    """{"instances": [...]}."""
+    """Read the questions of a V1 request, {"instances": [...]}."""
     instances = payload.get("instances") if isinstance(payload, dict) else None
     if not isinstance(instances, list) or not 0 < len(instances) <= tensors.MOST_INSTANCES:
         raise InvalidInput(
@@ -75,7 +75,7 @@ def read_v1(payload: Any) -> list[Instance]:
 
 
 def read_v2(request: InferRequest) -> list[Instance]:
-    """One tensor for each field, all of one length."""
+    """Read the questions of a V2 request, which has one tensor for each field, all of the same length."""
     columns = tensors.read_texts(request, INSTANCE_FIELDS)
     if missing := [name for name in INSTANCE_FIELDS[:2] if name not in columns]:
         raise InvalidInput(f"inputs: {' and '.join(missing)} is missing.")
@@ -87,7 +87,7 @@ def read_v2(request: InferRequest) -> list[Instance]:
 
 
 def answer_v2(request: InferRequest, predictions: Sequence[Mapping[str, str]], version: str) -> InferResponse:
-    """Output tensors; `fallback` is empty if the text is the model's own."""
+    """Build the output tensors of a V2 answer; `fallback` is empty if the text is the model's own."""
     data = {kind["name"]: [prediction.get(kind["name"], "") for prediction in predictions] for kind in OUTPUT_TENSORS}
     return tensors.infer_response(request, version, OUTPUT_TENSORS, data, len(predictions))
 
@@ -100,7 +100,10 @@ def read_chat_request(payload: Any) -> ChatRequest:
 
 
 def read_messages(messages: Sequence[ChatMessage], systems: Mapping[str, str]) -> Instance:
-    """The question in a prompt that equals the training prompt byte by byte; the system message names the tenant."""
+    """Read the question from the messages, which must equal a training prompt byte for byte.
+
+    The system message identifies the tenant.
+    """
     tenants = [tenant for tenant, text in systems.items() if messages and messages[0].content == text]
     chat = [message.model_dump() for message in messages]
     if tenants and len(messages) == 2:

@@ -1,4 +1,4 @@
-"""One request under way: the facts for its line in the log and its counters, without any text of a user."""
+"""Record of a request under way, for its log line and its metrics, without any user's text."""
 
 import re
 import sys
@@ -18,39 +18,39 @@ USABLE_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 @dataclass
 class RequestRecord:
-    """Filled while the request is answered."""
+    """Facts about one request, which are filled in while it is answered."""
 
     request_id: str
     protocol: RequestProtocol
     shadow: bool = False
-    """True for the shadow's requests: they count for no user, and are not in the payload log."""
+    """True for a request of the shadow, which is not counted as a user's and is not in the payload log."""
 
     questions: int = 0
     trimmed: int = 0
-    """Questions whose history was too long: its oldest turns were left out."""
+    """Number of questions whose history was too long, so that its oldest turns were left out."""
 
     prompt_tokens: int = 0
     written_tokens: int = 0
     guards: list[str] = field(default_factory=list)
     why: str = ""
-    """The cause of a failure, as our own message."""
+    """Message about the cause of a failure; "" if there was none."""
 
 
 CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", default=None)
 
 
 def current_request() -> RequestRecord:
-    """The request that is being answered; a new record outside of a request, such as in a warm-up."""
+    """Record of the request that is being answered; a new record outside a request, such as in a warm-up."""
     return CURRENT_REQUEST.get() or RequestRecord(make_request_id(""), "v1")
 
 
 def make_request_id(header: str) -> str:
-    """The caller's own id if it is safe in a log; else a new id."""
+    """Use the caller's request id if it is safe in a log; otherwise make a new id."""
     return header if USABLE_ID.fullmatch(header) else uuid4().hex
 
 
 def log_entry(record: RequestRecord, version: str, status: int, outcome: str, seconds: float) -> dict[str, Any]:
-    """The log entry of an answered, refused or failed request."""
+    """Build the log entry of an answered, refused or failed request."""
     entry: dict[str, Any] = {
         "request_id": record.request_id,
         "protocol": record.protocol,
@@ -67,6 +67,6 @@ def log_entry(record: RequestRecord, version: str, status: int, outcome: str, se
 
 
 def write_log(record: dict[str, Any]) -> None:
-    """One JSON line on stderr."""
+    """Write a record to stderr as one line of JSON, with the time."""
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     sys.stderr.write(orjson.dumps({"at": at, **record}).decode() + "\n")

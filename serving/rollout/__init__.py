@@ -1,1 +1,1 @@
-"""Moves an InferenceService's traffic to a new model step by step, on evidence, or takes it back."""
+"""Move an InferenceService's traffic to a new model step by step if the evidence allows it; otherwise roll back."""

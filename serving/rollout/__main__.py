@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def serve(options: argparse.Namespace) -> None:
-    """Run until SIGTERM; then finish the reconciles under way, and release the lease."""
+    """Run the controller until SIGTERM; then finish the reconciles under way and release the lease."""
     configure_json_logging()
 
     def policy() -> Any:

@@ -1,4 +1,4 @@
-"""Evidence on the canary: is a window of measurements credible, does it show harm, and what is still missing?"""
+"""Evidence on the canary: check if measurements are credible, detect harm, and list the evidence that is missing."""
 
 from math import isfinite, sqrt
 
@@ -8,16 +8,17 @@ from serving.rollout.spec import Check, RolloutSpec
 from serving.rollout.state import Requests, State
 
 EVEN = 0.5
-"""The share of untied shadow pairs that an equal canary loses."""
+"""Share of the untied shadow pairs that a canary loses if it is as good as the stable model."""
 MAX_MARGIN = 0.5
 SHARE_SLACK = 0.25
-"""Part by which one model's count may be too high or too low beside the other's for other reasons than chance: their
-counters are read at different moments, and a model that hangs counts its requests late."""
+"""Relative error of one model's request count that is allowed beside chance. Counters of the two models are read at
+different moments, and a model that hangs counts its requests late."""
 SHARE_DEVIATIONS = 3.0
-"""Standard deviations of the binomial distribution by which the canary's share may be off beside the slack. With the
-slack it is more than five at 5 % of 2,000 requests; a window left out by chance is counted with the next."""
+"""Standard deviations of the binomial distribution by which the canary's share may be off, beside SHARE_SLACK.
+Both together are more than five deviations at 5 % of 2,000 requests. A window refused by chance counts with the next.
+"""
 LONGEST_INTERVAL = 120.0
-"""Seconds that count between two reconciles, at most, even if a clock leaps."""
+"""Most seconds that count between two reconciles, so that a clock that leaps has little effect."""
 
 STALE_SECONDS = 240.0
 """Seconds without new counts after which a check no longer counts as passed."""
@@ -29,9 +30,9 @@ NO_PAIRS = "no shadow pair told the two apart: nobody asked, or both wrote the s
 def credibility_problem(
     window: Window | None, percent: int, cursor: float | None, counted: Requests = NO_REQUESTS
 ) -> str:
-    """The reason why this window is no evidence on the canary; empty if it is evidence.
+    """Reason why a window is not credible evidence on the canary; "" if it is.
 
-    `counted`: the requests of this step that are in the evidence already.
+    `counted` are the requests of this step that are already in the evidence.
     """
     if window is None:
         return "no measurements"
@@ -57,7 +58,7 @@ def requests_of(window: Window) -> Requests:
 
 
 def _share_problem(requests: Requests, percent: int) -> str:
-    """The reason why these are not the requests of this share of the users; empty if they may be."""
+    """Reason why the canary's share of the requests cannot be `percent` of the users; "" if it can."""
     # The canary's number of n requests is binomial, with mean n p and variance v = n p (1 - p). It may be off by some
     # standard deviations, sqrt(v) each. If one model's count is off by a part s, the canary's share is off by
     # s p (1 - p), and its number by s v.
@@ -78,7 +79,7 @@ def _share_problem(requests: Requests, percent: int) -> str:
 
 
 def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
-    """The state at the beginning of a step: no sample, no time, and safety to be proven for its margins."""
+    """Start a step: reset its sample and its time, and set the margins for which safety must be shown."""
     known = {score.check: score for score in state.evidence}
     next_percent = spec.steps[min(step + 1, len(spec.steps) - 1)]
     scores = []
@@ -91,14 +92,14 @@ def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
 
 
 def tolerated_margin(check: Check, next_percent: int) -> float:
-    """The difference of the two models' rates that costs all users together the margin at the canary's next share."""
+    """Tolerated difference of the models' rates, which at the canary's next share costs all users the margin."""
     if check.name == "quality":  # shadow pairs are judged beside the traffic, at any share
         return min(check.margin, MAX_MARGIN - 0.01)
     return min(check.margin * 100 / next_percent, MAX_MARGIN)
 
 
 def fold_window(state: State, window: Window) -> State:
-    """Add the window's counts to the evidence; the first window of a step only sets the cursor."""
+    """Add a window's counts to the evidence. The first window of a step only sets the cursor."""
     if state.cursor is None:
         return state.model_copy(update={"cursor": window.until, "blind": 0.0})
     needed, scores = harm_needed(len(state.evidence)), []
@@ -114,12 +115,12 @@ def fold_window(state: State, window: Window) -> State:
 
 
 def counted_seconds(passed: float) -> float:
-    """Seconds between two reconciles that count: none if a clock was set back, few if it leapt."""
+    """Limit the seconds between two reconciles to 0 (if a clock was set back) through LONGEST_INTERVAL."""
     return min(max(passed, 0.0), LONGEST_INTERVAL)
 
 
 def harmful_checks(state: State) -> tuple[str, ...]:
-    """A reason for each check in which the canary is shown to be worse than the stable model."""
+    """List a reason for each check by which the canary is shown to be worse than the stable model."""
     needed = harm_needed(len(state.evidence))
     return tuple(
         f"{describe_harm(score)}: worse, {score.harm_value:,.0f} to 1, {needed:,.0f} to 1 is enough"
@@ -129,18 +130,18 @@ def harmful_checks(state: State) -> tuple[str, ...]:
 
 
 def missing_evidence(state: State, spec: RolloutSpec) -> tuple[str, ...]:
-    """The evidence that is missing before the canary has earned its next share; empty if it has."""
+    """List the evidence that is missing before the canary may get its next share; empty if nothing is missing."""
     checks = (why for score in judged_scores(state, spec) for why in missing_for_check(score, state.cursor or 0.0))
     return (*missing_measurements(state, spec), *checks)
 
 
 def judged_scores(state: State, spec: RolloutSpec) -> list[Score]:
-    """The checks that count at this step: at 0 % of the users only shadow pairs."""
+    """Scores of the checks that count at this step. At 0 % of the users, only `quality` counts."""
     return [score for score in state.evidence if spec.steps[state.step] or score.check == "quality"]
 
 
 def missing_measurements(state: State, spec: RolloutSpec) -> tuple[str, ...]:
-    """The time and the requests that this step lacks, at any value of the bets."""
+    """List the time and the requests that this step lacks; they are required at any value of the bets."""
     scores = judged_scores(state, spec)
     sample = next((score.canary.total for score in scores if score.check == "errors"), scores[0].canary.total)
     missing = []
@@ -166,7 +167,7 @@ def missing_for_check(score: Score, now: float) -> list[str]:
 
 
 def describe_harm(score: Score) -> str:
-    """The counts that the harm bet rests on, in words: its period may be shorter or longer than the step."""
+    """Describe the counts on which the harm bet is based. Their period may be shorter or longer than the step."""
     period = score.harm_period
     if not period.canary.total:
         return describe_score(score)  # a status written before periods were counted
@@ -177,7 +178,7 @@ def describe_harm(score: Score) -> str:
 
 
 def describe_score(score: Score) -> str:
-    """A check's counts at this step in words."""
+    """Describe a check's counts at this step."""
     words = f"{score.check} {_share(score.canary)}"
     return words if score.check == "quality" else f"{words} beside {_share(score.stable)}"
 

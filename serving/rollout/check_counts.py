@@ -1,6 +1,6 @@
-"""Turns the raw counters of the servers at two moments into counts of one model version, check by check.
+"""Convert the increase of the servers' counters between two moments to counts by check for one model version.
 
-The counters come from Prometheus, or from the /metrics page of a server.
+The counters come from Prometheus or from the /metrics page of a server.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -10,7 +10,7 @@ from serving.rollout.sequential import Count
 from serving.rollout.spec import Check, CheckName
 
 SERVERS = ("qinglan_rewriter", "qinglan_style")
-"""The servers of models. Their counters have the same names; a model version belongs to one of the two."""
+"""Prefixes of the two model servers' metrics. The rest of a counter's name is the same for both servers."""
 
 SERVED = (
     "requests_total", "seconds_bucket", "seconds_count", "questions_total", "fallbacks_total",
@@ -20,19 +20,20 @@ SERIES_NAMES = (
     *(f"{server}_{counter}" for server in SERVERS for counter in SERVED), "qinglan_rag_requests_total",
     "qinglan_rag_zero_hits_total", "qinglan_shadow_pairs_total",
 )  # fmt: skip
-"""All series that a check reads."""
+"""Names of all series that the checks read."""
 
 FAILED_OUTCOMES = frozenset({"failed", "late", "busy", "refused"})
-"""The outcomes that count against a model. A refused question may be the caller's fault, but then both models refuse
-it alike; a canary that refuses questions that the stable model answers is worse. Questions that are too large or
-whose caller disconnected have other outcomes, and count for neither.
+"""Outcomes that count as failures of a model.
+
+Refused questions count, because a canary that refuses questions that the stable model answers is worse; a bad request
+is refused by both models alike. Questions that are too large, or whose caller disconnected, do not count.
 """
 
 Labels = frozenset[tuple[str, str]]
 
 
 class Series(NamedTuple):
-    """One counter of one process, its name with `_total` or `_bucket`."""
+    """Name (with `_total`, `_bucket` or `_count`) and labels of a counter."""
 
     name: str
     labels: Labels
@@ -49,7 +50,7 @@ def make_series(name: str, labels: Mapping[str, str]) -> Series:
 
 
 def counter_increases(before: Counters, after: Counters) -> Counters:
-    """The increase of each counter; one that is new counts from 0."""
+    """Compute the increase of each counter between two moments; a new counter counts from 0."""
     increases = {}
     for series, value in after.items():
         start = before.get(series, 0.0)
@@ -60,7 +61,7 @@ def counter_increases(before: Counters, after: Counters) -> Counters:
 
 
 def counts_by_check(increases: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:
-    """The version's counts of each check, and always of `errors`; `other` is the version that it is compared with."""
+    """Count each of the checks, and always `errors`, for a version. `other` is the version of the other model."""
     counts = {"errors": _errors(increases, version, other, None)}
     return counts | {check.name: COUNT_FUNCTIONS[check.name](increases, version, other, check) for check in checks}
 
@@ -89,7 +90,7 @@ def _zero_hits(increases: Counters, version: str, _: str, __: Check) -> Count:
 
 
 def _quality(increases: Counters, version: str, other: str, _: Check) -> Count:
-    """Untied shadow pairs, and how many of them the canary lost; the stable model has no counts of its own."""
+    """Count the untied shadow pairs, and those that the canary lost. The stable model has no such counts."""
     won, lost = (
         _sum(increases, "qinglan_shadow_pairs_total", canary=version, stable=other, outcome=outcome)
         for outcome in ("won", "lost")
@@ -111,7 +112,10 @@ COUNT_FUNCTIONS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]
 
 
 def _count_above(increases: Counters, version: str, histogram: str, limit: float) -> Count:
-    """Observations above the limit. If it is between two bounds of the histogram, the lower bound is used."""
+    """Count all observations, and those above the limit.
+
+    If the limit is between two bounds of the histogram, the lower bound is used.
+    """
     within: dict[float, float] = {}
     for series, value in increases.items():
         if series.name in _series_names(f"{histogram}_bucket") and series.label("version") == version:

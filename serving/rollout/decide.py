@@ -1,10 +1,10 @@
-"""The next state of a rollout, and at most one change to ask for: a pure function of what was read and of the time.
+"""Decide the next state of a rollout, and at most one change of the InferenceService, by pure functions.
 
     Verify -> Apply -> WaitReady -> Analyse (each step) -> Promote -> Done
                   \\__________________\\____________________\\__> Rollback -> Done
 
-Nothing is remembered outside the state. Two controllers that read the same decide the same, so that a restart, a lost
-reply or a second controller changes nothing.
+The decision depends only on the observation (which includes the state) and the time. So a restart, a lost reply or a
+second controller changes nothing.
 """
 
 from collections.abc import Callable
@@ -31,17 +31,16 @@ from serving.rollout.rollback import continue_rollback, start_rollback
 from serving.rollout.state import Phase, StableRelease, State
 
 BLIND_SECONDS = 240.0
-"""Seconds without credible evidence, or with dying pods, after which a canary is taken back. One or two missed
-scrapes and a restart of Prometheus take less."""
+"""Seconds without credible evidence, or with failing pods, after which a canary is rolled back. One or two missed
+scrapes and a restart of Prometheus take less time."""
 BLIND_NOTED_SECONDS = 15.0
-"""Seconds without evidence that are no news: a reconcile between two scrapes, or while KServe carries out a
-change."""
+"""Seconds without evidence that are not recorded, as between two scrapes or while KServe carries out a change."""
 MOST_RESTORES = 3
-"""Foreign edits that are restored before the canary is taken back."""
+"""Number of foreign edits that are undone; at the next one the canary is rolled back."""
 
 
 def decide(observation: Observation, now: float) -> Decision:
-    """The next state, and what to ask for. A read that is older than the one before it changes nothing."""
+    """Decide the next state and the change to request. An observation older than the last one changes nothing."""
     if observation.state.phase == "Done":
         return Decision(observation.state)
     context = DecisionContext(*observation, now=now, elapsed=0.0)
@@ -64,7 +63,7 @@ def decide(observation: Observation, now: float) -> Decision:
 
 
 def _add_watched_time(context: DecisionContext) -> DecisionContext:
-    """Count the time since the last reconcile: none if the clock was set back, little if it leapt."""
+    """Add the time since the last reconcile, limited by counted_seconds(). A pause does not count as watched time."""
     last = context.state.last_reconciled
     elapsed = 0.0 if last is None else counted_seconds(context.now - last)
     watched = context.state.watched + (0.0 if context.spec.paused else elapsed)
@@ -72,7 +71,7 @@ def _add_watched_time(context: DecisionContext) -> DecisionContext:
 
 
 def _confirm_intent(context: DecisionContext) -> DecisionContext:
-    """Take an intended write as done if the InferenceService shows it, whether or not a reply came."""
+    """Treat an intended write as done if the InferenceService shows it, even if its reply was lost."""
     intent, service = context.state.intent, context.service
     context = context.with_state(generation=service.generation, uid=service.uid)
     if intent is None or service.desired != intent.desired:
@@ -86,7 +85,7 @@ def _confirm_intent(context: DecisionContext) -> DecisionContext:
 
 
 def _verify(context: DecisionContext) -> Decision:
-    """Ask for nothing until the release, the stable model and the cluster are known to be what a canary needs."""
+    """Verify the release, the stable model and the preconditions of a canary. No change is requested before that."""
     if context.spec.abort:
         return end_rollout(context, "Aborted", ("aborted before anything was changed",))
     if context.proofs is None:
@@ -124,10 +123,10 @@ def _handle_deadline(context: DecisionContext) -> Decision | None:
 
 
 def _handle_foreign_edit(context: DecisionContext) -> Decision | None:
-    """Name an edit by somebody else, and stop or restore as the policy says.
+    """Handle an edit of the InferenceService by another program: roll back or undo it, as the policy says.
 
-    Two edits are never restored: one of anything beside model and share, whose former value the state does not hold,
-    and a person's own return to the stable model.
+    Two kinds of edits are never undone: edits of anything but model and share, because the state does not have the
+    former values, and a person's own return to the stable model.
     """
     service, state = context.service, context.state
     if service.desired == state.desired and service.rest == state.rest:
@@ -147,7 +146,7 @@ def _handle_foreign_edit(context: DecisionContext) -> Decision | None:
 
 
 def _change_requested(state: State) -> bool:
-    """Tell if the controller may have changed the InferenceService, even if no reply came."""
+    """True if the controller may have changed the InferenceService, even if no reply came."""
     asks_for_stable = state.desired and state.stable and state.desired.uri == state.stable.uri
     return state.intent is not None or not asks_for_stable
 
@@ -189,7 +188,7 @@ def _analyse(context: DecisionContext) -> Decision:
 
 
 def _traffic_problem(context: DecisionContext, percent: int) -> str:
-    """The reason why the canary does not serve the requested share; empty if it does."""
+    """Reason why the canary does not serve the requested share; "" if it does."""
     if not context.canary_ready:
         return "the canary is not ready: the stable model answers for it"
     assert context.state.stable is not None, "known since Verify"
@@ -227,7 +226,7 @@ def _promote(context: DecisionContext) -> Decision:
 
 
 def _add_blind_time(context: DecisionContext, why: str) -> Decision:
-    """Count the time without credible evidence: after 15 s it is noted, after 240 s the canary is taken back."""
+    """Add time without credible evidence. After 15 s it is recorded; after 240 s the canary is rolled back."""
     blind = context.state.blind + context.elapsed
     if context.state.blind < BLIND_NOTED_SECONDS <= blind:
         context = context.with_record("blind", why)

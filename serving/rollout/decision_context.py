@@ -1,4 +1,4 @@
-"""The facts that the rules in decide.py read, and the two ways in which a rule ends: ask for a change, or finish."""
+"""Facts for the rules in decide.py, and the two functions with which a rule requests a change or ends the rollout."""
 
 from typing import Any, NamedTuple
 
@@ -8,24 +8,24 @@ from serving.rollout.state import DesiredModel, Intent, Outcome, State, iso_time
 
 
 class Observation(NamedTuple):
-    """Everything that was read for one reconcile."""
+    """All that was read for one reconcile."""
 
     spec: RolloutSpec
     state: State
     service: ServiceSnapshot
     window: Window | None = None
     proofs: tuple[Proof, Proof | None] | None = None
-    """Only in Verify: of the release, and of the stable model, which is None if nothing is served."""
+    """Proofs of the release and of the stable model (None if nothing is served yet); only in the phase Verify."""
 
 
 class Decision(NamedTuple):
     state: State
     desired: DesiredModel | None = None
-    """The change to write to the InferenceService, once the state is written."""
+    """Change of the InferenceService that is written after the state; None for no change."""
 
 
 class DecisionContext(NamedTuple):
-    """The facts of one reconcile, as the rules take them."""
+    """Facts of one reconcile that the rules read."""
 
     spec: RolloutSpec
     state: State
@@ -34,7 +34,7 @@ class DecisionContext(NamedTuple):
     proofs: tuple[Proof, Proof | None] | None
     now: float
     elapsed: float
-    """Seconds since the reconcile before."""
+    """Seconds since the last reconcile."""
 
     def with_state(self, **changes: Any) -> "DecisionContext":
         return self._replace(state=self.state.model_copy(update=changes))
@@ -59,7 +59,7 @@ class DecisionContext(NamedTuple):
 
 
 def request_change(context: DecisionContext, desired: DesiredModel, action: str, why: str) -> Decision:
-    """Note the intent, then ask for the change. A pause holds every change except a rollback's."""
+    """Request a change, and store it in the state as the intent. During a pause only a rollback requests changes."""
     if context.spec.paused and context.state.phase != "Rollback":
         return Decision(context.state)
     version, at = context.service.resource_version, iso_timestamp(context.now)

@@ -1,7 +1,7 @@
-"""The first model of an InferenceService: nothing to compare it with, and nothing to go back to.
+"""Roll out the first model of an InferenceService, for which there is no comparison and no rollback.
 
-KServe gives a first model all of the traffic, at any requested share. So the release is proven and requested, the
-controller waits until its pods serve, and the outcome says that nothing was compared.
+KServe gives a first model all of the traffic, at any requested share. So the controller verifies and requests the
+release, and waits until its pods serve. The outcome says that nothing was compared.
 """
 
 from serving.rollout.decision_context import Decision, DecisionContext, describe_edit, end_rollout, request_change
@@ -17,7 +17,7 @@ LEFT = (
 
 
 def begin(context: DecisionContext, proof: Proof) -> Decision:
-    """Begin if the release is proven and the rollout says how to serve it; refuse otherwise."""
+    """Begin the rollout. It ends as Refused if the release is not proven or `spec.predictor` is missing."""
     service, release = context.service, context.spec.release
     reasons = verification_failures(context.spec, proof)
     if not service.uid and context.spec.predictor is None:
@@ -34,7 +34,7 @@ def begin(context: DecisionContext, proof: Proof) -> Decision:
 
 
 def advance(context: DecisionContext) -> Decision:
-    """Ask for the model once, then wait until it serves."""
+    """Request the model once, then wait until it serves."""
     if context.spec.abort:
         why = "aborted by a person; what was made stays, since there is nothing to go back to"
         return end_rollout(context, "Aborted", (why,))

@@ -1,4 +1,4 @@
-"""Signs the history of a rollout that has ended, and attaches it to its release in the store for later audits."""
+"""Sign the history of an ended rollout, and attach it to its release in the store for later audits."""
 
 import logging
 from pathlib import Path
@@ -14,7 +14,7 @@ log = logging.getLogger("serving.rollout")
 
 
 class HistorySigner:
-    """Signs with the key of the role `rollout`. Without such a key nothing is attached, after one warning."""
+    """Signer of histories, with the key of the role `rollout`. Without a key, it warns once and attaches nothing."""
 
     def __init__(self, keys: Path | None = None) -> None:
         self._signer: Signer | None = None
@@ -24,7 +24,7 @@ class HistorySigner:
             log.warning("Histories of rollouts are not signed, and so not kept beside their releases: %s", error)
 
     def attach(self, namespace: str, name: str, snapshot: RolloutSnapshot) -> None:
-        """Attach it once, however often this is called; an OutageError asks to call again."""
+        """Attach the history of an ended rollout, unless it is already attached. Call again after an OutageError."""
         if self._signer is None or snapshot.state.phase != "Done":
             return
         statement = history_record(namespace, name, snapshot)
@@ -40,7 +40,7 @@ class HistorySigner:
 
 
 def history_record(namespace: str, name: str, snapshot: RolloutSnapshot) -> RolloutStatement:
-    """The statement to sign: a pure function of the ledger, so that a later call gives the same bytes."""
+    """Build the statement to sign. It depends only on the ledger, so a later call gives the same bytes."""
     spec, state = snapshot.spec, snapshot.state
     history = tuple(record.model_dump(mode="json", by_alias=True) for record in state.history)
     return RolloutStatement(

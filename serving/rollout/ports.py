@@ -1,6 +1,6 @@
-"""The ports of the rollout: what it reads and writes, as plain data. Adapters speak Kubernetes and Prometheus.
+"""Ports of the rollout: interfaces and plain data for all that it reads and writes. Adapters implement them.
 
-Every port raises OutageError if it got no answer; a write may have happened all the same. The two that write raise
+Every port raises OutageError if it gets no answer; a write may have happened nevertheless. Ledger and Target raise
 ConflictError if the object is no longer at the expected version.
 """
 
@@ -15,50 +15,50 @@ DeploymentMode = Literal["Serverless", "Standard"]
 
 
 class Revision(NamedTuple):
-    """One generation of a model's pods. `ready` comes from the revision or ReplicaSet, not from the service."""
+    """One generation of a model's pods. `ready` is read from the revision or Deployment, not from the service."""
 
     name: str
     uri: str
     ready: bool
     failed: str = ""
-    """The reason why its pods die, if the cluster gives one."""
+    """Reason why the pods fail, if the cluster gives one; else ""."""
 
 
 class ServiceSnapshot(NamedTuple):
-    """An InferenceService: the model that its spec asks for, and those that it serves."""
+    """Snapshot of an InferenceService: the model that its spec asks for, and the models that it serves."""
 
     resource_version: str
     generation: int
     settled: bool
-    """Revisions and traffic are already those of this generation."""
+    """True if the cluster has already carried out this generation: its revision and its traffic."""
     desired: DesiredModel
     rest: str
-    """A fingerprint of everything else that decides what is served."""
+    """Digest of all other fields that influence what is served."""
     newest: Revision | None
     rolled_out: Revision | None
-    """The revision that has, or last had, all of the traffic."""
+    """Revision that has, or last had, all of the traffic; None if no model was ever served."""
     traffic: Mapping[str, int]
-    """Percent by URI."""
+    """Percent of the traffic by the URI of the model."""
     mode: DeploymentMode
     unsupported: str = ""
-    """The reason why this service cannot have a canary; empty if it can."""
+    """Reason why this service cannot have a canary; "" if it can."""
     editor: str = ""
-    """The program that last changed the spec."""
+    """Program that last changed the spec; "" if it was the controller."""
     uid: str = ""
-    """The object's uid; empty without an InferenceService."""
+    """Uid of the InferenceService; "" if it does not exist."""
 
 
 class Window(NamedTuple):
-    """Counts between a cursor and `until`, by the model version that answered."""
+    """Counts of both models between a cursor and `until`."""
 
     until: float
     canary: Mapping[str, Count]
-    """Counts by check, and always of `errors`, which counts every request. For `quality`: untied and lost pairs."""
+    """Counts by check. `errors` always exists and counts all requests; `quality` counts untied and lost pairs."""
     stable: Mapping[str, Count]
 
 
 class Proof(NamedTuple):
-    """The result of a release's lineage walk and verdict. It may be served if nothing is missing."""
+    """Result of verifying a release and its lineage. The release may be served if `missing` is empty."""
 
     digest: str
     model: str
@@ -66,7 +66,7 @@ class Proof(NamedTuple):
 
 
 class RolloutSnapshot(NamedTuple):
-    """A ModelRollout as it was read."""
+    """Snapshot of a ModelRollout: spec, state and version."""
 
     spec: RolloutSpec
     state: State
@@ -74,7 +74,7 @@ class RolloutSnapshot(NamedTuple):
 
 
 class Ledger(Protocol):
-    """One ModelRollout. The controller that writes it at the expected version may act; every other reads again."""
+    """Port to one ModelRollout. Only the controller that writes it at the expected version may act."""
 
     def read(self) -> RolloutSnapshot: ...
 
@@ -82,7 +82,7 @@ class Ledger(Protocol):
 
 
 class Target(Protocol):
-    """One InferenceService."""
+    """Port to one InferenceService."""
 
     def read(self) -> ServiceSnapshot: ...
 
@@ -90,18 +90,18 @@ class Target(Protocol):
 
 
 class Evidence(Protocol):
-    """The source of measurements. It has a clock of its own: the end of a window is a time of that clock."""
+    """Port to the measurements. The source has its own clock, which also dates the end of a window."""
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """Counts of both versions after a cursor; None without data.
+        """Count both versions' requests since the cursor `after`; None if there is no data.
 
-        Without a cursor, or if the source's clock was set back before it, only the time to begin at.
+        Without a cursor, or if the source's clock was set back, the window has no counts, only the time of its end.
         """
         ...
 
 
 class ReleaseVerifier(Protocol):
-    """Proves the origin of a release."""
+    """Port that proves the origin of a release."""
 
     def prove(self, uri: str) -> Proof: ...
 
@@ -113,4 +113,4 @@ class Ports(NamedTuple):
     releases: ReleaseVerifier
     now: Callable[[], float]
     leads: Callable[[], bool]
-    """True if this controller believes that it leads. It may be wrong: the ledger's version is the fence."""
+    """Function that returns True if this controller holds the lease. It may be outdated, so writes check versions."""

@@ -1,11 +1,11 @@
-"""The reasons why a rollout is not begun."""
+"""Check the preconditions of a rollout."""
 
 from serving.rollout.ports import Proof, ServiceSnapshot
 from serving.rollout.spec import RolloutSpec
 
 
 def unmet_preconditions(spec: RolloutSpec, service: ServiceSnapshot, canary: Proof, stable: Proof) -> tuple[str, ...]:
-    """Every reason at once, so that a person can correct all of them; empty if the rollout may begin."""
+    """List all reasons why a rollout may not begin, so that a person can fix all at once; empty if it may begin."""
     reasons = [*spec.beyond_limits(), *verification_failures(spec, canary)]
     reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
     if canary.model == stable.model and service.desired.percent is None:
@@ -23,7 +23,7 @@ def unmet_preconditions(spec: RolloutSpec, service: ServiceSnapshot, canary: Pro
 
 
 def verification_failures(spec: RolloutSpec, canary: Proof) -> list[str]:
-    """The reasons why the release may not be served."""
+    """List the reasons why the release may not be served."""
     reasons = [f"release {spec.release.digest[:12]}: {missing}" for missing in canary.missing]
     if not canary.digest:
         return reasons

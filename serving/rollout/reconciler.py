@@ -1,4 +1,4 @@
-"""One reconcile: read, decide, write the state, act. Whatever fails, the next one reads the present state again."""
+"""Reconcile a rollout once: read, decide, write the state, act. After a failure, the next reconcile reads anew."""
 
 from typing import Literal
 
@@ -11,10 +11,11 @@ ReconcileResult = Literal["done", "waited", "acted", "again", "unreachable", "fo
 
 
 def reconcile(ports: Ports) -> ReconcileResult:
-    """Make at most one write to the ledger, and then at most one to the InferenceService.
+    """Write at most once to the ledger, and then at most once to the InferenceService. Returns the result.
 
-    The ledger comes first, at the version that was read: a controller that loses that race does not act, and one that
-    dies between the two writes leaves an intent behind. `again` means that somebody else wrote meanwhile.
+    The ledger is written first, at the version that was read. So a controller that loses this race does not act, and
+    a controller that dies between the two writes leaves its intent in the ledger. `again` means that another program
+    wrote meanwhile.
     """
     if not ports.leads():
         return "follower"
@@ -38,7 +39,7 @@ def reconcile(ports: Ports) -> ReconcileResult:
 
 
 def _read_measurements(ports: Ports, snapshot: RolloutSnapshot) -> Window | None:
-    """The window since the cursor; None without an answer, which never counts in the canary's favour."""
+    """Read the window since the cursor; None outside the phase Analyse, or if there is no answer."""
     stable = snapshot.state.stable
     if snapshot.state.phase != "Analyse" or stable is None:
         return None

@@ -1,12 +1,12 @@
-"""The way back to the stable release, and when it is complete."""
+"""Roll back to the stable release, and detect when the rollback is complete."""
 
 from serving.rollout.decision_context import Decision, DecisionContext, describe_edit, end_rollout, request_change
 from serving.rollout.state import DesiredModel, Outcome
 
 CUT_SECONDS = 120.0
-"""Seconds that KServe may take to give the traffic back to the revision before, once the share is 0."""
+"""Seconds that KServe may take to move the traffic back to the revision before the canary, once its share is 0."""
 FLIGHT_SECONDS = 90.0
-"""Seconds after which a write has been answered or dropped: the API server's own limit is 60 s."""
+"""Seconds after which a write was surely answered or dropped; the API server's own limit is 60 s."""
 
 
 def start_rollback(context: DecisionContext, ending: Outcome, reasons: tuple[str, ...]) -> Decision:
@@ -15,10 +15,11 @@ def start_rollback(context: DecisionContext, ending: Outcome, reasons: tuple[str
 
 
 def continue_rollback(context: DecisionContext) -> Decision:
-    """Go back to the stable release. The share is cleared last: until then the newest ready revision is the bad one.
+    """Continue the rollback to the stable release. The canary's share is cleared last.
 
-    If the newest revision was rolled out already, a share of 0 makes KServe go back to the one before it. That helps
-    while the newest is the bad one, and must never be requested once it is the restored one.
+    Until the stable release has a new ready revision, the newest ready revision is the canary's. If the newest
+    revision is already rolled out, a share of 0 makes KServe return to the revision before it. So a share of 0 is
+    requested only while the newest revision is the canary's, never once it is the restored one.
     """
     if context.service.desired != context.state.desired:  # an edit by somebody else is named, and changes nothing
         context = context.with_record("foreign edit", describe_edit(context))
@@ -64,7 +65,7 @@ def _next_rollback_step(context: DecisionContext) -> Decision:
 
 
 def _in_flight(context: DecisionContext) -> bool:
-    """Tell if a write without a reply may still arrive: it is young, and the version that it expects still stands."""
+    """True if a write without a reply may still arrive: it is recent, and the version it expects is still current."""
     intent = context.state.intent
     stands = intent is not None and intent.expected_resource_version == context.service.resource_version
     return stands and context.state.blind < FLIGHT_SECONDS
@@ -75,7 +76,7 @@ def _at_zero_percent(desired: DesiredModel) -> DesiredModel:
 
 
 def _await_restored_pods(context: DecisionContext) -> Decision:
-    """Wait for the restored pods; after the deadline end without them if the stable model has every user."""
+    """Wait for the restored pods. After the deadline, end without them if the stable model has all of the traffic."""
     state = context.state
     assert state.stable is not None, "known since Verify"
     waited = context.with_state(blind=state.blind + context.elapsed)

@@ -1,19 +1,21 @@
-"""Is the canary worse than the stable model? A sequential test that stays valid however often its result is read.
+"""Test if the canary is worse than the stable model. The sequential test stays valid however often it is evaluated.
 
-Every reconcile brings a block: how many requests each model answered since the last one, and how many failed a check.
-Two bets run on these blocks. A bet is an e-value: what a stake of 1 has become by betting on block after block.
+Every reconcile adds a block: the number of requests that each model answered since the last block, and the number of
+requests that failed a check. Two bets run on these blocks. A bet is an e-value: the value that a stake of 1 has
+reached by betting on block after block.
 
-    harm    bets against "the canary is no worse": above CHECKS / ALPHA the canary is taken back
-    safe    bets against "the canary is worse by the margin or more": above 1 / BETA the check is passed
+    harm    bets against the hypothesis "the canary is no worse"; above CHECKS / ALPHA the canary is rolled back
+    safe    bets against the hypothesis "the canary is worse by the margin or more"; above 1 / BETA the check passes
 
-The worth of one block is a likelihood ratio: the probability of its counts under a guess made from earlier blocks,
-over their probability under the rates that the denied claim allows and that come nearest to the guess (the projection
-in Kullback-Leibler divergence). If the denied claim is true, the ratio is at most 1 on average, at any rates of
-the block (Turner, Ly and Gruenwald 2024, "Generic E-variables for exact sequential k-sample tests").
+Each block multiplies a bet by a likelihood ratio. Its numerator is the probability of the block's counts under a
+guess that was made from earlier blocks. Its denominator is their probability under the rates that the hypothesis
+allows and that are nearest to the guess (the projection in Kullback-Leibler divergence). If the hypothesis is true,
+the ratio is at most 1 on average, at any rates of the block (Turner, Ly and Gruenwald 2024, "Generic E-variables for
+exact sequential k-sample tests").
 
-The product of such ratios is then a supermartingale that starts at 1, and Ville's inequality holds: the probability
-that it ever reaches c is at most 1/c. That is why the product may be compared with its threshold at every reconcile,
-where a p-value would need a correction for each look. Rates may rise and fall together between blocks; the only
+So the product of the ratios is a supermartingale that starts at 1, and Ville's inequality holds: the probability that
+it ever reaches c is at most 1/c. Therefore the product may be compared with its threshold at every reconcile, while a
+p-value would need a correction for each evaluation. Rates may rise and fall together between blocks. The only
 assumption is that requests fail independently.
 """
 
@@ -23,22 +25,22 @@ from typing import NamedTuple
 from serving.rollout.spec import CamelCaseConfig
 
 ALPHA = 0.01
-"""The largest share of equal canaries that the statistics take back, over all checks and steps together."""
+"""Largest probability of rolling back a canary that is no worse, over all checks and steps together."""
 BETA = 0.001
-"""The largest share of canaries worse by the margin that passes a step."""
+"""Largest probability that a canary that is worse by the margin passes a step."""
 EFFECTS = (1.0, 3.0, 9.0)
-"""The sizes of harm that the harm bet is split over, in margins: small, middling and great."""
+"""Sizes of harm, as multiples of the margin, over which the harm bet is split: small, medium and large."""
 MEMORY = 0.9
 """Weight of an older block, relative to the next one, in the guess of the stable model's rate."""
 MAX_GUESSED_RATE = 0.95
 STAKE_CAP_FACTOR = 10.0
-"""A stake is cut at this multiple of its threshold, so that a good past cannot hide a bad present."""
+"""Multiple of its threshold at which a stake is cut, so that good results of the past cannot hide bad ones of now."""
 MAX_LOG_BET = 50.0
-"""A block worth more than e^50 takes the stake to its cap at once; exp() would overflow for far larger ones."""
+"""Logarithm of a block's ratio above which the stake is set to its cap; exp() of much larger ones would overflow."""
 
 
 class Count(NamedTuple):
-    """Requests (or shadow pairs), and how many of them failed a check."""
+    """Number of requests (or shadow pairs), and number of them that failed a check."""
 
     total: float
     failed: float
@@ -50,7 +52,7 @@ class Rates(NamedTuple):
 
 
 class Block(NamedTuple):
-    """One check's counts of one window. `known` is the stable rate if it is a fact rather than a count."""
+    """One check's counts in one window. `known` is the stable model's rate if it is known instead of counted."""
 
     canary: Count
     stable: Count
@@ -58,17 +60,17 @@ class Block(NamedTuple):
 
 
 class HarmPeriod(CamelCaseConfig):
-    """The blocks that the present harm bet rests on: counts for the message, never for the decision."""
+    """Counts of the blocks on which the current harm bet is based. They are used in messages, never for decisions."""
 
     since: float = 0.0
-    """The end of the window before the first of these blocks; 0 without one."""
+    """End of the window before the first of these blocks; 0 if there is none."""
     canary: Count = Count(0, 0)
     expected: float = 0.0
-    """Failures that the canary would have had at the stable model's rate of each block."""
+    """Number of failures that the canary would have had at the stable model's rate in each block."""
 
 
 class Score(CamelCaseConfig):
-    """The evidence on one check: the counts of this step, and both bets."""
+    """Evidence on one check: counts of this step, and both bets."""
 
     check: str
     margin: float
@@ -76,14 +78,14 @@ class Score(CamelCaseConfig):
     canary: Count = Count(0, 0)
     stable: Count = Count(0, 0)
     guess: Count = Count(0, 0)
-    """Recent requests of the stable model, older ones with less weight."""
+    """Recent requests of the stable model; older requests have less weight."""
     harm: tuple[float, ...] = (0.0,) * len(EFFECTS)
     harm_looks: int = 0
     harm_period: HarmPeriod = HarmPeriod()
     safe: float = 0.0
     safe_looks: int = 0
     until: float = 0.0
-    """The end of the last window that had counts for this check."""
+    """End of the last window that had counts for this check."""
 
     @property
     def harm_value(self) -> float:
@@ -95,24 +97,24 @@ class Score(CamelCaseConfig):
 
 
 def harm_needed(checks: int) -> float:
-    """Threshold of the harm bet. Any check can take the canary back, so ALPHA is divided among them (Bonferroni)."""
+    """Threshold of the harm bet. Each check can roll the canary back, so ALPHA is divided among them (Bonferroni)."""
     return checks / ALPHA
 
 
 def safe_needed() -> float:
-    """Threshold of the safe bet. It is not divided: a bad canary must pass every check, also its worst."""
+    """Threshold of the safe bet. BETA is not divided, because a bad canary must pass every check, also its worst."""
     return 1 / BETA
 
 
 def reset_for_step(score: Score, margin: float) -> Score:
-    """Start a step: reset its counts, and the safe bet if its margin changed. The harm bet continues."""
+    """Reset the counts for a new step, and the safe bet if the margin changed. The harm bet continues."""
     fresh = {"canary": Count(0, 0), "stable": Count(0, 0), "margin": margin}
     safe_bet_reset = {} if margin == score.margin else {"safe": 0.0, "safe_looks": 0}
     return score.model_copy(update=fresh | safe_bet_reset)
 
 
 def fold(score: Score, block: Block, until: float, harm_most: float) -> Score:
-    """Add one block to the score. The very first block is only learned from: a bet needs a guess made before it."""
+    """Add one block to the score. The first block only gives a guess, because a bet needs a guess made before it."""
     has_guess = score.guess.total > 0 or block.known is not None
     update: dict[str, object] = {
         "canary": _add(score.canary, block.canary),
@@ -137,12 +139,12 @@ def _fold_harm(score: Score, block: Block, stable_rate: float, needed: float) ->
 
 
 def _next_harm_period(score: Score, block: Block) -> HarmPeriod:
-    """Add the block to the period that the harm bet rests on, or begin a new period with it.
+    """Add the block to the period on which the harm bet is based, or begin a new period with it.
 
-    The stakes are a sum over all moments at which harm may have begun. Where those begun earlier are worth less, all
-    together, than the stake that begins now, the past no longer carries the bet, and its counts would not explain it.
-    The expected failures are taken block by block, as the bet compares: sums over a period in which both the models'
-    rates and their shares of the traffic change may read the other way round (Simpson's paradox).
+    The stakes are a sum over all moments at which harm may have begun. If the earlier stakes together are worth less
+    than the stake that begins now, the bet no longer depends on the past, and a new period begins. The expected
+    failures are summed block by block, as the bet compares them. Sums over a period in which the models' rates and
+    their shares of the traffic change could suggest the opposite (Simpson's paradox).
     """
     if _mean(score.harm) <= _new_stake(score.harm_looks + 1):
         period = HarmPeriod(since=score.until)
@@ -163,7 +165,7 @@ def _fold_safe(score: Score, block: Block, stable_rate: float) -> dict[str, obje
 
 
 def harm_bet(block: Block, stable_rate: float, effect: float) -> float:
-    """The logarithm of a block's e-value against "no worse", betting that the canary is worse by `effect`."""
+    """Logarithm of a block's e-value against "no worse", if the bet is that the canary is worse by `effect`."""
     guess = Rates(min(stable_rate + effect, MAX_GUESSED_RATE), stable_rate)
     if guess.canary <= stable_rate:
         return 0.0  # the stable model fails so often that nothing can be bet on worse
@@ -176,7 +178,7 @@ def harm_bet(block: Block, stable_rate: float, effect: float) -> float:
 
 
 def safe_bet(block: Block, stable_rate: float, margin: float) -> float:
-    """The logarithm of a block's e-value against "worse by the margin or more", betting that it is no worse."""
+    """Logarithm of a block's e-value against "worse by the margin or more", if the bet is that it is no worse."""
     guess = Rates(stable_rate, stable_rate)
     if stable_rate + margin >= 1:
         return 0.0
@@ -187,11 +189,11 @@ def safe_bet(block: Block, stable_rate: float, margin: float) -> float:
 
 
 def _nearest_denied_rate(canary: float, stable: float, rate: float, margin: float) -> float:
-    """The stable rate x of the point (x + margin, x) that is nearest to both rates being `rate`.
+    """Find the stable rate x for which the rates (x + margin, x) are nearest to the guess (rate, rate).
 
-    It minimises canary * KL(rate, x + margin) + stable * KL(rate, x), weighted by the requests of each model. This is
-    convex in x, so its slope has exactly one root, between `rate - margin` and `rate`. Newton's method finds it; a
-    step that would leave the interval known to hold the root is replaced by halving that interval.
+    x minimises canary * KL(rate, x + margin) + stable * KL(rate, x), weighted by the requests of each model. This is
+    convex in x, so its slope has exactly one root, between `rate - margin` and `rate`. Newton's method finds it. If a
+    step would leave the interval that contains the root, the interval is halved instead.
     """
     low, high = max(rate - margin, 0.0), rate
     at = (low + high) / 2
@@ -213,27 +215,27 @@ def _nearest_denied_rate(canary: float, stable: float, rate: float, margin: floa
 
 
 def _curvature(total: float, at: float, rate: float) -> float:
-    """The second derivative of total * KL(rate, p) at p = `at`."""
+    """Second derivative of total * KL(rate, p) at p = `at`."""
     return total * (rate / (at * at) + (1 - rate) / ((1 - at) * (1 - at)))
 
 
 def _block_log_ratio(block: Block, guess: Rates, denied: Rates) -> float:
-    """log P(counts | guess) - log P(counts | denied); a stable rate that is known has no counts to add."""
+    """Compute log P(counts | guess) - log P(counts | denied). If the stable rate is known, only the canary counts."""
     stable = 0.0 if block.known is not None else _count_log_ratio(block.stable, guess.stable, denied.stable)
     return _count_log_ratio(block.canary, guess.canary, denied.canary) + stable
 
 
 def _count_log_ratio(count: Count, guess: float, denied: float) -> float:
-    """The log-likelihood ratio of one model's binomial count; the binomial coefficients cancel."""
+    """Log-likelihood ratio of one model's binomial count; the binomial coefficients cancel out."""
     passed = count.total - count.failed
     return count.failed * log(guess / denied) + passed * log((1 - guess) / (1 - denied))
 
 
 def _next_stake(stake: float, number: int, log_bet: float, cap: float) -> float:
-    """The stakes so far and the one that begins now, times the worth of this block, cut at the cap.
+    """Multiply the old stakes and the stake that begins now by the block's ratio; the result is cut at the cap.
 
-    The stake of 1 is split over the blocks with which harm (or safety) may begin: see `_new_stake`. So a model that
-    turns bad late is found nearly as fast as one that was bad from the start.
+    The stake of 1 is split over all blocks at which harm (or safety) may begin (see `_new_stake`). So a model that
+    becomes bad late is detected nearly as fast as a model that was bad from the start.
     """
     if log_bet > MAX_LOG_BET:
         return cap
@@ -241,17 +243,17 @@ def _next_stake(stake: float, number: int, log_bet: float, cap: float) -> float:
 
 
 def _new_stake(number: int) -> float:
-    """The share of the stake that begins with block t, 1 / (t (t + 1)): 1/2, 1/6, 1/12, ... which add up to 1."""
+    """Share of the stake that begins with block t: 1 / (t (t + 1)), so 1/2, 1/6, 1/12, ..., which add up to 1."""
     return 1 / (number * (number + 1))
 
 
 def _unspent_stake(number: int) -> float:
-    """The stake that has not begun after t blocks: 1 - (1/2 + 1/6 + ... + 1/(t (t + 1))) = 1 / (t + 1)."""
+    """Share of the stake that has not begun after t blocks: 1 - (1/2 + 1/6 + ... + 1/(t (t + 1))) = 1 / (t + 1)."""
     return 1 / (number + 1)
 
 
 def _smoothed_rate(count: Count) -> float:
-    """Half a failure and one request are added (Jeffreys' prior): a guess of exactly 0 or 1 could not be bet on."""
+    """Rate of failures with half a failure and one request added (Jeffreys' prior), so that it is never 0 or 1."""
     return (count.failed + 0.5) / (count.total + 1)
 
 

@@ -1,7 +1,8 @@
-"""The spec of a ModelRollout. Its defaults are the default policy.
+"""Spec of a ModelRollout. Its defaults are the default policy.
 
-Limits hold for every policy: a rollout that passes them is refused before anything is changed, and can still be read,
-since older ones did. The same limits stand in manifests/platform/modelrollout.yaml; a test compares the two.
+Limits apply to every policy. A rollout that exceeds them is refused before anything is changed, but its spec can be
+read, because older rollouts exceed them. The same limits are in manifests/platform/modelrollout.yaml; a test compares
+them.
 """
 
 from collections.abc import Mapping
@@ -15,31 +16,31 @@ from qinglan.config import Config, Positive, explain_validation_error
 CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "costly", "quality"]
 
 MOST_FIRST_PERCENT = 50
-"""Percent of the users who may meet an unknown canary, at most: the others keep the stable model."""
+"""Highest percentage of users at the first step with users; the others keep the stable model."""
 LEAST_STEP_SECONDS = 5
-"""Seconds of a step, at least. The demo's steps take 7 s; a policy for real users needs minutes."""
+"""Shortest step in seconds. The demo's steps take 7 s; a policy for real users needs minutes."""
 LEAST_SAMPLE = 30
-"""Requests of the canary at a step, at least: a smaller sample says next to nothing about a rate."""
+"""Smallest number of the canary's requests at a step; a smaller sample says little about a rate."""
 MOST_MARGIN = 0.1
-"""Largest margin: a canary that fails one more of ten requests passes under no policy."""
+"""Largest margin of a check: no policy may accept that more than one of ten requests fails additionally."""
 
 
 class CamelCaseConfig(Config):
-    """A model whose fields are stored in camelCase by Kubernetes."""
+    """Base class of settings whose fields are in camelCase in Kubernetes."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
 
 
 class Check(CamelCaseConfig):
-    """A share of the requests in which a canary may be worse than the stable model."""
+    """Check that compares the canary's rate of failures with the stable model's, within a margin."""
 
     name: CheckName
     margin: float = Field(gt=0.0, le=0.5)
     """Additional share of all users' requests that may fail the check once the canary serves the next share."""
     seconds: float | None = Field(default=None, ge=0.005)
-    """Seconds above which an answer is slow; only for `slow`. At least the histogram's lowest bound."""
+    """Seconds above which an answer is slow; only for `slow`. The lowest value is the histogram's lowest bound."""
     tokens: int | None = Field(default=None, ge=8)
-    """Written tokens above which a question is costly; only for `costly`. At least the histogram's lowest bound."""
+    """Written tokens above which a question is costly; only for `costly`. The lowest value is the histogram's."""
 
     @model_validator(mode="after")
     def _limit_fits_check(self) -> Self:
@@ -57,26 +58,26 @@ CHECKS = (
     Check(name="zero_hits", margin=0.03),
     Check(name="costly", margin=0.05, tokens=32),
 )
-"""The checks of the default policy. Every rewriter and RAG service counts what they need."""
+"""Checks of the default policy. Rewriter and RAG service always have the counters for them."""
 
 QUALITY = Check(name="quality", margin=0.10)
-"""Part of the default policy only if a shadow runs: nothing else measures it, and a check without data never
-passes."""
+"""Check that is part of the default policy only if a shadow runs: only a shadow measures it, and a check without data
+never passes."""
 
 
 def default_checks(shadowed: bool) -> tuple[Check, ...]:
-    """The checks of a spec that names none, for an InferenceService with or without a shadow."""
+    """Checks of a spec that names none, for an InferenceService with or without a shadow."""
     return (*CHECKS, QUALITY) if shadowed else CHECKS
 
 
 class Release(CamelCaseConfig):
-    """The release to serve. All of it is checked again before anything is changed."""
+    """Release to serve. All of these fields are verified before anything is changed."""
 
     name: str
     digest: str
     uri: str
     model: str
-    """The digest of the model folder. Its first 12 characters are the version in predictions and metrics."""
+    """Digest of the model folder. Its first 12 characters are the version in predictions and metrics."""
 
     @property
     def version(self) -> str:
@@ -84,7 +85,7 @@ class Release(CamelCaseConfig):
 
 
 class Predictor(CamelCaseConfig):
-    """Settings of a first InferenceService (cluster/first_inference_service.py); an existing one keeps its own."""
+    """Settings of an InferenceService that is created (cluster/first_inference_service.py); others keep theirs."""
 
     runtime: str = Field(min_length=1)
     format: str = Field(min_length=1)
@@ -93,18 +94,18 @@ class Predictor(CamelCaseConfig):
 
 
 class RolloutPolicy(CamelCaseConfig):
-    """The policy that a rollout is decided by."""
+    """Policy by which a rollout is decided."""
 
     steps: tuple[int, ...] = (5, 20, 50, 100)
-    """Shares of the traffic, in percent. A first step of 0 judges only shadow pairs, before any user gets the
-    canary."""
+    """Canary's shares of the traffic in percent, by step. At a first step of 0, only shadow pairs are compared,
+    before any user gets the canary."""
     mode: Literal["Auto", "Serverless", "Standard"] = "Auto"
     step_seconds: Positive = 300
-    """Seconds of a step, at least: ten reconciles, and long enough for caches to fill and queues to build."""
+    """Shortest duration of a step in seconds; enough for ten reconciles, for caches to fill and queues to build."""
     minimum_sample: Positive = 200
-    """Requests of the canary at each step, at least, at any value of the statistics."""
+    """Lowest number of the canary's requests at each step, at any value of the statistics."""
     deadline_seconds: Positive = 7200
-    """Seconds under watch after which an undecided rollout goes back to the stable model."""
+    """Watched seconds (without pauses) after which an undecided rollout is rolled back."""
     checks: tuple[Check, ...] = CHECKS
     foreign_edits: Literal["Stop", "Restore"] = "Stop"
     """Reaction to an edit of the InferenceService by another program: roll back and end, or restore and continue."""
@@ -126,7 +127,7 @@ class RolloutPolicy(CamelCaseConfig):
         return self
 
     def beyond_limits(self) -> tuple[str, ...]:
-        """Each limit that the policy exceeds, in words; empty if the policy may be followed."""
+        """List each limit that the policy exceeds, in words; empty if it exceeds none."""
         first = next(step for step in self.steps if step)
         names = {check.name for check in self.checks}
         wide = [check.name for check in self.checks if check.margin > MOST_MARGIN]
@@ -144,7 +145,7 @@ class RolloutPolicy(CamelCaseConfig):
 
 
 class RolloutSpec(RolloutPolicy):
-    """A rollout, and the policy that it is decided by."""
+    """Spec of a rollout: what to serve, the policy, and a person's commands."""
 
     inference_service: str
     release: Release
@@ -163,7 +164,7 @@ class RolloutSpec(RolloutPolicy):
 
 
 def policy_problems(policy: Mapping[str, Any]) -> tuple[str, ...]:
-    """The reasons why no controller would follow this policy, for settings that are read long before the rollout."""
+    """List the reasons why a controller would refuse this policy, to check settings long before the rollout."""
     try:
         return RolloutPolicy.model_validate(policy).beyond_limits()
     except ValidationError as error:

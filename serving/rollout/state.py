@@ -1,4 +1,4 @@
-"""The status of a ModelRollout: the controller's only memory."""
+"""Status of a ModelRollout, which is the controller's only memory."""
 
 from datetime import UTC, datetime
 from typing import Literal
@@ -14,7 +14,7 @@ MOST_HISTORY = 200
 
 
 class DesiredModel(CamelCaseConfig):
-    """The model that an InferenceService is asked to serve, and to which share of users; None is all of them."""
+    """Model that an InferenceService is asked to serve, and its percent of the users; None means all users."""
 
     uri: str
     percent: int | None = None
@@ -24,7 +24,7 @@ class DesiredModel(CamelCaseConfig):
 
 
 class Intent(CamelCaseConfig):
-    """A change that is about to be written. The next reconcile reads whether it happened."""
+    """Change that is about to be written. The next reconcile checks if it happened."""
 
     action: str
     uri: str
@@ -38,7 +38,7 @@ class Intent(CamelCaseConfig):
 
 
 class StableRelease(CamelCaseConfig):
-    """The verified release that was served when the rollout began, and that a rollback restores."""
+    """Verified release that was served when the rollout began; a rollback restores it."""
 
     uri: str
     digest: str
@@ -50,7 +50,7 @@ class StableRelease(CamelCaseConfig):
 
 
 class Requests(CamelCaseConfig):
-    """Requests that each model answered or failed."""
+    """Number of requests that each model answered or failed."""
 
     canary: float = 0.0
     stable: float = 0.0
@@ -60,7 +60,7 @@ class Requests(CamelCaseConfig):
 
 
 class CheckFigures(CamelCaseConfig):
-    """One check's numbers at a decision: counts of the step, and the value of both bets."""
+    """Figures of one check at a decision: the counts of the step, and the value of both bets."""
 
     check: str
     canary: Count
@@ -71,7 +71,7 @@ class CheckFigures(CamelCaseConfig):
 
 
 class DecisionRecord(CamelCaseConfig):
-    """One decision: when, in which phase, what, why, and on which numbers."""
+    """Record of one decision: time, phase, action, reason, and figures."""
 
     at: str
     phase: Phase
@@ -81,47 +81,47 @@ class DecisionRecord(CamelCaseConfig):
 
 
 class State(CamelCaseConfig):
-    """The status. Its aliases, in camelCase, are what the API server stores."""
+    """Status of a rollout. The API server stores the fields in camelCase."""
 
     phase: Phase = "Verify"
     checks: tuple[Check, ...] = ()
-    """The checks of a spec that names none, as the controller's first write noted them."""
+    """Default checks that apply because the spec names none, stored at the controller's first write."""
     step: int = 0
     percent: int = 0
-    """The share of users that the InferenceService was last seen to ask for the canary."""
+    """Canary's percent of the users that the InferenceService's spec last asked for."""
     outcome: Outcome = ""
     ending: Outcome = ""
-    """The outcome to come, while the traffic is still being brought back."""
+    """Outcome that the rollout will have once the rollback is complete."""
     intent: Intent | None = None
     stable: StableRelease | None = None
     desired: DesiredModel | None = Field(default=None, alias="asked")
-    """The model and share that the controller last wrote; anything else in the InferenceService is a foreign edit."""
+    """Model and share that the controller last wrote; any other value in the InferenceService is a foreign edit."""
     rest: str = ""
     uid: str = ""
-    """The uid of the InferenceService: a later object of the same name is another one."""
+    """Uid of the InferenceService, to detect a later object with the same name."""
     generation: int = 0
-    """The newest generation of the InferenceService that was read: an older one is a stale read."""
+    """Newest generation of the InferenceService that was read; a read with an older generation is stale."""
     cursor: float | None = None
-    """The end of the measurements that are in the evidence, on the clock of their source."""
+    """End of the measurements that are in the evidence, by the clock of their source."""
     step_seconds: float = 0.0
-    """The measured time of this step."""
+    """Measured time of this step in seconds."""
     last_reconciled: float | None = Field(default=None, alias="looked")
-    """The controller's clock at the last reconcile."""
+    """Time of the last reconcile by the controller's clock."""
     watched: float = 0.0
-    """Seconds under watch; time in which no controller ran does not count."""
+    """Seconds for which a controller has watched the rollout; time without a controller does not count."""
     blind: float = 0.0
     """Seconds without credible evidence on the canary."""
     requests: Requests = Requests()
-    """Requests of this step that are in the evidence: their shares must be those that were asked for."""
+    """Requests of this step that are in the evidence, to check that the canary's share of them is right."""
     restored: int = 0
     evidence: tuple[Score, ...] = ()
     reasons: tuple[str, ...] = ()
     history: tuple[DecisionRecord, ...] = ()
 
     def with_record(self, now: float, action: str, why: str, with_figures: bool = False) -> "State":
-        """The state with one more record of history, with the figures if the decision was based on them.
+        """Copy the state with one more record of history, with figures if the decision was based on them.
 
-        A record that repeats the last one is left out.
+        A record that repeats the last record is left out.
         """
         last = self.history[-1] if self.history else None
         if last and (last.phase, last.action, last.why) == (self.phase, action, why):

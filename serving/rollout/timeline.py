@@ -1,4 +1,4 @@
-"""A rollout as lines for people: its decisions with their numbers, and between two of them what it waits for."""
+"""Show a rollout as lines for people: its decisions with their figures, and in between the missing evidence."""
 
 import time
 from collections.abc import Callable
@@ -14,27 +14,27 @@ PROGRESS_SECONDS = 30.0
 
 
 def timeline(state: State) -> list[str]:
-    """A line for each decision, one below it for each check measured by then, and one for the present state."""
+    """Build a line for each decision, with a line for each measured check below it, and a line with the state."""
     lines = [line for record in state.history for line in decision_lines(record)]
     status = state.outcome if state.phase == "Done" else f"{state.phase}, the canary at {state.percent} %"
     return [*lines, status]
 
 
 def decision_lines(record: DecisionRecord) -> list[str]:
-    """The words of the record stay English; its reason and figures are in the language of the person who looks."""
+    """Build the lines of one decision. Reason and figures are translated; phase and action stay English."""
     head = f"{record.at}  {record.phase:<9}  {record.action:<{ACTION_WIDTH}}{in_language(record.why)}"
     return [Verbatim(line) for line in (head, *map(_figures, record.figures))]
 
 
 class TimelineFollower:
-    """The lines of a rollout that is being followed: each new decision once, and in between what it waits for."""
+    """Follower of a rollout, which returns each new decision once, and in between the missing evidence."""
 
     def __init__(self, after: DecisionRecord | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._last_record, self._clock = after, clock
         self._last_progress, self._last_time = "", clock()
 
     def lines(self, state: State, spec: RolloutSpec) -> list[str]:
-        """The lines to print now. Progress is printed if its figures changed, after 30 s without any line."""
+        """Lines to print now. Progress is included if it has changed and no line was printed for 30 s."""
         # All records if a long history no longer holds the last printed one.
         known = max(
             (number for number, record in enumerate(state.history, 1) if record == self._last_record), default=0
@@ -51,7 +51,7 @@ class TimelineFollower:
 
 
 def progress_line(state: State, spec: RolloutSpec) -> str:
-    """The evidence that the next share still waits for, as one line; empty where none is awaited."""
+    """Line with the evidence that is missing for the next share; "" if none is missing."""
     if state.phase != "Analyse" or not state.evidence:
         return ""
     missing = [f"nothing credible measured for {state.blind:,.0f} s"] if state.blind else []

@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line's parser."""
+    """Parser of the command line."""
     out = argparse.ArgumentParser(prog=program_name("serving.style"), description="The style model.")
     out.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="the model to serve")
     out.add_argument("--engine", choices=["torch", "onnx"], default="torch", help="onnx: int8, for a CPU")

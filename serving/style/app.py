@@ -1,4 +1,4 @@
-"""KServe's application around the style model, the plan's POST /predict beside it, and its refusals."""
+"""Application of the style model: KServe's routes, a simple POST /predict, and its error answers."""
 
 import time
 from typing import Any
@@ -16,18 +16,18 @@ from serving.style.model import KServeStyleModel
 from serving.style.protocols import read_instance
 
 LARGEST_BODY = 1_000_000
-"""Bytes of a body: more than 256 texts of the length that the model reads. The rest of a larger body is not read."""
+"""Largest body in bytes, more than 256 texts of the model's length need. The rest of a larger body is not read."""
 
 
 def create_app(model: KServeStyleModel) -> FastAPI:
-    """The application with the model loaded."""
+    """Load the model and build its application."""
     app = kserve_app.create_app(model)
     app.add_middleware(BodyLimit, largest=LARGEST_BODY)
     app.add_middleware(RequestMetrics, model=model.name, metrics=model.metrics)
     kserve_app.add_error_handlers(app, kserve_app.error_response)
 
     async def predict(request: Request) -> Response:
-        """The plan's own protocol: the text in the address, POST /predict?text=..., or in a body of JSON."""
+        """Answer POST /predict, with the text in the URL (/predict?text=...) or in a JSON body."""
         body = await request.body()
         if "text" in request.query_params and not body:
             values: Any = dict(request.query_params)
@@ -37,7 +37,7 @@ def create_app(model: KServeStyleModel) -> FastAPI:
         return Response(orjson.dumps(model.versioned(answer)), media_type=kserve_app.JSON)
 
     async def which() -> dict[str, str]:
-        """Name and digest of the model, which a reward records."""
+        """Return name and digest of the model, which a reward records."""
         return {"name": model.name, "sha256": model.digest}
 
     app.add_api_route("/predict", predict, methods=["POST"])
@@ -46,7 +46,7 @@ def create_app(model: KServeStyleModel) -> FastAPI:
 
 
 class RequestMetrics:
-    """ASGI middleware: counts and times every question, and refuses binary tensors, which KServe fails on."""
+    """ASGI middleware that counts and times every question, and refuses binary tensors, at which KServe fails."""
 
     def __init__(self, app: ASGIApp, model: str, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics

@@ -1,4 +1,4 @@
-"""The service's metrics, in the registry that KServe's /metrics shows. No label holds a text of a request."""
+"""Metrics of the style server, in the registry that KServe's /metrics shows. Labels never contain a user's text."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ OUTCOMES = {200: "answered", 413: "too_large", 429: "busy", 499: "hung_up"}
 
 
 class Metrics:
-    """One service's counters; `waiting` is called at each scrape."""
+    """Metrics of one server. `waiting` returns the number of waiting texts at each scrape."""
 
     def __init__(self, version: str, waiting: Callable[[], int], registry: CollectorRegistry = REGISTRY) -> None:
         self._version = version
@@ -45,7 +45,7 @@ class Metrics:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
     def answered(self, labels: Sequence[str], cut: int) -> None:
-        """Count one batch."""
+        """Count one batch: its texts by label, and the number of texts that reach the model's limit (`cut`)."""
         self._together.observe(len(labels))
         self._cut.inc(cut)
         for label in labels:

@@ -1,4 +1,4 @@
-"""The style model as a KServe model: texts in, labels and probabilities out, by the code that evaluation uses."""
+"""The style model as a KServe model: it returns labels and probabilities of texts, by the code of the evaluation."""
 
 import logging
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ from serving.style import protocols
 from serving.style.metrics import Metrics
 
 MAX_BATCH = 64
-"""Texts taken at once: two forward passes, so that texts of similar length share one, and the wait stays short."""
+"""Highest number of texts in a batch. It takes two forward passes, each with texts of similar length."""
 
 WARM_UP = format_training_text("一天吃几次？", "请按标签服用。")
 
 
 class KServeStyleModel(Model):  # type: ignore[misc]
-    """A style model's folder, verified against its release; its version is the folder's digest."""
+    """KServe model of a style model's folder, which is verified against its release; the version is its digest."""
 
     def __init__(self, name: str, folder: Path, engine: EngineName, queue: int, trust: Path | None = None) -> None:
         super().__init__(name)
@@ -50,7 +50,7 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         return {"predictions": [self.versioned(answer) for answer in answers]}
 
     async def ask(self, texts: Sequence[str]) -> list[Prediction]:
-        """One answer for each text, or QueueFull; an empty queue takes a request of any size."""
+        """Answer each text. Raises QueueFull if too many wait; an empty queue accepts a request of any size."""
         waiting = self._batches.waiting
         if waiting and waiting + len(texts) > self._queue:
             raise QueueFull(f"{waiting} texts wait already, of {self._queue} at most. Ask again.")

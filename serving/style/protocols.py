@@ -1,4 +1,4 @@
-"""Texts of a request in the training form, and answers, in three protocols; refusals do not repeat a text."""
+"""Read texts of requests and build answers in three protocols. Errors never repeat the text of a request."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +15,7 @@ INPUT_TENSORS: list[dict[str, Any]] = [{"name": "text", "datatype": "BYTES", "sh
 
 
 def output_tensors(labels: int) -> list[dict[str, Any]]:
-    """Names and shapes of V2's outputs, as the model's metadata lists them."""
+    """Names and shapes of the V2 outputs for the model's metadata."""
     return [
         {"name": "predicted_label", "datatype": "BYTES", "shape": [-1]},
         {"name": "confidence", "datatype": "FP64", "shape": [-1]},
@@ -25,7 +25,7 @@ def output_tensors(labels: int) -> list[dict[str, Any]]:
 
 
 def read_v1(payload: Any) -> list[str]:
-    """Read {"instances": [...]}."""
+    """Read the texts of a V1 request, {"instances": [...]}."""
     instances = payload.get("instances") if isinstance(payload, dict) else None
     if not isinstance(instances, list):
         raise InvalidInput('Send application/json: {"instances": [{"text": "..."}]}.')
@@ -34,7 +34,7 @@ def read_v1(payload: Any) -> list[str]:
 
 
 def read_instance(values: Any, where: str) -> str:
-    """A text unchanged, or question and answer in the training form; only the answer may be empty."""
+    """Read a text, or question and answer in the format of the training texts. Only the answer may be empty."""
     if not isinstance(values, dict) or set(values) not in FORMS:
         raise InvalidInput(f'{where}: give {{"text"}}, or {{"question", "answer"}}, and nothing else.')
     for field, value in values.items():
@@ -43,7 +43,7 @@ def read_instance(values: Any, where: str) -> str:
 
 
 def read_v2(request: InferRequest) -> list[str]:
-    """Read the texts of the one input `text`, of any shape."""
+    """Read the texts of a V2 request, from its only input `text` of any shape."""
     texts = tensors.read_texts(request, ["text"])["text"]
     tensors.check_text_count(len(texts))
     for number, text in enumerate(texts):
@@ -52,7 +52,7 @@ def read_v2(request: InferRequest) -> list[str]:
 
 
 def answer_v2(request: InferRequest, predictions: Sequence[Prediction], version: str) -> InferResponse:
-    """One row for each text; `labels` names the columns of `probabilities`."""
+    """Build the V2 answer, with one row for each text. `labels` names the columns of `probabilities`."""
     labels = list(predictions[0]["probabilities"])
     data: dict[str, list[Any]] = {
         "predicted_label": [prediction["predicted_label"] for prediction in predictions],

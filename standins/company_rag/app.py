@@ -1,4 +1,4 @@
-"""A company's RAG service as the plan describes it: one endpoint, a token, raw logits of a reranker.
+"""Stand-in for a company's own RAG service: one endpoint, a token, and raw logits of a reranker as scores.
 
 Its answers have no `snapshot`, it lists no knowledge bases, and by default it ignores `need`.
 """
@@ -20,14 +20,14 @@ from serving.http_server import client_disconnected
 from standins.company_rag.behaviour import Behaviour
 
 SHARPNESS, MIDDLE = 14.0, 0.45
-"""Log-odds from no shared pair of characters to all of them, and the share at which they are 0."""
+"""Difference of the log-odds between no shared and all shared pairs of characters, and share at which they are 0."""
 
 OWN_REWRITE = "{query} 产品说明"
-"""Its own rewrite of a question without one."""
+"""Template of the service's own rewrite, for a request without a rewrite."""
 
 
 class CompanyRag:
-    """The service's state: its knowledge bases by tenant, and the bodies that it was sent."""
+    """State of the service: its knowledge bases by tenant, and the request bodies that it has received."""
 
     def __init__(self, indexes: Mapping[str, Index], behaviour: Behaviour) -> None:
         self.behaviour, self._indexes = behaviour, indexes

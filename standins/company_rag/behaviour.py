@@ -1,4 +1,4 @@
-"""Contract of the stand-in: the parts of ours that a company's own service knows, and the form of its answers."""
+"""Settings of the stand-in: the parts of Qinglan's contract that it supports, and the format of its answers."""
 
 from typing import Literal
 
@@ -13,26 +13,26 @@ class Behaviour(Config):
     """Path of the endpoint."""
 
     token: str = ""
-    """Bearer token that each request must have; empty requires none."""
+    """Bearer token that each request must have; if empty, none is required."""
 
     layout: Literal["plan", "flat"] = "plan"
-    """Form of its answers. `plan`: data.recall[].reranker_score. `flat`, of a service that does not know the plan:
-    {"status": 0, "result": {"docs": [{"doc_id", "text", "score"}]}} for {"q", "size"}."""
+    """Format of the answers. `plan` has data.recall[].reranker_score. `flat` is the format of a foreign service:
+    {"status": 0, "result": {"docs": [{"doc_id", "text", "score"}]}} for requests with {"q", "size"}."""
 
     scores: Literal["logit", "probability"] = "logit"
     """Scale of the scores."""
 
     fields: Literal["all", "score"] = "all"
-    """Fields of a passage. `score`: only its score, which is the only field that the plan reads."""
+    """Fields of a passage in an answer; `score` is only the score, the only field that must exist."""
 
     rewrites: bool = True
-    """Search `rewritten_query`; if false, the service rewrites each question itself and returns its rewrite."""
+    """True to search `rewritten_query`; if false, the service always searches and returns its own rewrite."""
 
     needs: bool = False
-    """Score passages against `need`, and say so in the answer."""
+    """True to score passages against `need`, with `scored_against` in the answer."""
 
     restless: Fraction = 0.0
-    """Share of requests that are answered with the passages in another order."""
+    """Share of answers whose passages are in a random order."""
 
     latency: float = Field(default=0.0, ge=0)
     """Seconds until an answer."""

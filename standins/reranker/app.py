@@ -1,8 +1,8 @@
-"""A reranker's two HTTP dialects over a score of shared character pairs, faults included.
+"""Stand-in for a reranker, with two HTTP protocols and with faults. It scores the share of common character pairs.
 
-POST /v1/rerank (and /rerank with `documents`)    vLLM's, which is Jina's and Cohere's
-POST /rerank with `texts`, GET /info              Text Embeddings Inference's
-GET /stats                                        requests so far, and how many documents each held
+POST /v1/rerank (and /rerank with `documents`)    protocol of vLLM, Jina and Cohere
+POST /rerank with `texts`, GET /info              protocol of Text Embeddings Inference
+GET /stats                                        number of documents in each request so far
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from standins.reranker.behaviour import Behaviour
 
 JSON = "application/json"
 RankedScores = list[tuple[int, float]]
-"""Index and score, best first, as both servers answer."""
+"""Index and score of each document, best first, as in both protocols."""
 
 
 class FakeReranker:
-    """The stand-in's state: its behaviour, which a test may change between requests, and the requests so far."""
+    """State of the stand-in: its behaviour, which a test may change between requests, and the requests so far."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
@@ -35,7 +35,7 @@ class FakeReranker:
         self.under_way = self.most_under_way = 0
 
     async def fault(self, query: str, documents: list[str]) -> str:
-        """Wait for the latency, then return the fault of this request; empty for none."""
+        """Wait for the latency, then return the fault for this request; "" if it has none."""
         self.documents.append(len(documents))
         self.under_way += 1
         self.most_under_way = max(self.most_under_way, self.under_way)
@@ -54,12 +54,12 @@ class FakeReranker:
 
 
 def log_odds(query: str, document: str, sharpness: float) -> float:
-    """Log odds that grow with the share of the query's character pairs that the document holds."""
+    """Log-odds that grow with the share of the query's character pairs that the document contains."""
     return sharpness * (term_coverage(query, set(search_terms(document))) - 0.5)
 
 
 def apply_fault(rows: list[dict[str, Any]], fault: str, score: str) -> list[dict[str, Any]]:
-    """The rows of an answer as a server with this fault sends them."""
+    """Change the rows of an answer as a server with this fault would."""
     last = rows[-1]
     if fault == "missing":
         return rows[:-1]

@@ -1,1 +1,1 @@
-"""A rollout on one machine: the same state machine over real servers on loopback, its objects in files."""
+"""Rollout on one machine: the same state machine, with real servers on loopback, and Kubernetes objects in files."""

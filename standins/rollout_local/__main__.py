@@ -1,6 +1,6 @@
 """python -m standins.rollout_local FOLDER: carry out the rollouts in a folder, one after the other.
 
-It may be killed at any moment and started again. A second controller of the same folder waits for the first to end.
+The program may be killed and started again at any time. A second controller of the same folder waits for the first.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def run(folder: Path, metrics: Sequence[str] = ()) -> None:
-    """Carry out one rollout after the other until all have ended, then sign their histories."""
+    """Carry out the rollouts one after the other until all have ended, then sign their histories."""
     service_files(folder).read(SERVICE_NAME)
     lease = FileLease(folder)
     try:
@@ -58,7 +58,7 @@ def run(folder: Path, metrics: Sequence[str] = ()) -> None:
 
 
 def _sign_histories(folder: Path) -> None:
-    """Sign every history, also of a rollout whose controller was killed before; repeating it changes nothing."""
+    """Sign all histories, also of rollouts whose controller was killed. A repeated call changes nothing."""
     signer = HistorySigner()
     for rollout in FileRollouts(folder).all():
         name = rollout["metadata"]["name"]

@@ -1,11 +1,11 @@
-"""Counts of two model versions between two reconciles, from the /metrics of the router and of the servers.
+"""Count requests of two model versions between two reconciles, from the /metrics of the router and of the servers.
 
-    requests and their outcomes    from the router, which is the caller: so a server that dies, hangs or refuses
-                                   connections is counted too, and no request twice
+    requests and their outcomes    from the router, so that requests to a server that dies, hangs or refuses
+                                   connections are counted too, and none twice
     everything else                from each server, the RAG service and the shadow
 
-A file holds two snapshots of the counters: that of the cursor in the ledger, and the one that may become the next
-cursor. A restarted controller continues from them: nothing is counted twice or left out.
+A file stores two snapshots of the counters: one for the cursor in the ledger, and one for the possible next cursor. A
+restarted controller continues from them, so nothing is counted twice or left out.
 """
 
 import math
@@ -41,18 +41,18 @@ ROUTER_COUNTER = "qinglan_rewriter_requests_total"
 SNAPSHOTS = "evidence.json"
 
 CounterSnapshot = Mapping[str, Counters]
-"""The counters of each source, by its URL."""
+"""Counters of each source, by the source's URL."""
 
 
 class LocalEvidence:
-    """The evidence of one rollout; `extra_urls`: other servers with /metrics, such as the RAG service."""
+    """Source of one rollout's evidence. `extra_urls` are other servers with /metrics, such as the RAG service."""
 
     def __init__(self, folder: Path, checks: Sequence[Check], extra_urls: Sequence[str] = ()) -> None:
         self._objects, self._checks, self._extra_urls = ObjectFiles(folder), checks, extra_urls
         self._path = folder / SNAPSHOTS
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """The window since the cursor; if the cursor's snapshot is lost, counting restarts with this one."""
+        """Read the window since the cursor `after`. If the cursor's snapshot is lost, counting starts again."""
         snapshots = self._load()
         now, until = self._take_snapshot(snapshots), time.time()
         before = None if after is None else snapshots.get(after)
@@ -70,7 +70,7 @@ class LocalEvidence:
         return Window(until, *both)
 
     def _take_snapshot(self, snapshots: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
-        """Scrape all servers. The router must answer; a server that does not keeps its last counters."""
+        """Scrape all servers. The router must answer; for any other server that fails, its last counters are used."""
         status = parse_status(self._objects.read(SERVICE_NAME))
         last = [*snapshots.values()][-1] if snapshots else {}  # not the latest by its time: the clock may be set back
         router = filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER)
@@ -94,7 +94,7 @@ class LocalEvidence:
 
 
 def scrape_counters(url: str) -> Counters:
-    """The checks' counters at a server's /metrics; an OutageError without an answer."""
+    """Read the counters of the checks from a server's /metrics. Raises an OutageError if there is no valid answer."""
     try:
         answer = _http().get(f"{url}/metrics").raise_for_status()
         samples = (sample for family in text_string_to_metric_families(answer.text) for sample in family.samples)
@@ -109,7 +109,7 @@ def scrape_counters(url: str) -> Counters:
 
 @cache
 def _http() -> Client:
-    """A client without keep-alive, since servers are replaced."""
+    """Create the HTTP client, without keep-alive, because servers are replaced."""
     limits = httpx2.Limits(max_keepalive_connections=0)
     return sync_client(timeout=ANSWER_SECONDS, limits=limits)
 

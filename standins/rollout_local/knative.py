@@ -1,10 +1,10 @@
-"""The rules by which KServe and Knative split the traffic, as pure functions.
+"""Rules by which KServe and Knative split the traffic, as pure functions.
 
-percent is None or 100         the newest ready revision is rolled out, and gets all of the traffic
-percent is less                the newest ready revision gets that share, the rolled-out one the rest
+percent is None or 100         the newest ready revision is rolled out and gets all of the traffic
+percent is below 100           the newest ready revision gets this share, the rolled-out revision gets the rest
 ... and the newest revision    the revision before it is rolled out again
     is already rolled out
-a revision is not ready        it gets nothing; the traffic stays as it was
+a revision is not ready        it gets no traffic; the shares stay as they were
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from standins.rollout_local.service import LocalRevision, ServerStatus, ServiceS
 def reconcile_status(
     status: ServiceStatus, desired: DesiredModel, generation: int, servers: Mapping[str, ServerStatus]
 ) -> ServiceStatus:
-    """The status for the present servers; repeating it with its own result changes nothing."""
+    """Compute the status for the current servers. A repeated call with the result changes nothing."""
     status = _add_revision(status, desired).model_copy(update={"observed": generation, "servers": dict(servers)})
     newest = status.revisions[-1]
     if status.server(newest.uri).url:
@@ -53,7 +53,7 @@ def _roll_out(status: ServiceStatus, percent: int | None) -> ServiceStatus:
 
 
 def _split_traffic(status: ServiceStatus, percent: int | None) -> Mapping[str, int]:
-    """The shares, once every revision with a share answers; until then the former shares."""
+    """Compute the shares by revision. Until every revision with a share answers, the old shares stay."""
     if not status.latest_ready:
         return {}
     share = 100 if percent is None else percent

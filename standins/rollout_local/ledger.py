@@ -1,4 +1,4 @@
-"""ModelRollouts in files: the deploy stage creates them, one controller at a time carries them out."""
+"""ModelRollouts in files. The deploy stage creates them, and one controller at a time carries them out."""
 
 import fcntl
 from pathlib import Path
@@ -31,13 +31,13 @@ class FileRollouts:
         return self.objects.create(rollout["metadata"]["name"], rollout)
 
     def next(self) -> str:
-        """The name of the oldest rollout that has not ended; empty for none."""
+        """Name of the oldest rollout that has not ended; "" if all have."""
         unfinished = [rollout for rollout in self.all() if not rollout_outcome(rollout)]
         return str(min(unfinished, key=rollout_number)["metadata"]["name"]) if unfinished else ""
 
 
 class FileLedger:
-    """One ModelRollout."""
+    """Ledger of one ModelRollout in a file."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._objects, self._name = rollout_files(folder), name
@@ -54,7 +54,7 @@ class FileLedger:
 
 
 class FileLease:
-    """A lock on a file, held until the process ends: the kernel releases it even after SIGKILL."""
+    """Lock on a file, which is held until the process ends; the kernel releases it even after SIGKILL."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / LEADER

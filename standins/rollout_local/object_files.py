@@ -1,4 +1,4 @@
-"""Objects in JSON files with versions as in the API server: an object is replaced only at the version that was read.
+"""Objects in JSON files with versions, as in the API server: an object is replaced only at the version that was read.
 
 service = ObjectFiles(folder).read("service")
 ObjectFiles(folder).replace("service", {**service, "spec": ...})     # ConflictError after another writer
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 class ObjectFiles:
-    """The objects of one folder, by name; `required` are fields that each must have, such as "spec.uri"."""
+    """Objects of one folder, by name. `required` are fields that each object must have, such as "spec.uri"."""
 
     def __init__(self, folder: Path, *required: str) -> None:
         self.folder, self._required = folder, ("metadata.resourceVersion", *required)
@@ -29,7 +29,7 @@ class ObjectFiles:
         return sorted(path.stem for path in self.folder.glob("*.json"))
 
     def read(self, name: str) -> Object:
-        """Read the object; its version is in `metadata.resourceVersion`."""
+        """Read an object. Its version is in `metadata.resourceVersion`."""
         path = self._path(name)
         try:
             content: Object = orjson.loads(path.read_bytes())
@@ -44,7 +44,7 @@ class ObjectFiles:
         return content
 
     def create(self, name: str, content: Mapping[str, Any]) -> bool:
-        """Create the object; False if the name is taken."""
+        """Create an object. Returns False if the name is taken."""
         with self._locked(name):
             if self._path(name).exists():
                 return False
@@ -52,7 +52,7 @@ class ObjectFiles:
         return True
 
     def replace(self, name: str, content: Mapping[str, Any]) -> None:
-        """Replace the object; a ConflictError if it is no longer at the version of `content`."""
+        """Replace an object. Raises a ConflictError if the object is no longer at the version of `content`."""
         expected = str(content["metadata"]["resourceVersion"])
         with self._locked(name):
             now = str(self.read(name)["metadata"]["resourceVersion"])
@@ -69,7 +69,7 @@ class ObjectFiles:
 
     @contextmanager
     def _locked(self, name: str) -> Iterator[None]:
-        """Lock the name; the kernel releases the lock if this process dies."""
+        """Lock an object by its name; the kernel releases the lock if this process dies."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with open_lock(self.folder / f".{name}.lock") as lock:

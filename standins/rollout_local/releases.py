@@ -1,4 +1,4 @@
-"""Releases on disk, fetched from their store as a pod's initialiser fetches them."""
+"""Fetch releases from their store to the disk, like a pod's initialiser."""
 
 import fcntl
 from pathlib import Path
@@ -10,7 +10,7 @@ FETCHED = "releases"
 
 
 def fetch_release(uri: str, folder: Path) -> Path:
-    """The release's local folder, fetched once, with every byte verified by its digest."""
+    """Fetch a release once, verify every byte by its digest, and return the release's local folder."""
     from qinglan.store import open_store
 
     address = parse_release_uri(uri)

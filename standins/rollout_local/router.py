@@ -1,12 +1,12 @@
-"""Splits users' requests between two models, and shields users from a canary's failures.
+"""Split users' requests between two models, and protect users from a canary's failures.
 
     - The same request id always goes to the same model.
-    - A request that the canary fails is sent to the stable model, within the deadline. Rewriting has no side effects,
-      so a request may be sent twice, and no user gets an error that the stable model would not have given.
+    - A request that fails at the canary is sent to the stable model, within the deadline. So users get only errors
+      that the stable model would also give. Requests may be sent twice, because rewriting has no side effects.
 
-Requests are counted here, at the caller, since a process that dies or hangs counts nothing. A repeated request is not
-counted for the stable model: it was not drawn for it, and a question that no model can answer would count against the
-stable model twice and excuse the canary.
+Requests are counted here, because a server that dies or hangs counts nothing. A repeated request is not counted for
+the stable model, to which it was not assigned. Otherwise a question that no model can answer would count against the
+stable model too often.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ DROPPED_HEADERS = frozenset({
     "host", "connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "content-length",
     "content-encoding", "accept-encoding", "date", "server",
 })  # fmt: skip
-"""Headers of one connection, or that each side sets itself."""
+"""Headers that are not forwarded, because they belong to one connection or each side sets them itself."""
 
 ANSWERED, FAILED, REFUSED, LATE, BUSY = "answered", "failed", "refused", "late", "busy"
 OUTCOMES = (ANSWERED, FAILED, REFUSED, LATE, BUSY)
@@ -46,12 +46,12 @@ BUCKETS = 10_000
 
 
 class Backend(NamedTuple):
-    """The server of one model."""
+    """Server of one model."""
 
     uri: str
     version: str
     url: str
-    """Empty while the server does not answer."""
+    """URL of the server; empty while the server does not answer."""
     percent: int
 
 
@@ -61,14 +61,14 @@ class Backends(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """The answer of one backend, and the outcome that it counts as."""
+    """Answer of one backend, with the outcome as which it is counted."""
 
     response: Response
     outcome: str
 
 
 class Router:
-    """The router. All backends are replaced together while requests run."""
+    """Router of requests. Its backends can be replaced, all at once, while requests run."""
 
     def __init__(self, deadline_seconds: float = 10.0) -> None:
         self.backends: Backends | None = None
@@ -95,7 +95,7 @@ class Router:
         )  # fmt: skip
 
     def set_backends(self, backends: Backends | None) -> None:
-        """Use these backends from now on; all of their series start at 0."""
+        """Use these backends from now on; their metrics start at 0."""
         for backend in () if backends is None else filter(None, backends):
             self._repeats.labels(backend.version)
             for outcome in OUTCOMES:
@@ -103,7 +103,7 @@ class Router:
         self.backends = backends
 
     async def wait_until_idle(self, uri: str) -> None:
-        """Wait until no request to this URI is under way; it must be out of the backends already."""
+        """Wait until no request to this URI is under way. The URI must be removed from the backends first."""
         if self._in_flight[uri]:
             await self._idle_events.setdefault(uri, asyncio.Event()).wait()
 
@@ -128,7 +128,7 @@ class Router:
         return attempt.response
 
     async def _ask_canary(self, canary: Backend, forwarded: "ForwardedRequest", until: float) -> Response:
-        """Ask the canary for half of the deadline, so that the stable model has the other half."""
+        """Send a request to the canary with half of the deadline; if it fails, to the stable model with the rest."""
         first = await self._request(canary, forwarded, until - self._deadline / 2)
         backends = self.backends  # those of now: they may have been replaced or removed meanwhile
         if first.outcome == ANSWERED or backends is None:
@@ -169,7 +169,7 @@ class Router:
 
 
 class ForwardedRequest(NamedTuple):
-    """A request as it is forwarded."""
+    """Request as it is forwarded to a backend."""
 
     method: str
     target: str
@@ -178,7 +178,7 @@ class ForwardedRequest(NamedTuple):
 
 
 def routes_to_canary(request_id: str, percent: int) -> bool:
-    """Tell if the canary answers this request. An id that is drawn at 5 % is drawn at 20 %, too."""
+    """True if the canary answers this request. An id that goes to the canary at 5 % also does at 20 %."""
     number = int.from_bytes(hashlib.sha256(f"way {request_id}".encode()).digest()[:8])
     return number % BUCKETS < percent * BUCKETS // 100
 

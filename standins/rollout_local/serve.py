@@ -38,7 +38,7 @@ def main() -> None:
 async def serve(
     folder: Path, port: int, command: ServerCommand = rewriter_command, deadline_seconds: float = 10.0
 ) -> None:
-    """Serve until SIGTERM; the last requests are answered before the servers end."""
+    """Serve until SIGTERM. The last requests are answered before the servers are stopped."""
     from serving.http_server import listen, log_to_stderr, serve_app
 
     log_to_stderr()
@@ -65,7 +65,7 @@ async def serve(
 async def _reconcile_loop(folder: Path, router: Router, servers: ServerSupervisor, url: str) -> None:
     """Reconcile the servers and the router with the spec in a loop.
 
-    The router changes before the status, so that the status is always true.
+    The router is changed before the status, so that the status is always true.
     """
     objects = service_files(folder)
     while True:
@@ -82,7 +82,10 @@ async def _reconcile_loop(folder: Path, router: Router, servers: ServerSuperviso
 
 
 def choose_backends(status: ServiceStatus) -> Backends | None:
-    """The backends of these shares; the rolled-out revision also answers requests that the canary fails."""
+    """Choose the backends by the shares in the status; None if there are none.
+
+    The rolled-out revision is the stable backend, which also answers requests that fail at the canary.
+    """
     shares = {status.find_revision(name): share for name, share in status.shares.items()}
     rolled_out = status.find_revision(status.rolled_out)
     if not shares or rolled_out is None:
@@ -100,7 +103,7 @@ def _backend(status: ServiceStatus, revision: LocalRevision, share: int) -> Back
 
 
 def _end_with_error(task: "asyncio.Task[None]") -> None:
-    """End the server if its file cannot be read any more: its spec is unknown then."""
+    """End the server if the reconcile loop failed, for example because the spec can no longer be read."""
     import os
     import signal
 

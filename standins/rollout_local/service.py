@@ -1,4 +1,4 @@
-"""The local InferenceService: its spec and status in one file, and the rollout's target that reads and writes it."""
+"""Local InferenceService, with spec and status in one file, and the rollout's target that reads and writes it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,40 +13,40 @@ KIND = "LocalInferenceService"
 
 
 class LocalRevision(Config):
-    """A revision; each change of the release makes a new one."""
+    """Revision; each change of the release creates a new one."""
 
     name: str
     uri: str
 
 
 class ServerStatus(Config):
-    """The server of a release."""
+    """Status of a release's server."""
 
     version: str = ""
     url: str = ""
-    """URL; empty while it does not answer."""
+    """URL of the server; empty while the server does not answer."""
     failed: str = ""
-    """Reason why it ended by itself; empty if it did not."""
+    """Reason why the server ended by itself; empty if it did not."""
 
 
 class ServiceStatus(Config):
-    """The status, which is also the serving program's memory."""
+    """Status of the service, which is also the serving program's memory."""
 
     observed: int = 0
     """Generation of the spec that this status reflects."""
     url: str = ""
-    """The router's URL, for users."""
+    """URL of the router, for users."""
     revisions: tuple[LocalRevision, ...] = ()
-    """The revisions that still matter, oldest first."""
+    """Revisions that are still needed, oldest first."""
     count: int = 0
     latest_ready: str = ""
     """Name of the newest revision that ever became ready. As in Knative, a later failure does not change it."""
     rolled_out: str = ""
     before: str = ""
     shares: Mapping[str, int] = {}
-    """Percent of the traffic by revision, as the router splits it now."""
+    """Percent of the traffic by revision, as the router splits the traffic now."""
     servers: Mapping[str, ServerStatus] = {}
-    """The servers by the URI of their release."""
+    """Status of each server, by the URI of its release."""
 
     def find_revision(self, name: str) -> LocalRevision | None:
         return next((revision for revision in self.revisions if revision.name == name), None)
@@ -66,7 +66,7 @@ def service_files(folder: Path) -> ObjectFiles:
 
 
 def create_service(folder: Path, uri: str, by: str) -> bool:
-    """Create the service with its first release, which gets all of the traffic; False if it exists."""
+    """Create the service with its first release, which gets all of the traffic. Returns False if it exists."""
     return service_files(folder).create(
         SERVICE_NAME,
         {
@@ -85,7 +85,7 @@ def parse_status(service: Object) -> ServiceStatus:
 
 
 class FileTarget:
-    """The target of a rollout; `by`: the editor that its writes name."""
+    """Target of a rollout. `by` is the name of the editor in its writes."""
 
     def __init__(self, folder: Path, by: str = "the rollout's controller") -> None:
         self._objects, self._by = service_files(folder), by
@@ -94,7 +94,7 @@ class FileTarget:
         return service_snapshot(self._objects.read(SERVICE_NAME))
 
     def write(self, desired: DesiredModel, expected: str) -> None:
-        """Write the spec; a change raises the generation, as in the API server."""
+        """Write the spec. If the spec changes, its generation grows, as in the API server."""
         service = self._objects.read(SERVICE_NAME)
         service["metadata"]["resourceVersion"] = expected
         if desired_model(service) != desired:

@@ -1,4 +1,4 @@
-"""Supervise the servers of the releases: each is a process, and is restarted if it dies."""
+"""Supervise the servers of the releases. Each server is a process that is restarted if it dies."""
 
 import asyncio
 import os
@@ -21,16 +21,16 @@ from standins.rollout_local.releases import fetch_release
 from standins.rollout_local.service import ServerStatus
 
 FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
-"""Seconds before a dead server is restarted, first and at most; doubled each time, as kubelet does.
+"""Shortest and longest time in seconds before a dead server is restarted; it doubles each time, as in kubelet.
 https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy"""
 LAST_BYTES = 400
 
 ServerCommand = Callable[[Path], list[str]]
-"""Returns the command of a server of a release's folder, which prints its address on its first line."""
+"""Function that returns the command of the server for a release's folder. The server prints its address first."""
 
 
 def rewriter_command(release: Path) -> list[str]:
-    """The command of serving.rewriter, which checks the release again, and its signature if a trust policy exists."""
+    """Build the command of serving.rewriter, which verifies the release, also signatures if a trust policy exists."""
     trust = keys_folder() / TRUST_FILE
     trusted = ["--trust", str(trust)] if trust.is_file() else []
     return [sys.executable, "-m", "serving.rewriter", "--model", str(release / MODEL), "--port", "0", *trusted]
@@ -38,12 +38,12 @@ def rewriter_command(release: Path) -> list[str]:
 
 class _RunningServer(NamedTuple):
     statuses: list[ServerStatus]
-    """A list of one: the present status, which the task replaces."""
+    """List with one item, the current status, which the task replaces."""
     task: "asyncio.Task[None]"
 
 
 class ServerSupervisor:
-    """The servers of one local InferenceService, by the URI of their release."""
+    """Supervisor of the servers of one local InferenceService, by the URI of their release."""
 
     def __init__(self, folder: Path, command: ServerCommand = rewriter_command) -> None:
         self._folder, self._command = folder, command
@@ -57,7 +57,7 @@ class ServerSupervisor:
         return {uri: server.statuses[0] for uri, server in self._running.items()}
 
     def reconcile(self, uris: Iterable[str], drained: Callable[[str], Awaitable[None]]) -> None:
-        """Start the missing servers; end the others once no request to them is under way."""
+        """Start the missing servers; stop servers that are not needed, once no request to them is under way."""
         required = set(uris)
         for uri in required - self._running.keys():
             status = [ServerStatus()]
@@ -92,7 +92,7 @@ class ServerSupervisor:
             wait = min(2 * wait, LONGEST_WAIT)
 
     async def _run_server(self, uri: str, status: list[ServerStatus]) -> None:
-        """Run one server process from its start to its end."""
+        """Run the server process of a release from its start to its end."""
         release = await asyncio.to_thread(fetch_release, uri, self._folder)
         version = _version(release)
         with self._log(uri).open("ab") as log:
@@ -114,7 +114,7 @@ class ServerSupervisor:
             await _stop_process(process)
 
     def _last_log_line(self, uri: str) -> str:
-        """The last line of its log, as the reason of its end."""
+        """Last line of the server's log, as the reason why it ended."""
         content = self._log(uri).read_bytes()[-LAST_BYTES:]
         return content.decode(errors="replace").strip().rpartition("\n")[2] or "it ended without a word"
 
@@ -125,13 +125,13 @@ class ServerSupervisor:
 
 
 def _version(release: Path) -> str:
-    """The version in its predictions and metrics."""
+    """Version of the release's model, as in its predictions and metrics."""
     parts = read_release_statement(release).statement.made
     return next((part.digest for part in parts if part.name == MODEL), "")[:12]
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """Send SIGTERM, so that it answers its requests; kill its group if it does not end in time."""
+    """Send SIGTERM, so that the server answers its requests; kill its process group if it does not end in time."""
     if process.returncode is not None:
         return
     process.send_signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""Seeded sample tenants: a knowledge base in the house's words, and conversations in users' words.
+"""Sample tenants from a seed: each has a knowledge base in the company's terms, and conversations in users' words.
 
 write_sample("fivedoctors", Path("data/fivedoctors"), conversations=1600, seed=0)
 """

@@ -1,6 +1,6 @@
-"""Conversations of a sample tenant: elliptic, colloquial turns about one item, with what an assistant remembers.
+"""Conversations of a sample tenant: incomplete, colloquial questions about one item, each with a history summary.
 
-Each conversation has its own random numbers, so a larger sample begins with the smaller one.
+Each conversation has its own random numbers, so a larger sample begins with the conversations of a smaller one.
 """
 
 import random
@@ -11,14 +11,14 @@ from qinglan.rows.rows import Split
 from standins.samples.tenant_content import ItemAspect, TenantDraw
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")
-"""Splits in turns: half train, a quarter dev, a quarter test, in any beginning of the file."""
+"""Splits of consecutive conversations: half train, a quarter dev, a quarter test, in each part of the file."""
 
 TURNS = (2, 3, 4)
 JOINER = "，还有"
 
 
 class Turn(NamedTuple):
-    """A question, with facts that only evaluation reads."""
+    """Question of a conversation, with properties that only the evaluation reads."""
 
     id: str
     conversation: str
@@ -33,36 +33,36 @@ class Turn(NamedTuple):
     new_ask: bool
     self_contained: bool
     second_term: str = ""
-    """Another aspect in the same question; empty for none."""
+    """Second aspect in the same question; empty for none."""
 
     wrong: ItemAspect | None = None
-    """The pair whose passage is wrongly the gold one; None in most rows."""
+    """Pair of item and aspect whose passage is wrongly labelled as gold; None in most rows."""
 
     @property
     def gold(self) -> list[ItemAspect]:
-        """The pairs whose passages the sheet names."""
+        """Pairs of item and aspect whose passages are labelled as gold in the sheet."""
         if self.wrong:
             return [self.wrong]
         return [(self.item, term) for term in (self.term, self.second_term) if term]
 
 
 class ConversationTraits(NamedTuple):
-    """Properties that stay the same through one conversation."""
+    """Properties that stay the same during one conversation."""
 
     id: str
     split: Split
     item: str
     other: str
-    """Another item, which the user left or compares."""
+    """Other item, about which the user asked before or with which the user compares."""
 
     compares: bool
-    """The history names the other item too."""
+    """True if the history also names the other item."""
 
     profile: str
 
 
 def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) -> Iterator[Turn]:
-    """The turns of `count` conversations."""
+    """Yield the turns of `count` conversations."""
     by_item = {split: _by_item(drawn, split) for split in ("train", "dev", "test")}
     for number in range(count):
         rng = random.Random(f"{tenant}-{seed}-{number}")
@@ -98,7 +98,7 @@ def _talk_turns(
     rng: random.Random,
     hardships: random.Random,
 ) -> Iterator[Turn]:
-    """The turns about these terms; `by_item` are all terms of the split's items."""
+    """Yield one turn for each of these terms. `by_item` has all terms of the split by item."""
     old = rng.choice(list(drawn.world.aspects)) if rng.random() < 0.5 else ""
     for number, term in enumerate(terms):
         complete = rng.random() < drawn.settings.self_contained
@@ -129,27 +129,27 @@ def _talk_turns(
 
 
 def _ask(split: Split, term: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """A user's phrasing; the unseen one occurs in a share of dev and test, never in training."""
+    """Choose a user's phrasing. The unseen phrasing occurs only in a share of the dev and test questions."""
     if split != "train" and rng.random() < drawn.settings.unseen:
         return drawn.unseen[term]
     return rng.choice([ask for ask in drawn.world.aspects[term].asks if ask != drawn.unseen[term]])
 
 
 def _second_term(terms: list[str], term: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """Another of the item's terms, or an empty text, by the share `two_things`."""
+    """Choose a second term of the item for a share `two_things` of the questions; "" for the others."""
     choices = [other for other in terms if other != term]
     return rng.choice(choices) if choices and rng.random() < drawn.settings.two_things else ""
 
 
 def _wrong_pair(talk: ConversationTraits, by_item: Sized, drawn: TenantDraw, rng: random.Random) -> ItemAspect | None:
-    """A pair of the same split about another item, for a share of the rows; else None."""
+    """Choose a pair of the same split about another item for a share `wrong` of the rows; None for the others."""
     if len(by_item) == 1 or rng.random() >= drawn.settings.wrong:
         return None
     return rng.choice([pair for pair in drawn.pairs[talk.split] if pair[0] != talk.item])
 
 
 def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """The history with talk about other items: three quarters of it before, a quarter after."""
+    """Add talk about other items to the history: three quarters of it before, a quarter after."""
     detours = [
         rng.choice(drawn.world.detours).format(
             other=rng.choice(drawn.items), term=rng.choice(list(drawn.world.aspects))
@@ -161,7 +161,7 @@ def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
 
 
 def _opening_history(talk: ConversationTraits, old: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """A complete first question has no history, or one about another item."""
+    """Build the history of a complete first question: none, or one about another item."""
     if rng.random() < 0.5:
         return ""
     return _history(talk._replace(item=talk.other, compares=False), old, drawn, rng)

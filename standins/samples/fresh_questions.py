@@ -1,4 +1,4 @@
-"""Questions of no training and no test: the same tenant's world, other conversations."""
+"""New questions that are in no training and no test, from other conversations about the same tenant's content."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ UNLIMITED = 10**9
 
 
 def fresh_turns(tenant: str, seed: int, fresh_seed: int) -> Iterator[Turn]:
-    """Endless new turns from the world that `seed` drew; none asks about a subject of the locked test."""
+    """Yield endless new turns about the content that `seed` has drawn, without the subjects of the test split."""
     if fresh_seed == seed:
         raise ValueError("fresh questions need a seed of their own")
     every = conversation_turns(tenant, fresh_seed, draw_tenant(tenant, seed), UNLIMITED)

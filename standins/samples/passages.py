@@ -1,4 +1,4 @@
-"""The knowledge base of a sample tenant: a passage for each item and aspect, and fillers."""
+"""Knowledge base of a sample tenant: a passage for each item and aspect, and fillers."""
 
 import random
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from qinglan.rag.contract import Passage
 from standins.samples.tenant_content import ItemAspect, TenantDraw
 
 PLAIN_TITLE = "常见问题"
-"""The title of every answer about an item in worlds with `plain_titles`."""
+"""Title of every answering passage, after the item's name, if the setting `plain_titles` is true."""
 
 GoldPassages = dict[ItemAspect, str]
-"""The passage that answers each pair."""
+"""Id of the answering passage for each pair of item and aspect."""
 
 
 def make_passages(tenant: str, seed: int, drawn: TenantDraw) -> tuple[list[Passage], GoldPassages]:
-    """Every passage in the order of the file, and the passage that answers each pair."""
+    """Build all passages in the order of the file, and the id of the answering passage for each pair."""
     rng = random.Random(f"{tenant}-{seed}-passages")
     passages: list[Passage] = []
     gold: GoldPassages = {}
@@ -38,7 +38,7 @@ def _answer(id: str, item: str, term: str, drawn: TenantDraw, rng: random.Random
 
 
 def _documented(term: str, drawn: TenantDraw, rng: random.Random) -> list[str]:
-    """The users' phrasings in the passage."""
+    """Choose the users' phrasings that the passage lists."""
     usual = [ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]]
     asks = rng.sample(usual, len(usual)) if rng.random() < drawn.settings.documented else []
     return [*asks, drawn.gaps[term]] if rng.random() < drawn.settings.rare else asks

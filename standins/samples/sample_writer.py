@@ -1,4 +1,4 @@
-"""A sample tenant on disk: a company's sheet and knowledge base, and beside them slices for the evaluation."""
+"""Write a sample tenant to disk: a company's sheet and knowledge base, and slices for the evaluation."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ class SampleCounts(NamedTuple):
 
 
 def write_sample(tenant: str, out: Path, conversations: int, seed: int, variant: str = "plain") -> SampleCounts:
-    """knowledge_base.jsonl, questions.xlsx and slices.jsonl in `out`: the same bytes for the same arguments."""
+    """Write knowledge_base.jsonl, questions.xlsx and slices.jsonl to `out`. Same arguments give the same bytes."""
     if conversations < len(SPLITS):
         raise ConfigError(f"conversations: {conversations} is too few; {len(SPLITS)} give each split one.")
     drawn = draw_tenant(tenant, seed, variant_settings(variant))
@@ -47,7 +47,7 @@ def write_sample(tenant: str, out: Path, conversations: int, seed: int, variant:
 
 
 def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[str, int]:
-    """Write sheet and slices in one pass: the memory does not grow with the rows."""
+    """Write sheet and slices in one pass, so that memory does not grow with the rows. Returns the rows by split."""
     counts = {"train": 0, "dev": 0, "test": 0}
     with (
         atomic_write(out / SLICES) as partial, partial.open("wb") as slices,
@@ -62,7 +62,7 @@ def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[s
 
 
 def _slice(turn: Turn) -> bytes:
-    """The report's tables that the question belongs to; no stage reads them."""
+    """Build a line of the slices: the properties by which a report groups the question. No stage reads them."""
     hardships = {"wrong": turn.wrong is not None, "two_things": bool(turn.second_term)}
     return orjson.dumps({
         "id": turn.id, "item": turn.item, "aspect": turn.term, "gap": turn.gap, "new_item": turn.new_item,

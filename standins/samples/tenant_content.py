@@ -1,4 +1,4 @@
-"""A sample tenant's content: its data file, and the random draws that passages and conversations share."""
+"""Content of a sample tenant: its data file, and the random choices that passages and conversations share."""
 
 import itertools
 import random
@@ -16,21 +16,21 @@ TENANTS = tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 
 Templates = tuple[str, ...]
 ItemAspect = tuple[str, str]
-"""An item and an aspect of it: what one passage says and one question asks for."""
+"""Item and aspect: the subject of one passage and of the questions that it answers."""
 
 
 class Aspect(Config):
-    """A property that every item has, in two languages."""
+    """Property that every item has, in the company's words and in users' words."""
 
     bodies: Templates
-    """Sentences of the house about it."""
+    """Sentences of the company about the aspect."""
 
     asks: Templates = Field(min_length=3)
-    """Users' phrasings of it."""
+    """Users' questions about the aspect."""
 
 
 class Filler(Config):
-    """A kind of passage that answers no question but shares words with those that do."""
+    """Kind of passage that answers no question, but shares words with answering passages."""
 
     kind: str
     title: str
@@ -38,13 +38,13 @@ class Filler(Config):
 
 
 class TenantContent(Config):
-    """A tenant's data file; the numbers that steer learning are in SampleSettings."""
+    """Content of a tenant's data file. The numbers that influence learning are in SampleSettings."""
 
     items: tuple[tuple[Templates, ...], ...]
-    """Groups; each is the product of its parts, so that siblings differ in a character or two."""
+    """Groups of items. A group has all combinations of its parts, so its items differ in a character or two."""
 
     aspects: dict[str, Aspect]
-    """The aspects, by the house's term."""
+    """Aspects by the company's term."""
 
     fillers: tuple[Filler, ...]
     profiles: Templates
@@ -52,60 +52,60 @@ class TenantContent(Config):
     endings: Templates
     histories: Templates
     histories_second_first: Templates
-    """Histories that name the other item before the one in question."""
+    """Histories that name the other item before the item of the question."""
 
     seconds: Templates
     olds: Templates
     detours: Templates
-    """Talk about another item and an aspect of it, of a conversation that wanders."""
+    """Talk about another item and one of its aspects, for conversations that change the subject."""
 
     self_contained: Templates
 
     def names(self) -> list[str]:
-        """Every item, in the file's order."""
+        """Names of all items, in the order of the file."""
         return ["".join(parts) for group in self.items for parts in itertools.product(*group)]
 
     def numbered_names(self) -> list[str]:
-        """Item names in the same number as `names`, whose siblings differ in a number in place of their last part."""
+        """Names of as many items as in `names`, but a number replaces their last part, so items differ only in it."""
         groups = [(*group[:-1], [f"第{number}款" for number in range(1, len(group[-1]) + 1)]) for group in self.items]
         return ["".join(parts) for group in groups for parts in itertools.product(*group)]
 
 
 class SampleSettings(Config):
-    """Numbers of a world in which learning shows; README.md says how they were found."""
+    """Settings of a sample in which learning has a visible effect; README.md explains how they were chosen."""
 
     documented: Fraction = 0.93
-    """Share of passages that list users' phrasings."""
+    """Share of answering passages that list the common users' phrasings."""
 
     rare: Fraction = 0.04
-    """Share of passages that list the rare phrasing of their aspect: the vocabulary gap."""
+    """Share of answering passages that list the rare phrasing of their aspect; the others have a vocabulary gap."""
 
     unseen: Fraction = 0.05
-    """Share of dev and test questions in a phrasing that no training conversation has."""
+    """Share of the incomplete dev and test questions with a phrasing that is in no training conversation."""
 
     second_item: Fraction = 0.06
     """Share of conversations whose history also names another item."""
 
     self_contained: Fraction = 0.10
-    """Share of questions that are complete and in house terms, which a good rewriter does not change."""
+    """Share of questions that are complete and use the company's terms; a good rewriter does not change them."""
 
     held_out: Fraction = 0.45
-    """Share of the pairs of an item and an aspect that occur only in dev and test."""
+    """Share of the pairs of item and aspect that occur only in dev and test."""
 
     new_items: Fraction = 1 / 12
-    """Share of items without a training conversation."""
+    """Share of items that occur in no training conversation."""
 
     plain_titles: bool = False
-    """Give every passage of an item the same title, and name the aspect in its text: no title is a query."""
+    """True to give all answering passages of an item the same title, and name the aspect in the text."""
 
     numbered_items: bool = False
-    """Let sibling items differ in a number only, such as 鱼油第1款 and 鱼油第2款."""
+    """True to let the items of a group differ only in a number, such as 鱼油第1款 and 鱼油第2款."""
 
     detours: int = Field(default=0, ge=0)
-    """Number of other items and aspects in a history, around the item in question."""
+    """Number of remarks about other items in a history, before and after the item of the question."""
 
     wrong: Fraction = 0.0
-    """Share of rows, of every split, with the gold passage of another question."""
+    """Share of rows in every split that have the gold passage of another question."""
 
     two_things: Fraction = 0.0
     """Share of incomplete questions that also ask for a second aspect of the item; both passages are gold."""
@@ -128,23 +128,23 @@ VARIANTS: dict[str, SampleSettings] = {
     "two-things": SampleSettings(**TWO_THINGS),
     "all": SampleSettings(**UNDOCUMENTED, **PLAIN_TITLES, **ONE_NUMBER, **WANDERING, **WRONG_ROWS, **TWO_THINGS),
 }
-"""Worlds by name: the plain one, each hardship by itself, and all hardships together."""
+"""Settings by name of the variant: the plain sample, each difficulty by itself, and all difficulties together."""
 
 
 class TenantDraw(NamedTuple):
-    """Draws of one seed that passages and conversations share."""
+    """Random choices of one seed that passages and conversations share."""
 
     world: TenantContent
     items: list[str]
     gaps: dict[str, str]
-    """The rare phrasing of each aspect."""
+    """Rare phrasing of each aspect."""
 
     unseen: dict[str, str]
-    """The phrasing of each aspect that training never has."""
+    """Phrasing of each aspect that never occurs in training."""
 
     new_items: frozenset[str]
     pairs: dict[str, list[ItemAspect]]
-    """The pairs of each split; no pair is in two."""
+    """Pairs of item and aspect by split; no pair is in two splits."""
 
     settings: SampleSettings
 
@@ -158,19 +158,19 @@ def load_tenant_content(tenant: str) -> TenantContent:
 
 
 def content_file(tenant: str) -> Path:
-    """The data file of a sample tenant."""
+    """Path of a sample tenant's data file."""
     return FOLDER / f"{tenant}.yaml"
 
 
 def variant_settings(variant: str) -> SampleSettings:
-    """The numbers of a variant; a ConfigError that lists the variants if it is unknown."""
+    """Settings of a variant. Raises a ConfigError that lists the variants if the variant is unknown."""
     if variant not in VARIANTS:
         raise ConfigError(f"No variant {variant!r} of a sample. There are: {', '.join(VARIANTS)}.")
     return VARIANTS[variant]
 
 
 def draw_tenant(tenant: str, seed: int, settings: SampleSettings = VARIANTS["plain"]) -> TenantDraw:
-    """Draw a sample's world; it does not depend on the number of conversations."""
+    """Make the random choices of a sample; they do not depend on the number of conversations."""
     world, rng = load_tenant_content(tenant), random.Random(f"{tenant}-{seed}")
     items = world.numbered_names() if settings.numbered_items else world.names()
     picked = {term: rng.sample(aspect.asks, 2) for term, aspect in world.aspects.items()}

@@ -1,4 +1,4 @@
-"""Write samples into a folder that may have one already."""
+"""Write a sample into a folder that may already contain one."""
 
 import filecmp
 import shutil
@@ -13,7 +13,10 @@ from qinglan.files.files import atomic_write
 
 @contextmanager
 def without_overwriting(out: Path) -> Iterator[Path]:
-    """A folder whose files go to `out` at the end; a file of other content there is an error."""
+    """Yield a temporary folder, whose files are copied to `out` at the end.
+
+    Raises a ConfigError, and copies nothing, if `out` has a file of the same name with other content.
+    """
     with TemporaryDirectory(prefix="qinglan-") as temporary:
         yield Path(temporary)
         files = sorted(Path(temporary).iterdir())

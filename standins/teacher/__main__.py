@@ -64,7 +64,7 @@ def _variant(text: str) -> tuple[str, Any]:
 
 
 def load_backend(config: TeacherConfig) -> CompletionBackend:
-    """The models of every tenant, their examiners and variants, each of which judges relevance too."""
+    """Load the backend with every tenant's model, its examiner, and the variants. All models also judge relevance."""
     tenants = load_extractive_backend(config.knowledge_bases)
     if unknown := {variant.tenant for variant in config.variants.values()} - config.knowledge_bases.keys():
         raise ConfigError(f"--variant: no --kb for tenant {', '.join(sorted(unknown))}. Give it one.")

@@ -1,6 +1,6 @@
-"""OpenAI's chat completions as a paid service has them, faults included, over any backend.
+"""OpenAI's chat completions like those of a paid service, with its faults; a backend writes the answers.
 
-GET /stats has the calls and bills by prompt, so that a test can prove that nothing was paid twice.
+GET /stats counts calls and bills by prompt, so that a test can prove that nothing was paid twice.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ TOKENS_PER_MESSAGE = 4
 
 
 def prompt_digest(model: str, messages: list[dict[str, Any]]) -> str:
-    """The name of a prompt in /stats."""
+    """Digest of a prompt, which is its name in /stats."""
     return sha256_text(model, *(f"{m.get('role')}\n{m.get('content')}" for m in messages))
 
 
 class Teacher:
-    """Answers, fails and counts by its behaviour; the same prompt and seed have the same outcome."""
+    """Paid service that answers, fails and counts by its behaviour. Same calls and seed have the same outcomes."""
 
     def __init__(self, backend: CompletionBackend, behaviour: Behaviour) -> None:
         self._backend, self._behaviour = backend, behaviour
@@ -64,7 +64,7 @@ class Teacher:
             self.under_way -= 1
 
     def answer_row(self, body: Any) -> tuple[int, dict[str, Any]]:
-        """Answer a batch's row: the status and the body of its line."""
+        """Answer a row of a batch. Returns the status and the body of its result line."""
         wrong = invalid_reason(body) or (
             "" if body["model"] in self._backend.models else f"No model {body['model']!r}."
         )
@@ -145,7 +145,10 @@ def create_app(backend: CompletionBackend, behaviour: Behaviour) -> FastAPI:
 
 
 def answer_form(text: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a message: a call of the requested tool, or without a requested form an object in a code fence."""
+    """Fields of a message that depend on the requested format.
+
+    They are a call of the requested tool or, if no format was requested and the answer is JSON, a code fence.
+    """
     if tools := body.get("tools"):
         function = {"name": tools[0]["function"]["name"], "arguments": text}
         return {"content": None, "tool_calls": [{"id": "call_0", "type": "function", "function": function}]}
@@ -153,7 +156,7 @@ def answer_form(text: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def invalid_reason(body: Any) -> str:
-    """The reason why a request cannot be answered, with the field; empty if it can."""
+    """Reason, with the field, why a request cannot be answered; "" if it can."""
     if not isinstance(body, dict):
         return "The body is no JSON object."
     if not isinstance(body.get("model"), str):
@@ -167,7 +170,7 @@ def invalid_reason(body: Any) -> str:
 
 
 def truncate_text(text: str, most: int) -> tuple[str, str]:
-    """The text within so many tokens, and the reason why it ends."""
+    """Cut a text to at most `most` tokens. Returns the text and the finish reason, `stop` or `length`."""
     tokens = estimate_tokens(text)
     return (text, "stop") if tokens <= most else (text[: math.floor(len(text) * most / tokens)], "length")
 

@@ -1,4 +1,4 @@
-"""The interface between the stand-in's server and the backends that write its answers."""
+"""Interface between the stand-in's server and the backends that write its answers."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -6,30 +6,30 @@ from typing import Any, Protocol
 
 @dataclass(frozen=True)
 class Refusal:
-    """The model declines; it reaches the caller as `message.refusal`, and was billed like an answer."""
+    """Answer of a model that declines. The caller gets it as `message.refusal`, and it is billed like an answer."""
 
     text: str
     finish: str = "stop"
-    """`content_filter` if a filter declined in place of the model; the message is then empty."""
+    """Finish reason; `content_filter` if a filter declined instead of the model, and the message is empty."""
 
 
 class CompletionBackend(Protocol):
-    """Answers in about a millisecond; called on the server's event loop, so it must not wait."""
+    """Backend that writes answers. It runs on the server's event loop, so it must answer in about a millisecond."""
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Known model names; a request for another is a 404 that lists these."""
+        """Names of the backend's models. A request for another model gets status 404 with this list."""
         ...
 
     def answer(
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
-        """The completion's text. The same request always gets the same answer."""
+        """Write the text of a completion, or refuse. The same request always gets the same answer."""
         ...
 
 
 class BackendRouter:
-    """Several backends; the model's name selects one."""
+    """Backend over several backends, of which the model's name selects one."""
 
     def __init__(self, *backends: CompletionBackend) -> None:
         self._by_model = {model: backend for backend in backends for model in backend.models}

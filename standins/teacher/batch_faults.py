@@ -1,15 +1,15 @@
-"""Faults of batches: of a whole batch or of one of its lines.
+"""Faults of a whole batch or of one of its lines.
 
 none        no fault
-validation  one line is refused, so the batch has failed and no row is run
-quota       the account's limit of waiting tokens is exceeded: the batch has failed
-expired     half of the rows are answered, each other row has an error line
-cancelled   half of the rows are answered, the other rows have no line
+validation  one line is refused, so the batch fails and no row is run
+quota       the account's limit of waiting tokens is exceeded, so the batch fails
+expired     half of the rows are answered; each other row has an error line
+cancelled   half of the rows are answered; the other rows have no line
 missing     one row has no line
 twice       one row has two lines
 stranger    one line answers an unknown row
-broken      one row has a 500
-refused     one row has a 400
+broken      one row has status 500
+refused     one row has status 400
 garbled     one line is not JSON
 """
 
@@ -34,7 +34,7 @@ HALF_DONE = {"expired", "cancelled"}
 
 
 def read_faults(words: str) -> list[Fault]:
-    """Parse a list of faults, one for each batch in turn."""
+    """Parse a list of faults with commas between them, one for each batch in their order."""
     faults: list[Fault] = []
     for word in filter(None, (part.strip() for part in words.split(","))):
         if word not in get_args(Fault):
@@ -44,7 +44,7 @@ def read_faults(words: str) -> list[Fault]:
 
 
 def batch_error(fault: Fault) -> dict[str, Any] | None:
-    """The error of a batch that is not run; None if it is run."""
+    """Error of a batch that is not run because of the fault; None if the batch is run."""
     if fault == "validation":
         return {"code": "invalid_request", "message": "The line is no request.", "param": "body", "line": 1}
     if fault == "quota":
@@ -58,7 +58,7 @@ def batch_error(fault: Fault) -> dict[str, Any] | None:
 
 
 def apply_fault(fault: Fault, line: dict[str, Any]) -> list[dict[str, Any] | bytes]:
-    """The result line, changed, dropped or repeated by the fault."""
+    """Apply the fault to a result line: change, drop or repeat it."""
     if fault == "missing":
         return []
     if fault == "twice":

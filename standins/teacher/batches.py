@@ -1,6 +1,6 @@
-"""OpenAI's files and batches as a paid service has them: requests in a file, answers in files, in random order.
+"""OpenAI's files and batches like those of a paid service: requests in a file, answers in files, in random order.
 
-A batch is answered in the background, row by row, by the same teacher.
+The teacher answers a batch in the background, row by row.
 https://platform.openai.com/docs/guides/batch
 """
 
@@ -31,7 +31,7 @@ JsonObject = dict[str, Any]
 
 
 class FakeBatchService:
-    """A service's files and batches."""
+    """Files and batches of the stand-in service."""
 
     def __init__(self, answer: AnswerRow, behaviour: Behaviour) -> None:
         self._answer, self._behaviour = answer, behaviour
@@ -141,7 +141,7 @@ class FakeBatchService:
 
 
 def add_batch_routes(app: FastAPI, desk: FakeBatchService, refusal: Callable[..., Response]) -> None:
-    """The routes of /v1/files and /v1/batches."""
+    """Add the routes of /v1/files and /v1/batches."""
 
     @app.post("/v1/files")
     async def upload(request: Request) -> Any:

@@ -1,4 +1,4 @@
-"""Answers of the stand-in teacher: rewrites, standalone questions and judgements, extracted from a knowledge base.
+"""Write the stand-in teacher's rewrites, standalone questions and judgements by extraction from a knowledge base.
 
 backend = load_extractive_backend({"fivedoctors": Path("knowledge_base.jsonl")})
 backend.answer("fivedoctors", teacher_messages(question), None)      # "虾青素软胶囊 每日服用频次"
@@ -20,7 +20,7 @@ DECLINED = "这里只改写查询、还原问题、评价改写；收到的不�
 
 
 class ExtractiveBackend:
-    """A parser for each knowledge base; the model's name is the tenant's."""
+    """Backend with a parser for each knowledge base. The model's name is the tenant's name."""
 
     def __init__(self, readers: Mapping[str, QuestionParser]) -> None:
         self.readers = readers
@@ -46,12 +46,15 @@ class ExtractiveBackend:
 
 
 def load_extractive_backend(knowledge_bases: Mapping[str, Path]) -> ExtractiveBackend:
-    """Load a backend of these knowledge bases, which takes about a second for 3,000 passages."""
+    """Load a backend for these knowledge bases. This takes about a second for 3,000 passages."""
     return ExtractiveBackend({tenant: QuestionParser.load(path) for tenant, path in knowledge_bases.items()})
 
 
 def rewrite_question(reader: QuestionParser, task: PromptTask) -> str:
-    """The heading of a passage that surely answers; without such a passage the user's words with their subject."""
+    """Rewrite a question as the heading of the passage that surely answers it.
+
+    If there is no such passage, return the user's words, with the subject if it is missing.
+    """
     reading = reader.read(task.question, task.history)
     number = reader.answer(reading)
     if number is None:
@@ -63,6 +66,6 @@ def rewrite_question(reader: QuestionParser, task: PromptTask) -> str:
 
 
 def standalone_question(reader: QuestionParser, task: PromptTask) -> str:
-    """The question as it would stand alone, in the user's own words."""
+    """Rewrite a question so that it can be understood without the history, in the user's own words."""
     reading = reader.read(task.question, task.history)
     return reading.core if reading.complete else f"{reading.subject}{reading.core}"

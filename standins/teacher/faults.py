@@ -1,4 +1,4 @@
-"""Failures that paid services have shown."""
+"""Faulty responses like those of real paid services."""
 
 import asyncio
 

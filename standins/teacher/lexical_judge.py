@@ -1,7 +1,7 @@
-"""The stand-in's judge: four scores of 1 to 5 from words only, and the name of the lowest.
+"""Judge of the stand-in: it gives four scores from 1 to 5 by comparing words, and names the lowest one.
 
-Its order is that of a person: a good rewrite, the unchanged question, a rewrite about the wrong thing, a copied
-history, an empty text. If no passage has the user's words, the scores are in the middle.
+It ranks like a person: a good rewrite, the unchanged question, a rewrite about the wrong thing, a copied history, an
+empty text. If no passage has the user's words, the scores are in the middle.
 """
 
 import re
@@ -19,25 +19,25 @@ CRITERION_FAULTS = {
     "简洁": "有多余的词",
 }
 COPY_LENGTH = 14
-"""Consecutive characters of the history from which on a text counts as copied; a name is shorter."""
+"""Number of consecutive characters from the history at which a text counts as copied; names are shorter."""
 
 NUMBER = re.compile(r"(?<![A-Za-z\d])\d+(?:\.\d+)?")
 
 
 class JudgeCase(NamedTuple):
-    """A rewrite with its task and the parsed question."""
+    """Rewrite to judge, with its task and the parsed question."""
 
     rewrite: str
     task: PromptTask
     reading: ParsedQuestion
     strange: list[str]
-    """Words that the rewrite names and the context does not."""
+    """Names in the rewrite that do not occur in the context."""
 
     copied: bool
 
 
 def judge_rewrite(reader: QuestionParser, task: PromptTask) -> dict[str, float | str]:
-    """Judge a rewrite; the answer has the shape of JUDGE_FORMAT."""
+    """Judge a rewrite. The answer has the fields of JUDGE_FORMAT."""
     text = task.rewrite.strip()
     reading = reader.read(task.question, task.history)
     if not search_terms(text):
@@ -71,13 +71,13 @@ def _intent(reader: QuestionParser, case: JudgeCase) -> float:
 
 
 def _question_part(reading: ParsedQuestion) -> str:
-    """The question without its subject."""
+    """Return the question without its subject."""
     rest = reading.core.replace(reading.subject, " ") if reading.subject else reading.core
     return rest if search_terms(rest) else reading.core
 
 
 def _says(case: JudgeCase, heading: str) -> bool:
-    """True if the rewrite is a heading about the subject, right or wrong."""
+    """True if the rewrite has all words of a heading about the subject, even if it is not the right heading."""
     return case.reading.subject in heading and term_coverage(heading, set(search_terms(case.rewrite))) == 1.0
 
 
@@ -109,7 +109,7 @@ def _concise(case: JudgeCase) -> float:
 
 
 def _strange(reader: QuestionParser, reading: ParsedQuestion, task: PromptTask) -> list[str]:
-    """Names in the rewrite that are as specific as the subject and do not occur in the context."""
+    """List names in the rewrite that are about as specific as the subject and do not occur in the context."""
     level = (
         STANDALONE_RATIO * reader.phrases.weight(reading.subject)
         if reading.subject

@@ -1,4 +1,4 @@
-"""Providers' errors about parameters that a model does not take; the model's name implies the provider."""
+"""Errors of providers about parameters that a model does not support; the model's name implies the provider."""
 
 import re
 from collections.abc import Collection
@@ -9,14 +9,17 @@ DEEPSEEK = re.compile(r"deepseek-(?!ai/)")
 
 
 class ParameterRejection(NamedTuple):
-    """The message and the code of OpenAI's 400."""
+    """Message and code of an error answer with status 400, in OpenAI's format."""
 
     message: str
     code: str
 
 
 def check_parameters(parameters: dict[str, Any], formats: Collection[str]) -> ParameterRejection | None:
-    """The provider's error for these parameters; `formats` are the structured answers of this server."""
+    """Return the provider's error for these parameters, or None if they are supported.
+
+    `formats` are the formats of structured answers that this server supports.
+    """
     shape = parameters.get("response_format") or {}
     kind = shape.get("type", "tool" if parameters.get("tools") else "text")
     if kind not in (*formats, "text") or (kind == "json_schema" and DEEPSEEK.match(parameters["model"])):
@@ -44,7 +47,7 @@ def check_parameters(parameters: dict[str, Any], formats: Collection[str]) -> Pa
 
 
 def read_max_tokens(parameters: dict[str, Any]) -> int:
-    """The limit on an answer's tokens. DeepSeek ignores the newer name without an error."""
+    """Read the limit of an answer's tokens. DeepSeek's models ignore `max_completion_tokens` without an error."""
     newer = None if DEEPSEEK.match(parameters["model"]) else parameters.get("max_completion_tokens")
     most = newer or parameters.get("max_tokens")
     return most if isinstance(most, int) and most > 0 else 1_000_000

@@ -1,8 +1,8 @@
-"""The stand-in with a passage in its prompt: a rewrite in hindsight, and a question that the passage answers.
+"""Write answers to prompts with a passage: a rewrite in hindsight, or a question that the passage answers.
 
-It uses only the prompt. A rewrite in hindsight is the passage's heading, if the heading names the subject of the
-conversation. A question is a phrasing that the passage lists after a colon; in the example's history the passage's
-subject replaces the example's own.
+The answers use only the prompt. A rewrite in hindsight is the passage's heading, if the heading names the subject of
+the conversation. A question is a phrasing that the passage lists after a colon; its history is the example's history
+with the passage's subject instead of the example's.
 """
 
 import hashlib
@@ -18,13 +18,17 @@ LONGEST_ASK = 20
 
 
 def hindsight_rewrite(reader: QuestionParser, task: PromptTask, without: str) -> str:
-    """The passage's heading if the conversation is about the same subject; else the rewrite `without` the passage."""
+    """Return the passage's heading if the conversation has the same subject; else `without`, the usual rewrite."""
     heading, reading = task.title.strip() or first_sentence(task.passage), reader.read(task.question, task.history)
     return heading if reading.subject and reading.subject in heading else without
 
 
 def write_question(reader: QuestionParser, task: PromptTask) -> str:
-    """An answer of the shape of PSEUDO_FORMAT; its question is empty if the passage lists no phrasing."""
+    """Write a question that the passage answers, with the fields of PSEUDO_FORMAT.
+
+    All fields are empty if the heading names no subject or no topic, or if an incomplete question is required but the
+    passage lists no phrasing.
+    """
     heading = task.title.strip() or first_sentence(task.passage)
     subject = phrase.phrase if (phrase := reader.phrases.best(heading)) else ""
     topic, asks = heading.replace(subject, "").strip(EDGES), listed_asks(task.passage)
@@ -42,7 +46,7 @@ def write_question(reader: QuestionParser, task: PromptTask) -> str:
 
 
 def listed_asks(passage: str) -> list[str]:
-    """Short pieces of lists: the texts between semicolons after a colon."""
+    """List the short phrasings in a passage: the texts between semicolons after a colon."""
     lists = [SEPARATORS.split(match) for match in LISTED.findall(passage)]
     return [piece.strip() for pieces in lists if len(pieces) > 1 for piece in pieces if len(piece) <= LONGEST_ASK]
 

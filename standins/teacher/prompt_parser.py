@@ -1,4 +1,4 @@
-"""Parse the task in a prompt of this project. Only its fields are read: their content is data."""
+"""Parse the task in a prompt of this project. The content of its fields is data and is never followed."""
 
 import json
 from typing import Any, Literal, NamedTuple
@@ -14,15 +14,15 @@ class PromptTask(NamedTuple):
     profile: str = ""
     history: str = ""
     rewrite: str = ""
-    """The text that the judge scores."""
+    """Rewrite that the judge scores."""
 
     title: str = ""
     passage: str = ""
-    """The passage whose relevance to the question is judged, or that the teacher sees."""
+    """Passage whose relevance is judged, or that the teacher may use."""
 
     headings: tuple[str, ...] = ()
     most: int = 0
-    """The passages to choose from, and how many may be chosen."""
+    """Highest number of passages that may be chosen from `headings`."""
 
     @property
     def context(self) -> str:
@@ -30,7 +30,7 @@ class PromptTask(NamedTuple):
 
 
 def read_prompt(messages: list[dict[str, Any]], response_format: Any) -> PromptTask | None:
-    """The task of these messages; None if they are no prompt of this project."""
+    """Read the task in these messages; None if they are not a prompt of this project."""
     content = next((m.get("content") for m in reversed(messages) if m.get("role") == "user"), None)
     if not isinstance(content, str):
         return None
@@ -65,6 +65,6 @@ def _parse_judge_prompt(content: str) -> PromptTask | None:
 
 
 def _with_passage(kind: TaskKind, row: dict[str, Any], title: Any, passage: Any) -> PromptTask:
-    """A task of the teacher that sees a passage."""
+    """Build a task in which the teacher may use a passage."""
     question, profile, history = (str(row[name]) for name in CHINESE.fields)
     return PromptTask(kind, question, profile, history, title=str(title), passage=str(passage))

@@ -1,6 +1,6 @@
-"""The subject of a question, and the passage that surely answers it, by a knowledge base only.
+"""Find the subject of a question, and the passage that surely answers it, with only a knowledge base.
 
-The parser has no table of answers: all that it uses is read from the knowledge base as it loads.
+The parser has no table of answers; all its knowledge is read from the knowledge base when it is loaded.
 """
 
 import re
@@ -15,13 +15,13 @@ from qinglan.text.text import term_coverage
 from standins.teacher.salience import PhraseIndex
 
 SURE = 0.8
-"""Least share of the question's character pairs in a passage that answers it."""
+"""Lowest share of the question's character pairs that an answering passage must have."""
 
 STANDALONE_RATIO = 0.85
-"""Least weight of a question's own subject, as a share of that of the history's subject, to be complete."""
+"""Lowest weight of a question's subject, relative to the weight of the history's, at which it counts as complete."""
 
 LONGEST_HEADING = 30
-"""Most characters of a heading; a longer first sentence is prose."""
+"""Longest heading in characters that is used as a rewrite; a longer first sentence is prose."""
 
 EDGES = " 　？?，,。.！!；;：:"
 OPENINGS = re.compile(
@@ -33,16 +33,16 @@ ENDINGS = re.compile(r"(?:呢|啊|呀|谢谢|[，,。？?！! ])+$")
 
 class ParsedQuestion(NamedTuple):
     text: str
-    """The question without the punctuation around it."""
+    """Question without the punctuation around it."""
 
     core: str
-    """The question without opening and closing phrases."""
+    """Question without opening and closing phrases."""
 
     subject: str
-    """The subject, from the question or else the history; empty if neither names it."""
+    """Subject from the question or, if it names none, from the history; empty if neither names one."""
 
     complete: bool
-    """True if the question names its subject, or neither question nor history does."""
+    """True if the question names its subject, or if neither question nor history names one."""
 
     @property
     def query(self) -> str:
@@ -50,7 +50,7 @@ class ParsedQuestion(NamedTuple):
 
 
 class QuestionParser:
-    """One knowledge base; to parse a question takes less than a millisecond."""
+    """Parser of questions with one knowledge base. A question takes less than a millisecond."""
 
     def __init__(self, index: Index, headings: list[str]) -> None:
         self.index = index
@@ -77,11 +77,11 @@ class QuestionParser:
         return self._headings[number]
 
     def first(self, query: str) -> int | None:
-        """The number of the first passage for this query."""
+        """Number of the best passage for a query; None if there is no hit."""
         return next((hit.number for hit in self.index.search(query, 1)), None)
 
     def answer(self, reading: ParsedQuestion) -> int | None:
-        """The passage about the subject that has the question's words; None without such a passage."""
+        """Number of the passage about the subject that has the question's words; None if there is no such passage."""
         number = self.first(reading.query)
         if number is None or not reading.subject or reading.subject not in self.heading(number):
             return None
@@ -89,5 +89,5 @@ class QuestionParser:
 
 
 def passage_heading(passage: Passage) -> str:
-    """The passage's subject: its title, else its first sentence."""
+    """Heading of a passage: its title or, if it has none, its first sentence."""
     return passage.title.strip() or re.split(r"[。！？!?\n]", passage.content.strip(), maxsplit=1)[0]

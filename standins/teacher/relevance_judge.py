@@ -1,10 +1,10 @@
-"""The stand-in's judge of relevance: does a passage answer a need? A share of its answers is wrong.
+"""Judge of relevance of the stand-in, which decides if a passage answers a need. A share of its answers is wrong.
 
-As a language model does, it knows that 一天吃几次 and 每日服用频次 mean the same. That knowledge is a vocabulary:
-a file with the phrasings of each house term, such as a sample tenant's own content. The judge sees no sheet, no row
-and no gold label. Without a vocabulary it compares the words of need and passage.
+Like a language model, it knows that 一天吃几次 and 每日服用频次 mean the same. This knowledge is a vocabulary: a file
+with users' phrasings of each company term, such as a sample tenant's content. The judge sees no sheet, no row and no
+gold label. Without a vocabulary it compares the words of need and passage.
 
-A hash of model, need and passage selects the wrong answers: two models err at different passages, and the same
+A hash of model, need and passage selects the wrong answers. So two models err at different passages, and the same
 question always gets the same answer.
 """
 
@@ -21,7 +21,8 @@ from standins.teacher.prompt_parser import PromptTask, read_prompt
 from standins.teacher.question_parser import QuestionParser
 
 ANSWERED, PARTLY = 0.8, 0.5
-"""Shares of the question's character pairs in a passage that answers it, wholly or partly, without a vocabulary."""
+"""Shares of the need's character pairs in a passage at which it answers the need, fully and partly. They apply to
+needs whose term is not in the vocabulary."""
 
 REASONS = {
     3: "段落讲的正是这个对象的这件事。",
@@ -31,11 +32,11 @@ REASONS = {
 }
 
 Vocabulary = Mapping[str, str]
-"""The house term of each phrasing, and of each term itself."""
+"""Company term by users' phrasing; each term also maps to itself."""
 
 
 class ErrorRates(NamedTuple):
-    """Shares of wrong judgements."""
+    """Shares of wrong judgements, by kind of error."""
 
     misses: float
     """Share of relevant passages that are judged irrelevant."""
@@ -45,13 +46,13 @@ class ErrorRates(NamedTuple):
 
 
 class RelevanceJudge:
-    """One model of one tenant."""
+    """Judge of one model of one tenant."""
 
     def __init__(self, model: str, reader: QuestionParser, vocabulary: Vocabulary, rates: ErrorRates) -> None:
         self._model, self._reader, self._vocabulary, self._rates = model, reader, vocabulary, rates
 
     def answer(self, task: PromptTask) -> str:
-        """Answer in the shape of LABEL_FORMAT or CHOICE_FORMAT."""
+        """Answer a task, with the fields of LABEL_FORMAT or CHOICE_FORMAT."""
         if task.kind == "choice":
             return json.dumps({"段落": self._choose(task)}, ensure_ascii=False)
         grade = self._grade(task.question, task.title or task.passage, task.passage)
@@ -83,24 +84,24 @@ class RelevanceJudge:
         return 3 if share >= ANSWERED else 2 if share >= PARTLY else 1
 
     def _term(self, text: str) -> str:
-        """The house's term for what a text asks; empty if the vocabulary lacks it."""
+        """Company term for the question in a text; "" if the vocabulary has none."""
         phrase = max((phrase for phrase in self._vocabulary if phrase in text), key=len, default="")
         return self._vocabulary.get(phrase, "")
 
     def _luck(self, what: str, need: str, passage: str) -> float:
-        """A number in [0, 1) that follows from the model, the need and the passage alone."""
+        """Pseudorandom number in [0, 1), which depends only on `what`, the model, the need and the passage."""
         text = "\x1f".join((self._model, what, need, passage))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 
 
 def read_vocabulary(path: Path) -> Vocabulary:
-    """The vocabulary of a YAML file with `aspects`: house terms, each with `asks`, the phrasings that mean it."""
+    """Read the vocabulary of a YAML file, whose `aspects` are company terms with users' phrasings (`asks`)."""
     aspects = load_yaml(path).get("aspects", {})
     return {phrase: term for term, aspect in aspects.items() for phrase in (term, *aspect["asks"])}
 
 
 class RelevanceBackend:
-    """Models that also judge relevance; other tasks go to the backend behind them."""
+    """Backend whose models also judge relevance; all other tasks go to another backend."""
 
     def __init__(self, backend: CompletionBackend, judges: Mapping[str, RelevanceJudge]) -> None:
         self._backend, self._judges = backend, judges
@@ -124,7 +125,7 @@ def relevance_judges(
     tenants: Mapping[str, str],
     rates: ErrorRates,
 ) -> dict[str, RelevanceJudge]:
-    """A judge for each model, by the name of its tenant."""
+    """Create a judge of relevance for each model. `tenants` has the tenant of each model."""
     words = {tenant: read_vocabulary(path) for tenant, path in vocabularies.items()}
     return {
         model: RelevanceJudge(model, readers[tenant], words.get(tenant, {}), rates)

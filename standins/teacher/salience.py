@@ -1,4 +1,4 @@
-"""The subject of a text: the most specific phrase of a knowledge base's headings that the text has.
+"""Find the subject of a text: the most specific phrase from a knowledge base's headings that occurs in the text.
 
 phrases = PhraseIndex(["虾青素软胶囊 每日服用频次", "虾青素软胶囊 退换货政策", ...])
 phrases.best("用户正在了解虾青素软胶囊，已解答退换货政策")     # WeightedPhrase("虾青素软胶囊", ...)
@@ -15,13 +15,13 @@ from qinglan.text.text import RUN
 
 SHORTEST, LONGEST = 2, 12
 RECENCY = 0.2
-"""Extra weight of a history's end over its beginning: the last subject is usually meant."""
+"""Extra weight of a phrase at the end of a text over one at the beginning; the last subject is usually meant."""
 
 HISTORY_CHARACTERS = 2_000
-"""Last characters of a history that are read."""
+"""Number of characters that are read at the end of a text."""
 
 SAMPLED = 200
-"""Headings from which the typical weight is estimated."""
+"""Number of headings from which the typical weight is estimated."""
 
 
 class WeightedPhrase(NamedTuple):
@@ -31,7 +31,7 @@ class WeightedPhrase(NamedTuple):
 
 
 class PhraseIndex:
-    """Every phrase of a knowledge base's headings, with the number of headings that hold it."""
+    """Index of all phrases in a knowledge base's headings, with the number of headings that contain each."""
 
     def __init__(self, headings: Sequence[str]) -> None:
         self._headings = headings
@@ -41,7 +41,7 @@ class PhraseIndex:
 
     @cached_property
     def typical(self) -> float:
-        """Median weight of the subjects of this knowledge base's headings."""
+        """Median weight of the subjects of the knowledge base's headings."""
         sample = self._headings[:: max(1, len(self._headings) // SAMPLED)]
         return median([phrase.weight for heading in sample if (phrase := self.best(heading))] or [0.0])
 
@@ -51,7 +51,7 @@ class PhraseIndex:
         return math.log(len(self._headings) / count) * (1 - 1 / len(phrase)) if count else 0.0
 
     def find(self, text: str, headings: int = 2) -> list[tuple[int, str]]:
-        """The longest phrases that at least `headings` headings hold, each with its position, from left to right."""
+        """Find the longest phrases that occur in at least `headings` headings, with positions, left to right."""
         lowered, at, phrases = text.lower(), 0, []
         while at < len(text):
             size = next(
@@ -65,7 +65,7 @@ class PhraseIndex:
         return phrases
 
     def names(self, text: str) -> list[WeightedPhrase]:
-        """Phrases in the text, the most specific first, by the sum of weight x recency over their mentions."""
+        """Find the phrases in the text, sorted by the sum of weight x recency over their occurrences, descending."""
         text = text[-HISTORY_CHARACTERS:]
         phrases = self.find(text) or [(at, p) for at, p in self.find(text, headings=1) if len(p) > SHORTEST]
         score: dict[str, float] = defaultdict(float)

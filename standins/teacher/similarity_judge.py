@@ -1,11 +1,11 @@
-"""The stand-in's second judge, of another family than the first: it compares vectors and reads no phrases.
+"""Second judge of the stand-in, of another kind than the first: it compares vectors instead of phrases.
 
-Every passage and every heading is a vector of character n-grams. A passage may be meant as far as it is near the
-conversation; a rewrite means the passages that it is near to. The first judge's parser, phrases and search are not
-used here, so that the two judges err at different rewrites.
+Every passage and every heading is a vector of character n-grams. The nearer a passage is to the conversation, the
+more likely the user means it; a rewrite means the passages nearest to it. The first judge's parser, phrases and
+search are not used here, so that the two judges err at different rewrites.
 
 examiner = Examiner.load(Path("knowledge_base.jsonl"))
-examiner.judge(asked)      # the shape of JUDGE_FORMAT
+examiner.judge(asked)      # the fields of JUDGE_FORMAT
 """
 
 import json
@@ -26,20 +26,20 @@ from standins.teacher.backend import Refusal
 from standins.teacher.prompt_parser import PromptTask, read_prompt
 
 SUFFIX = "-examiner"
-"""Suffix of a tenant's name in the model's name."""
+"""Suffix that makes the name of this judge's model from a tenant's name."""
 
 CRITERION_WEIGHTS = {"意图保留": 0.4, "自足": 0.2, "无编造": 0.15, "简洁": 0.25}
-"""Powers of the geometric mean, in which no criterion makes up for another that failed."""
+"""Weights of the criteria in a geometric mean, in which no criterion can compensate another that failed."""
 
 REFUSED = "这里只评价改写；收到的不是评价的请求。"
 NEAREST = 3
-"""Number of passages that a rewrite is taken to mean."""
+"""Number of nearest passages that count as the meaning of a rewrite."""
 
 SIMILARITY_SMOOTHING = 0.1
-"""Added to a similarity: an unknown phrasing does not prove that the passage is wrong."""
+"""Amount that is added to a similarity, because an unknown phrasing does not prove that the passage is wrong."""
 
 CLEAR_SIMILARITY = 0.55
-"""Similarity to a heading from which on a text names its subject."""
+"""Similarity to a heading at which a text counts as naming its subject."""
 
 LENGTH_ALLOWANCE = 6
 """Characters by which a rewrite may exceed the longer of question and heading."""
@@ -49,7 +49,7 @@ Vector = NDArray[np.float64]
 
 
 class JudgeScores(NamedTuple):
-    """Four scores in [0, 1], in the order of the prompt."""
+    """Scores in [0, 1] of the four criteria, in the order of the prompt."""
 
     intent: float
     clear: float
@@ -58,7 +58,7 @@ class JudgeScores(NamedTuple):
 
 
 class SimilarityJudge:
-    """One knowledge base as vectors; a judgement takes a millisecond or two."""
+    """Judge with one knowledge base as vectors. A judgement takes one or two milliseconds."""
 
     def __init__(self, passages: list[Passage]) -> None:
         self._passages = passages
@@ -69,7 +69,7 @@ class SimilarityJudge:
         return cls(list(read_knowledge_base(knowledge_base)))
 
     def judge(self, task: PromptTask) -> dict[str, float | str]:
-        """Four scores and the whole, from 1 to 5."""
+        """Judge a rewrite: four scores and the overall score, from 1 to 5, and a reason."""
         if not task.rewrite.strip():
             return {**dict.fromkeys(CRITERION_WEIGHTS, 1.0), "综合得分": 1.0, "评分理由": "没有改写。"}
         marks = self._marks(task)
@@ -91,14 +91,14 @@ class SimilarityJudge:
         )
 
     def _intent(self, task: PromptTask, near: Vector, means: NDArray[np.int64]) -> float:
-        """Mean possibility of the passages that the rewrite means, weighted by similarity."""
+        """Mean likelihood of the passages that the rewrite means, weighted by their similarity."""
         possible, weights = self._possible(task.question, task.history), near[means] ** 4
         if weights.sum() <= 0:
             return 0.0
         return float(possible[means] @ weights / weights.sum())
 
     def _weigh(self, question: str, history: str) -> Vector:
-        """The possibility that each passage is meant; the likeliest has 1."""
+        """Likelihood that the user means each passage, scaled so that the likeliest passage has 1."""
         about = self._near(self._headings, f"{question} {history}")
         wants = self._near(self._whole, question)
         possible = ((SIMILARITY_SMOOTHING + about) * (SIMILARITY_SMOOTHING + wants)) ** 2
@@ -108,12 +108,12 @@ class SimilarityJudge:
         return min(1.0, float(self._near(self._headings, rewrite).max()) / CLEAR_SIMILARITY)
 
     def _near(self, matrix: Any, text: str) -> Vector:
-        """Cosine similarity of the text to each column."""
+        """Cosine similarity of the text to each column of the matrix."""
         return np.asarray((self._vectors.transform([text]) @ matrix).todense(), dtype=np.float64).ravel()
 
     @cached_property
     def _vectors(self) -> Any:
-        """The vectorizer, fitted in about a second at its first use: a run without an evaluation does not wait."""
+        """Vectorizer, fitted at its first use in about a second, so that a run without evaluation does not wait."""
         from sklearn.feature_extraction.text import TfidfVectorizer
 
         return TfidfVectorizer(analyzer="char", ngram_range=(1, 3), sublinear_tf=True).fit(
@@ -129,12 +129,12 @@ class SimilarityJudge:
         return self._columns(passage.title or passage.content[:30] for passage in self._passages)
 
     def _columns(self, texts: Iterable[str]) -> Any:
-        """The texts' vectors, stored by n-gram, so that a short text reads few rows."""
+        """Vectors of the texts as columns, stored by n-gram, so that a short text reads only few rows."""
         return self._vectors.transform(texts).T.tocsr()
 
 
 def overall_score(marks: JudgeScores) -> float:
-    """A weighted geometric mean, from 1 to 5."""
+    """Overall score from 1 to 5, as the weighted geometric mean of the criteria."""
     logs = sum(
         power * math.log(max(mark, 0.01)) for power, mark in zip(CRITERION_WEIGHTS.values(), marks, strict=True)
     )
@@ -142,7 +142,7 @@ def overall_score(marks: JudgeScores) -> float:
 
 
 def grounding_score(task: PromptTask, known: str) -> float:
-    """Share of characters that occur in conversation or passage; 0 with a number that occurs in neither."""
+    """Share of the rewrite's characters that occur in conversation or passage; 0 if it has a number from neither."""
     if set(DIGITS.findall(task.rewrite)) - set(DIGITS.findall(known)):
         return 0.0
     letters = [letter for letter in task.rewrite if letter.isalnum()]
@@ -150,14 +150,14 @@ def grounding_score(task: PromptTask, known: str) -> float:
 
 
 def brevity_score(task: PromptTask, title: str) -> float:
-    """1 up to the allowed length, then less; repeated words cost too, since they compress well."""
+    """Score of the length: 1 up to the allowed length, then less. Repeated words lower it: they compress well."""
     length, room = len(task.rewrite), max(len(task.question), len(title)) + LENGTH_ALLOWANCE
     squeezed = len(zlib.compress(task.rewrite.encode())) / (len(task.rewrite.encode()) + 8)
     return min(1.0, room / max(length, 1)) ** 3 * min(1.0, squeezed / 0.7)
 
 
 class SimilarityJudgeBackend:
-    """An examiner for each knowledge base; the model's name is the tenant's with `-examiner`."""
+    """Backend with an examiner for each knowledge base. The model's name is the tenant's name with `-examiner`."""
 
     def __init__(self, examiners: Mapping[str, SimilarityJudge]) -> None:
         self._examiners = {f"{tenant}{SUFFIX}": examiner for tenant, examiner in examiners.items()}

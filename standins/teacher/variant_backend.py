@@ -1,6 +1,6 @@
-"""Further models of the stand-in that rewrite worse, decline or think aloud: teachers with known differences.
+"""Additional models of the stand-in that rewrite worse, decline or show their thinking: teachers of known quality.
 
-Only the question and the model's seed decide what happens to a question, so that every run is the same.
+Only the question, its history and the model's seed decide what happens to a question, so every run is the same.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ THINKING_TEMPLATE = "<think>\n用户问的是：{question}\n</think>\n\n"
 
 
 class VariantBackend:
-    """Models by name; each changes the answers of its tenant's model."""
+    """Backend with additional models by name, each of which changes the answers of its tenant's model."""
 
     def __init__(self, backend: CompletionBackend, variants: Mapping[str, Variant]) -> None:
         self._backend, self._variants = backend, variants
@@ -43,13 +43,13 @@ class VariantBackend:
 
 
 def vary_rewrite(variant: Variant, task: PromptTask, best: str | Refusal) -> str | Refusal:
-    """The best rewrite, the unchanged question or a refusal, by the hash of the question."""
+    """Choose the best rewrite, the unchanged question or a refusal, by a hash of the question."""
     if seeded_fraction(variant.seed, "refuses", task) < variant.refuses:
         return REFUSAL_ANSWERS[variant.refusal]
     return best if seeded_fraction(variant.seed, "skill", task) < variant.skill else task.question.strip()
 
 
 def seeded_fraction(seed: int, what: str, task: PromptTask) -> float:
-    """A number in [0, 1) from a hash of seed and task."""
+    """Pseudorandom number in [0, 1) from a hash of seed, `what` and task."""
     text = "\x1f".join((str(seed), what, task.question, task.history))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

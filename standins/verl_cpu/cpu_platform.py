@@ -1,4 +1,4 @@
-"""verl's platform "cpu": the accelerator interface that verl calls, implemented for the processor."""
+"""Platform "cpu" for verl: an implementation of verl's accelerator interface for a CPU."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ def _zero(*args: Any, **named: Any) -> int:
 
 
 def _device_module() -> ModuleType:
-    """A module with the functions of torch.cuda that verl calls; torch.cpu lacks most."""
+    """Create a module with the functions of torch.cuda that verl calls; torch.cpu lacks most of them."""
     module = ModuleType("torch_cpu_as_accelerator")
     for name in ("set_device", "synchronize", "empty_cache", "ipc_collect", "reset_peak_memory_stats"):
         setattr(module, name, _nothing)
@@ -48,7 +48,7 @@ def _device_module() -> ModuleType:
 
 @PlatformRegistry.register(platform="cpu")
 class CpuPlatform(PlatformBase):  # type: ignore[misc]
-    """verl's platform for VERL_PLATFORM=cpu. Ray sees its slots as GPUs, since verl requests GPUs."""
+    """Platform of verl for VERL_PLATFORM=cpu. Its resource in Ray is called GPU, because verl requests GPUs."""
 
     _module = _device_module()
 

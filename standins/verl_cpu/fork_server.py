@@ -1,11 +1,11 @@
-"""Run verl with its ten processes forked from one, so that torch, transformers and others are imported once.
+"""Run verl with its ten processes forked from one, so that torch, transformers and others are imported only once.
 
     python -m standins.verl_cpu.fork_server ARGUMENTS OF verl.trainer.main_ppo
 
-This process imports the libraries, forks a copy of itself, the fork server, and becomes verl's driver. patches.py
-makes Ray set up its workers with this file instead of its own (ray/_private/workers/setup_worker.py): a small process
-requests a fork from the fork server, and waits until the fork has ended. Ray and verl are imported in each process:
-Ray reads its environment when it is loaded, and both load quickly compared with the rest.
+This process imports the libraries, forks the fork server, and becomes verl's driver. patches.py makes Ray set up its
+workers with this file instead of Ray's own (ray/_private/workers/setup_worker.py): a small process requests a fork
+from the fork server, and waits until the fork has ended. Ray and verl are imported in each process, because Ray reads
+its environment when it is imported. Both load quickly compared with the rest.
 """
 
 import array
@@ -24,7 +24,7 @@ from typing import Any
 
 SOCKET_VARIABLE = "QINGLAN_FORK_SERVER"
 PRELOAD_VARIABLE = "QINGLAN_FORK_PRELOAD"
-"""Names of further modules to import once, with commas between them."""
+"""Environment variable with the names of more modules to import once, with commas between them."""
 
 DRIVER = "verl.trainer.main_ppo"
 PRELOADED_MODULES = (
@@ -36,11 +36,11 @@ PRELOADED_MODULES = (
 LARGEST = 1 << 20
 CONNECT_SECONDS = 60.0
 CONTEXT, LANGUAGE = "--serialized-runtime-env-context=", "--language="
-"""Arguments from Ray for the file that sets up a worker; the worker itself does not get them."""
+"""Arguments that Ray passes to the file that sets up a worker; they are removed for the worker itself."""
 
 
 def main() -> None:
-    """Run fork server and driver; if Ray calls this file with a worker's script, request a fork for the worker."""
+    """Run fork server and driver. If Ray calls this file with a worker's script, request a fork for the worker."""
     if len(sys.argv) > 1 and sys.argv[1].endswith(".py"):
         request_worker(sys.argv[1:])
     else:
@@ -75,7 +75,7 @@ def listen_with_modules(path: str) -> socket.socket:
 
 
 def import_libraries() -> None:
-    """Import what all of verl's processes import, but Ray."""
+    """Import the libraries that all of verl's processes need, except Ray."""
     import importlib
 
     further = filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(","))
@@ -86,14 +86,14 @@ def import_libraries() -> None:
 
 @contextlib.contextmanager
 def _without_ray() -> Iterator[None]:
-    """Prevent libraries from importing Ray meanwhile: the workers' Ray would have this process's environment."""
+    """Prevent the import of Ray within the block. Otherwise Ray would have this process's environment in workers."""
     sys.modules["ray"] = None  # type: ignore[assignment]
     yield
     del sys.modules["ray"]
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent ends: a training does not outlive its stage."""
+    """Make this process end when its parent ends, so that a training does not outlive its stage."""
     import ctypes
 
     set_parent_death_signal = 1
@@ -101,7 +101,7 @@ def _end_with_parent() -> None:
 
 
 def serve_forks(listening: socket.socket, driver: int) -> None:
-    """Fork a worker for each request, until the driver is gone."""
+    """Fork a worker for each request, until the driver has ended."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended workers: no code here waits for them
     listening.settimeout(1.0)
     while os.getppid() == driver:
@@ -118,7 +118,7 @@ def serve_forks(listening: socket.socket, driver: int) -> None:
 
 
 def run_worker(request: dict[str, Any], streams: list[int]) -> None:
-    """Become the requested worker, and end the process with it."""
+    """Run the requested worker in this process, and end the process with the worker's exit code."""
     code = 1
     try:
         os.setpgid(0, 0)
@@ -160,7 +160,7 @@ def worker_arguments(argv: list[str]) -> list[str]:
 
 
 def worker_environment(argv: list[str]) -> dict[str, str]:
-    """This process's environment with the variables of the job's runtime environment."""
+    """Merge this process's environment with the variables of the job's runtime environment."""
     added: dict[str, str] = {}
     for word in argv:
         if word.startswith(CONTEXT):

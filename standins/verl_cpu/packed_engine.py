@@ -1,9 +1,9 @@
-"""verl's FSDP engines without padding or repeated tokens, registered for the device "cpu".
+"""FSDP engines of verl without padding or repeated tokens, registered for the device "cpu".
 
-verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token in it, though it
-reads only those of the answers. Here a batch is one line of tokens without padding: a prompt occurs once for all its
-samples, and the system prompt, with which all prompts begin, once. Only attention works by rows. Logits are computed
-for answers only.
+verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token, although it reads
+only those of the answers. Here a batch is one line of tokens without padding. A prompt occurs once for all its
+samples, and the system prompt once for all prompts. Only attention works by rows, and logits are computed only for
+answers.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def _inputs(micro_batch: Any) -> tuple[dict[str, Any], AnswerTokens]:
 
 
 def _nested(figures: Any, answers: AnswerTokens, micro_batch: Any) -> Any:
-    """Figures of the answers in verl's form: a figure for each token of the whole batch, 0 for prompts."""
+    """Convert the answers' figures to verl's format: a figure for each token of the batch, 0 for prompts."""
     ids = micro_batch["input_ids"]
     whole = figures.new_zeros(len(ids.values())).index_put((answers.positions,), figures)
     return torch.nested.nested_tensor_from_jagged(whole, ids.offsets())

@@ -1,4 +1,4 @@
-"""Pack a batch of rows into one line of tokens: no padding, and each prompt and the common start occur once.
+"""Pack a batch of rows into one line of tokens without padding, in which each prompt and the common start occur once.
 
 Linear layers then compute each token once; only attention works by rows.
 """
@@ -9,32 +9,32 @@ import torch
 
 
 class PackedBatch(NamedTuple):
-    """A batch of rows as one line of tokens."""
+    """Batch of rows as one line of tokens."""
 
     tokens: Any
     positions: Any
     """Position of each token in its row."""
 
     rows: Any
-    """[row, position]: index of the token in the line; after a row's end, any index."""
+    """Index of each token in the line, by row and position; any index after a row's end."""
 
     back: Any
     """Index of each token of the line in the concatenated padded rows."""
 
 
 class AnswerTokens(NamedTuple):
-    """The answers' tokens, in order, and the positions that their figures belong to."""
+    """Tokens of the answers in order, with the positions of their figures."""
 
     tokens: Any
     before: Any
-    """Index in the line of the token before each, whose output gives the probability of this one."""
+    """Index in the line of the token before each answer token; its output gives the answer token's probability."""
 
     positions: Any
-    """Index in verl's flat form of the whole batch, where a token's figures are stored one token before it."""
+    """Index of each answer token's figures in verl's flat batch; verl stores them one token before the token."""
 
 
 def pack_batch(ids: Any, prompts: Any, answers: Any) -> tuple[PackedBatch, AnswerTokens]:
-    """Pack the nested ids of all rows, given the lengths of each row's prompt and answer."""
+    """Pack the nested ids of all rows. `prompts` and `answers` are the lengths of each row's prompt and answer."""
     flat, offsets, lengths = ids.values(), ids.offsets(), prompts + answers
     row = torch.arange(len(lengths)).repeat_interleave(lengths)
     position = torch.arange(len(flat)) - offsets[:-1].repeat_interleave(lengths)
@@ -58,7 +58,7 @@ def pack_batch(ids: Any, prompts: Any, answers: Any) -> tuple[PackedBatch, Answe
 
 
 def _first_alike(matrix: Any) -> Any:
-    """Index of the first equal row, for each row."""
+    """For each row, the index of the first row that is equal to it."""
     _, group = matrix.unique(dim=0, return_inverse=True)
     first = torch.full((len(matrix),), len(matrix)).scatter_reduce(0, group, torch.arange(len(matrix)), "amin")
     return first[group]
@@ -68,7 +68,7 @@ def packed_attention(
     module: Any, query: Any, key: Any, value: Any, mask: Any, scaling: float, dropout: float = 0.0, *,
     line: PackedBatch, **_: Any,
 ) -> tuple[Any, None]:  # fmt: skip
-    """Causal attention within each row, from and back to the line; values after a row's end are not read."""
+    """Compute causal attention within each row, for tokens in the line. Values after a row's end are not read."""
 
     def by_row(heads: Any) -> Any:  # [1, heads, line, size] to [row, heads, position, size]
         groups = query.shape[1] // heads.shape[1]

@@ -1,7 +1,8 @@
-"""Run the critic in its own process at the same time as the actor: verl's "sync" trainer for the CPUs of one machine.
+"""Run the critic at the same time as the actor, by a "sync" trainer of verl for the CPUs of one machine.
 
-verl's processes take turns: reference, then values; the critic's update, then the actor's. On a GPU they share its
-memory and its time. On a CPU each process uses one core, and neither of a pair needs the other's result.
+verl's processes take turns: first the reference, then the values; first the critic's update, then the actor's. On a
+GPU they share memory and time. On a CPU each process uses one core, and neither process of a pair needs the other's
+result.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +20,7 @@ def register_parallel_critic(module: ModuleType) -> None:
     from verl.trainer.ppo.v1.trainer_base import TRAINER_REGISTRY, Role
 
     class CriticBeside(module.PPOTrainerSync):  # type: ignore[misc, name-defined]
-        """Starts each call of the critic before the actor's, and waits for it afterwards."""
+        """Trainer that starts each call of the critic before the actor's call, and waits for it afterwards."""
 
         def __init__(self, *args: Any, **named: Any) -> None:
             super().__init__(*args, **named)
@@ -34,7 +35,7 @@ def register_parallel_critic(module: ModuleType) -> None:
                 self.mapping[Role.Critic] = POOL
 
         def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-            """The first pass over a batch; the critic starts on its values at the same time."""
+            """Compute the first pass over a batch, while the critic computes its values."""
             if self.use_critic:
                 self._begin(super()._compute_values, batch)
             return super()._compute_old_log_prob(batch, metrics)
@@ -54,7 +55,7 @@ def register_parallel_critic(module: ModuleType) -> None:
             return batch
 
         def _begin(self, of_critic: Any, batch: Any) -> None:
-            """Run a call of the critic on a copy of the batch, since the batch also holds the arguments of a call."""
+            """Run a call of the critic on a copy of the batch, because a batch also contains a call's arguments."""
 
             def work(copy: Any) -> dict[str, Any]:
                 metrics: dict[str, Any] = {}

@@ -10,7 +10,7 @@ from standins.verl_cpu import fork_server
 
 @when_imported("verl.utils.distributed")
 def _gloo_only_backend(module: Any) -> None:
-    """Use gloo only: verl's "cpu and accelerator" would be "cpu:gloo,cpu:gloo", which torch refuses."""
+    """Use only gloo. verl's setting for CPU and accelerator would be "cpu:gloo,cpu:gloo", which torch refuses."""
     both = module.initialize_global_process_group_ray
 
     def initialize(timeout_second: float | None = None, backend: str | None = None) -> Any:
@@ -21,7 +21,7 @@ def _gloo_only_backend(module: Any) -> None:
 
 @when_imported("verl.utils.fsdp_utils")
 def _skip_offloading(module: Any) -> None:
-    """Skip moving weights to the GPU and back; they stay in memory."""
+    """Do not move weights to the GPU and back; they stay in memory."""
     for name in (
         "load_fsdp_model_to_gpu", "offload_fsdp_model_to_cpu", "load_fsdp_optimizer", "offload_fsdp_optimizer"
     ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""A rollout for verl by transformers: a server in a Ray actor writes a step's answers and loads new weights."""
+"""Rollout for verl with transformers: a server in a Ray actor writes a step's answers and loads new weights."""
 
 import os
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ SERVER = "hf_generate_{}"
 
 
 class GenerateServer:
-    """Writes answers with the actor's weights; verl calls the methods after `write`."""
+    """Server that writes answers with the actor's weights. verl calls the methods below `write`."""
 
     def __init__(self, path: str, response_length: int, batch: int) -> None:
         import torch
@@ -28,7 +28,10 @@ class GenerateServer:
     async def write(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, seeds: Sequence[Sequence[int]]
     ) -> tuple[list[Continuation], int]:
-        """An answer to each prompt, drawn by a generator of its own, and the step whose weights wrote them."""
+        """Write an answer to each prompt. Returns the answers, and the step of the weights that wrote them.
+
+        Each answer is sampled with a separate random generator.
+        """
         answers: list[Continuation] = []
         for start in range(0, len(prompts), self._batch):
             part = slice(start, start + self._batch)
@@ -39,7 +42,7 @@ class GenerateServer:
         return answers, self._step
 
     async def load_weights(self, weights: dict[str, Any], step: int | None) -> None:
-        """Load every weight by its name; a missing or unknown name is an error, since it means another model."""
+        """Load every weight by its name. Raises a ValueError if a name is missing or unknown: it is another model."""
         missing, unknown = self._model.load_state_dict(weights, strict=False)
         tied = {"lm_head.weight"} if self._model.config.tie_word_embeddings else set()
         if unknown or set(missing) - tied:
@@ -54,7 +57,7 @@ class GenerateServer:
 
 
 def uniform_samples(seeds: Sequence[Sequence[int]], most: int) -> Any:
-    """Draw `most` numbers in [0, 1) for each seed; they do not depend on the other seeds of the batch."""
+    """Draw `most` random numbers in [0, 1) for each seed, independent of the other seeds in the batch."""
     import numpy as np
 
     return np.stack([np.random.default_rng(seed).random(most) for seed in seeds])

@@ -1,4 +1,4 @@
-"""verl's two classes for a rollout: one starts the servers, one sends the actor's weights."""
+"""The two classes that verl needs for a rollout: one starts the server, the other one sends the actor's weights."""
 
 import os
 from typing import Any
@@ -13,7 +13,7 @@ from standins.verl_cpu.rollout import SERVER, GenerateServer
 
 
 class GenerateReplica(RolloutReplica):  # type: ignore[misc]
-    """Starts the server that writes verl's answers."""
+    """Replica that starts the server that writes the answers."""
 
     async def launch_servers(self) -> None:
         options = {"name": SERVER.format(self.replica_rank), "max_concurrency": self.max_concurrency, "num_cpus": 0}
@@ -28,7 +28,7 @@ class GenerateReplica(RolloutReplica):  # type: ignore[misc]
 
 
 class GenerateAdapter(BaseRollout):  # type: ignore[misc]
-    """Runs in each process of the actor and sends the weights to the server of the same rank."""
+    """Adapter in each process of the actor, which sends the weights to the server of the same rank."""
 
     def __init__(self, config: Any, model_config: Any, device_mesh: Any, replica_rank: int = -1) -> None:
         super().__init__(config, model_config, device_mesh)

@@ -13,7 +13,7 @@ def _register_engines(module: Any) -> None:
 
 @when_imported("verl.trainer.ppo.v1.replay_buffer")
 def _wait_for_samples(module: Any) -> None:
-    """Wait for a step's samples, which are ready together; verl would poll every two seconds."""
+    """Wait for a step's samples, which are ready at the same time; verl would poll every two seconds."""
 
     def wait(self: Any, partition_id: str, last_debug_time: float) -> float:
         from standins.verl_cpu.step_rollouts import StepRollouts

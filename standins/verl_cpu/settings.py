@@ -13,25 +13,25 @@ PARALLEL_CRITIC = f"{HERE}.parallel_critic"
 STEP_ROLLOUTS = f"{HERE}.step_rollouts.StepRollouts"
 
 CPU_ROLLOUT = "hf_generate"
-"""The name under which rollout.py registers its rollout."""
+"""Name under which the CPU rollout is registered with verl."""
 
 PACKED_ATTENTION = "rows_of_a_line"
-"""The name under which packed_engine.py registers its attention."""
+"""Name under which packed_engine.py registers its attention."""
 
 RAY_CPUS = 12
-"""Number of CPUs that Ray assumes: one for each of verl's actors, which take turns."""
+"""Number of CPUs that Ray assumes, enough for one for each of verl's actors, which take turns."""
 
 OBJECT_STORE = 300_000_000
-"""Bytes of Ray's object store."""
+"""Size of Ray's object store in bytes."""
 
 
 def driver(config: PpoConfig) -> str:
-    """The module to start: on one machine the fork server, else verl's own."""
+    """Module to start: the fork server on one machine, verl's own driver on several."""
     return FORK_SERVER if config.hardware.nodes == 1 else DRIVER
 
 
 def modules(config: PpoConfig) -> tuple[str, ...]:
-    """Modules to import. On several nodes the critic is not parallel: two processes could wait for each other."""
+    """Modules that verl imports. On several nodes the critic is not parallel, because of possible deadlocks."""
     return (*MODULES, PARALLEL_CRITIC) if config.hardware.nodes == 1 else MODULES
 
 
@@ -53,7 +53,7 @@ def environment(config: PpoConfig) -> dict[str, str]:
 
 
 def ray_overrides(config: PpoConfig, slots: int) -> dict[str, Value]:
-    """Ray's size on one machine; on several, each `ray start` reads it from RAY_OVERRIDE_RESOURCES."""
+    """Settings of Ray's size on one machine. On several, each `ray start` reads it from RAY_OVERRIDE_RESOURCES."""
     values: dict[str, Value] = {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1}
     if config.hardware.nodes == 1:
         values |= {
@@ -65,7 +65,7 @@ def ray_overrides(config: PpoConfig, slots: int) -> dict[str, Value]:
 
 
 def single_precision(engine: str) -> dict[str, Value]:
-    """Settings of an engine that computes in float32, without kernels of its own."""
+    """Settings for an engine that computes in float32 and compiles no kernels."""
     precision: dict[str, Value] = {
         f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")
     }
@@ -73,7 +73,7 @@ def single_precision(engine: str) -> dict[str, Value]:
 
 
 def overrides(config: PpoConfig) -> dict[str, Value]:
-    """Overrides for single precision, without GPU kernels, with one process of each kind."""
+    """Settings of verl for single precision, without GPU kernels, and for this package's rollout and engines."""
     values: dict[str, Value] = {
         f"{ACTOR}.strategy": "fsdp",
         f"{ROLLOUT}.name": CPU_ROLLOUT,

@@ -1,12 +1,12 @@
-"""A step's rollouts as one batch: an agent loop manager for verl's setting `agent_loop_manager_class`.
+"""Compute a step's rollouts as one batch, by an agent loop manager for verl's setting `agent_loop_manager_class`.
 
-verl's own manager sends and stores every sample by itself: some ten messages between five processes for each sample,
-which for a tiny model take many times as long as its computing. Here the servers write all answers of a step, the
-reward function gets all of them at once, and verl's queue gets them in one message, in the order of the rows. So the
-result does not depend on which process is ready first, and the same seed gives the same training.
+verl's own manager sends and stores every sample separately, with about ten messages between five processes. For a
+tiny model, this takes much longer than the computation. Here the servers write all answers of a step, the reward
+function gets all of them at once, and verl's queue gets them in one message, in the order of the rows. So the result
+does not depend on which process is ready first, and the same seed gives the same training.
 
-While the rewards are computed, verl already computes the reference's probabilities and the values. The two functions
-in which verl waits are in rollout_patches.py.
+While the rewards are computed, verl already computes the reference's probabilities and the values. The two patched
+functions in which verl waits are in rollout_patches.py.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ Figures = dict[str, float]
 
 
 class Rollout(NamedTuple):
-    """One sample of one prompt."""
+    """Rollout of one sample of one prompt."""
 
     row: dict[str, Any]
     prompt: list[int]
     sample: int
     seed: list[int]
-    """Seed, step, number of the row in the step, number of the sample."""
+    """Seed of the sample: run's seed, step, number of the row in the step, number of the sample."""
 
     @property
     def key(self) -> str:
@@ -44,7 +44,7 @@ class Rollout(NamedTuple):
 
 
 class StepAnswers(NamedTuple):
-    """A step's rollouts and their answers, in order."""
+    """Rollouts of a step with their answers, in the same order."""
 
     partition: str
     rollouts: list[Rollout]
@@ -52,11 +52,11 @@ class StepAnswers(NamedTuple):
 
 
 class StepRollouts:
-    """Makes the rollouts of a training step or of a test on dev; verl calls it."""
+    """Agent loop manager that computes the rollouts of a training step or of a test on dev, called by verl."""
 
     current: "StepRollouts"
     figures: tuple[list[Figures], Figures]
-    """Terms of the last step's rewards; the seconds of their computation, and those that verl waited for them."""
+    """Reward terms of the last training step, and the seconds for computing and for waiting for them."""
 
     def __init__(self, config: Any) -> None:
         self._rollout, model = config.actor_rollout_ref.rollout, Path(config.actor_rollout_ref.model.path)
@@ -78,7 +78,7 @@ class StepRollouts:
         return cls(config)
 
     def generate_sequences(self, batch: Any) -> None:
-        """Start the rollouts; verl waits for samples when it reads its queue, and later for rewards."""
+        """Start the rollouts and return. verl waits for samples when it reads its queue, and later for rewards."""
         validate = bool(batch["validate"]) if "validate" in batch else False
         step = int(batch["global_steps"])
         rollouts = self._rollouts(batch, step, validate)
@@ -86,12 +86,12 @@ class StepRollouts:
         self._scored = self._thread.submit(self._run, self._score, self._written)
 
     def wait_for_samples(self) -> None:
-        """Wait until the samples are in verl's queue; for a test on dev, also their rewards."""
+        """Wait until the samples are in verl's queue; in a test on dev, wait for their rewards too."""
         if self._written.result().partition == "val":
             self.wait_for_rewards()
 
     def wait_for_rewards(self) -> None:
-        """Wait until the rewards of all samples are in verl's queue; raises the error that prevented a reward."""
+        """Wait for the rewards of all samples, and put them into verl's queue. Raises the reward function's error."""
         began = time.perf_counter()
         written, (terms, seconds) = self._written.result(), self._scored.result()
         if written.partition == "train":
@@ -129,7 +129,7 @@ class StepRollouts:
         return self._prompts[text]
 
     async def _write(self, rollouts: list[Rollout], step: int, validate: bool) -> StepAnswers:
-        """Have each server write its share of the answers, in order."""
+        """Let each server write its share of the answers, in order, and put all samples into verl's queue."""
         settings = self._rollout.val_kwargs if validate else self._rollout
         sampling = Sampling(settings.temperature, settings.top_p, max(0, settings.top_k))
         share = -(-len(rollouts) // len(self._servers))
@@ -155,7 +155,7 @@ class StepRollouts:
         return terms, time.perf_counter() - started
 
     def _sample(self, row: dict[str, Any], answer: Continuation) -> dict[str, Any]:
-        """A sample in the form that verl passes to a reward function."""
+        """Build a sample in the format in which verl passes it to a reward function."""
         return {
             "data_source": row["data_source"],
             "solution_str": self._tokenizer.decode(answer.ids, skip_special_tokens=True),
@@ -180,7 +180,7 @@ def _store(written: StepAnswers, step: int, weights_step: int) -> None:
 
 
 def _fields(rollout: Rollout, answer: Continuation, partition: str) -> dict[str, Any]:
-    """Fields of a sample that verl's trainer and workers read; other columns would be sent with every pass."""
+    """Fields of a sample that verl's trainer and workers read. Other columns would be sent needlessly."""
     prompt, response = torch.tensor(rollout.prompt), torch.tensor(answer.ids)
     mask = torch.ones_like(response)
     columns = ("data_source", "reward_model") if partition == "val" else ()
@@ -213,5 +213,5 @@ def _at_the_end(score: float, answer: Continuation) -> torch.Tensor:
 
 
 def _plain(value: Any) -> Any:
-    """The value in a cell of a tensordict."""
+    """Value in a cell of a tensordict."""
     return getattr(value, "data", value)

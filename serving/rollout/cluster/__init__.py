@@ -1,1 +1,1 @@
-"""The rollout's ports on Kubernetes: the API server, Prometheus and the store. And the controller."""
+"""Rollout controller for Kubernetes, and the adapters of the rollout's ports: API server, Prometheus and store."""

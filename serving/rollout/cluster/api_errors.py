@@ -1,4 +1,4 @@
-"""Translates refusals of the API server into the errors of a reconcile: conflict, outage, configuration."""
+"""Translate errors of the API server to the errors that a reconcile handles: conflict, outage and configuration."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

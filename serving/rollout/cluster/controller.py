@@ -1,4 +1,4 @@
-"""The controller: reconciles every rollout under way, at intervals and as soon as one of its objects changes."""
+"""Controller that reconciles every rollout under way, at intervals and whenever one of its objects changes."""
 
 import logging
 import threading
@@ -33,9 +33,9 @@ AT_ONCE = 8
 TICK = 0.5
 AGAIN_SECONDS = 1.0
 REPEAT_EVENTS_SECONDS = 3600.0
-"""Age of the records that a restarted controller publishes again; the same Event twice is one Event."""
+"""Age in seconds up to which a restarted controller publishes records again; a repeated Event is not duplicated."""
 RECHECK_HISTORY_SECONDS = 86400.0
-"""Age of the ended rollouts whose histories a restarted controller attaches if they are not attached yet."""
+"""Age in seconds up to which a restarted controller attaches the missing histories of ended rollouts."""
 
 log = logging.getLogger(__name__)
 
@@ -43,16 +43,16 @@ log = logging.getLogger(__name__)
 class Settings(NamedTuple):
     prometheus: PrometheusClient
     policy: Callable[[], TrustPolicy]
-    """Read again for each reconcile: a key may be revoked at any time."""
+    """Function that reads the trust policy. It is called at each reconcile, because a key may be revoked any time."""
     reconcile_seconds: float = 30.0
     standard_canary: bool = False
     history: HistorySigner | None = None
     shadowed: frozenset[str] = frozenset()
-    """The InferenceServices for which a shadow runs: by default their canaries are also judged by `quality`."""
+    """InferenceServices for which a shadow runs; by default the check `quality` also applies to their canaries."""
 
 
 class Controller:
-    """The controller of one namespace. It runs until `stop` is set, and ends after the reconciles under way."""
+    """Controller of one namespace. It runs until `stop` is set, and ends after the reconciles under way."""
 
     def __init__(self, api: Api, lease: ClusterLease, settings: Settings) -> None:
         self.api, self.lease, self.settings = api, lease, settings
@@ -60,10 +60,10 @@ class Controller:
         self.metrics = Metrics(self._status)
         self.ticked = time.monotonic()
         self._versions: dict[str, tuple[str, int]] = {}
-        """The uid and generation last reported, by name; another uid is another rollout of the same name."""
+        """Newest uid and generation by rollout name. Another uid means another rollout with the same name."""
         self._events: dict[str, DecisionRecord | None] = {}
         self._last_success: dict[str, float] = {}
-        """The time of the last reconcile that did not fail, by name."""
+        """Time of the last successful reconcile, by rollout name."""
 
     def run(self, stop: threading.Event) -> None:
         led = False
@@ -88,7 +88,7 @@ class Controller:
             self.cache.stop()
 
     def _on_change(self, kind: str, changed: Object, deleted: bool) -> None:
-        """Enqueue the rollout that a change concerns. Our own writes of a status change no generation."""
+        """Enqueue the rollout that a change concerns. Writes of a status are ignored: they change no generation."""
         metadata = changed["metadata"]
         if kind != ROLLOUTS:
             labels = metadata.get("labels") or {}
@@ -113,7 +113,7 @@ class Controller:
             self.schedule.enqueue(rollout["metadata"]["name"])
 
     def _next_rollout(self, service: str | None) -> Object | None:
-        """The rollout of this InferenceService that is carried out now."""
+        """Rollout of this InferenceService that is carried out now; None if all have ended."""
         return next_rollout(
             rollout for rollout in self.cache.all(ROLLOUTS) if rollout["spec"]["inferenceService"] == service
         )
@@ -123,7 +123,7 @@ class Controller:
         return first is None or first["metadata"]["name"] == rollout["metadata"]["name"]
 
     def _reconcile_safely(self, name: str) -> None:
-        """Reconcile one rollout; an exception is logged, and does not stop the other rollouts."""
+        """Reconcile one rollout. An exception is only logged and published, so that other rollouts continue."""
         began = time.monotonic()
         result: str = "failed"
         try:
@@ -141,7 +141,10 @@ class Controller:
                 self._last_success[name] = time.monotonic()
 
     def reconcile(self, name: str) -> str:
-        """Reconcile the rollout if it is the first of its InferenceService; the others wait until that has ended."""
+        """Reconcile a rollout if it is the oldest of its InferenceService that has not ended. Returns the result.
+
+        Later rollouts of the InferenceService wait.
+        """
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             self.schedule.forget(name)
@@ -174,7 +177,7 @@ class Controller:
         )
 
     def _finish(self, name: str) -> str:
-        """Attach the history, and enqueue the next rollout of the InferenceService."""
+        """Attach an ended rollout's history to its release, and enqueue the InferenceService's next rollout."""
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             return "done"
@@ -188,7 +191,10 @@ class Controller:
         return "done"
 
     def _publish_news(self, name: str) -> None:
-        """Publish the records after the last published one; after a restart, which forgets it, those of an hour."""
+        """Publish the records since the last published one as Events.
+
+        After a restart the last published record is unknown, so the records of the last hour are published again.
+        """
         rollout, last = self.cache.get(ROLLOUTS, name), self._events.get(name)
         history = parse_state(rollout).history if rollout else ()
         if rollout is None or not history or last == history[-1]:
@@ -222,7 +228,7 @@ class Controller:
 
 
 def _ended_lately(rollout: Object) -> bool:
-    """Tell if the rollout ended within a day. A status that cannot be read was not written by this controller."""
+    """True if the rollout ended within the last day. A status that cannot be read gives False."""
     try:
         history = parse_state(rollout).history
         return bool(history) and _age(history[-1]) < RECHECK_HISTORY_SECONDS

@@ -1,6 +1,6 @@
-"""Publishes a rollout's decisions as Events of its ModelRollout: `kubectl describe` shows them.
+"""Publish a rollout's decisions as Events of its ModelRollout, which `kubectl describe` shows.
 
-An Event's name is a digest of its content, so that one published again after a restart is the same Event.
+An Event's name is a digest of its content, so an Event that is published twice exists only once.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def publish_events(api: Api, rollout: Object, records: Iterable[DecisionRecord]) -> None:
-    """Publish what can be published: the status holds every decision, and no rollout waits for an Event."""
+    """Publish records as Events. Failures are only logged, because the status has every decision anyway."""
     for record in records:
         try:
             with translate_refusals(api):

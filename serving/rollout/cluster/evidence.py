@@ -1,7 +1,7 @@
-"""Counts of two model versions from Prometheus, between a cursor and the newest time at which both were scraped.
+"""Count requests of two model versions from Prometheus, between a cursor and the newest time both were scraped.
 
-Each increase counts in the window of the scrape that showed it, and in no other, so that windows may be of any length
-and no request is in two of them. Requests that were not scraped are missing; no estimate takes their place.
+Each increase counts only in the window of the scrape that showed it. So windows may have any length, and no request
+is counted twice. Requests that were not scraped are missing; they are not estimated.
 """
 
 import logging
@@ -27,9 +27,9 @@ from serving.rollout.spec import Check
 REQUESTS = frozenset(f"{server}_requests_total" for server in SERVERS)
 START_TIME_METRIC = "process_start_time_seconds"
 LOOKBACK_SECONDS = 180.0
-"""Seconds before a window that are read with it: a pod that was not scraped for longer counts as a new one."""
+"""Seconds before a window that are also read. A pod that was not scraped for longer counts as a new pod."""
 LONGEST = 3600.0
-"""Seconds of the longest window. Earlier counts, from a time without a controller, are left out."""
+"""Longest window in seconds. Earlier counts, from a time without a controller, are left out."""
 
 DISCOVERY_LABELS = frozenset(
     {
@@ -37,16 +37,16 @@ DISCOVERY_LABELS = frozenset(
         "prometheus", "prometheus_replica", "replica",
     }
 )  # fmt: skip
-"""Labels that Prometheus adds when it discovers a target. A pod discovered in several ways is counted once."""
+"""Labels that Prometheus adds when it discovers a target. They are removed, so that a pod found twice counts once."""
 
 CounterKey = tuple[str, Series]
-"""One counter of one pod: the pod's name, and the series."""
+"""Key of one pod's counter: the name of the pod, and the series."""
 
 log = logging.getLogger(__name__)
 
 
 class Scrapes(NamedTuple):
-    """The samples of every counter, and for every pod the times of its first scrape and of its start."""
+    """Samples of every counter, and the times of each pod's first scrape and start."""
 
     counters: Mapping[CounterKey, tuple[Sample, ...]]
     first_scraped: Mapping[str, float]
@@ -54,14 +54,14 @@ class Scrapes(NamedTuple):
 
 
 class PrometheusEvidence:
-    """The evidence of one rollout, on the clock of Prometheus."""
+    """Source of one rollout's evidence; all times are by the clock of Prometheus."""
 
     def __init__(self, prometheus: PrometheusClient, namespace: str, checks: Iterable[Check]) -> None:
         self.prometheus, self.checks = prometheus, tuple(checks)
         self._selector = f'{{__name__=~"{"|".join((*SERIES_NAMES, START_TIME_METRIC))}",namespace="{namespace}"}}'
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """The window since the cursor; None if one of the two versions was not scraped lately."""
+        """Read the window since the cursor `after`; None if one of the versions was not scraped recently."""
         try:
             now = self.prometheus.now()
             if after is not None and after > now:
@@ -86,7 +86,7 @@ class PrometheusEvidence:
 
 
 def collect_scrapes(scraped: Iterable[ScrapedSeries]) -> Scrapes:
-    """The counters by pod and series; of a pod that was discovered in two ways, the one scraped last."""
+    """Group the samples by pod and series. If a pod was discovered twice, the newer samples are used."""
     counters: dict[CounterKey, tuple[Sample, ...]] = {}
     first_seen: dict[str, float] = {}
     started: dict[str, float] = {}
@@ -107,7 +107,7 @@ def collect_scrapes(scraped: Iterable[ScrapedSeries]) -> Scrapes:
 
 
 def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
-    """The newest time up to which every one of these versions was scraped; None if one was not."""
+    """Newest time up to which all these versions were scraped; None if one of them was not scraped."""
     newest: dict[str, float] = {}
     for (_, series), samples in scrapes.counters.items():
         if series.name in REQUESTS:
@@ -117,7 +117,7 @@ def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
 
 
 def window_growth(scrapes: Scrapes, begin: float, until: float) -> Counters:
-    """The increase of each series in the window, summed over all pods."""
+    """Compute the increase of each series between `begin` and `until`, summed over all pods."""
     increases: dict[Series, float] = {}
     for (pod, series), samples in scrapes.counters.items():
         steps = (
@@ -130,10 +130,10 @@ def window_growth(scrapes: Scrapes, begin: float, until: float) -> Counters:
 
 
 def _with_zero_start(pod: str, samples: tuple[Sample, ...], scrapes: Scrapes) -> tuple[Sample, ...]:
-    """Put a sample of 0 before the first one, if the counter is known to have started after the window did.
+    """Add a sample of 0 before the first sample if the counter is known to be new.
 
-    That is known if the pod was scraped earlier without this counter, or if its process started lately. Otherwise the
-    first sample only says where to begin.
+    A counter is new if its pod was scraped earlier without it, or if the pod's process started recently. Otherwise
+    the first sample only serves as the start value.
     """
     first = samples[0].at
     earlier = scrapes.first_scraped[pod]

@@ -1,25 +1,25 @@
-"""The InferenceService that a rollout creates if there is none yet."""
+"""Build the InferenceService that a rollout creates if it does not exist yet."""
 
 from collections.abc import Mapping
 from typing import Any
 
 SERVICE_ACCOUNT, STORAGE_CONTAINER = "qinglan-serving", "qinglan-release"
-"""The account that a model's pods run as, and the storage container that verifies what they serve."""
+"""Service account of a model's pods, and storage container that fetches and verifies their release."""
 
 TAG_ROUTING = "serving.kserve.io/enable-tag-routing"
-"""KServe's annotation by which Knative gives the newest revision its own route, at any share."""
+"""Annotation of KServe with which Knative gives the newest revision a route of its own, at any share."""
 
 MODES = {"Serverless": "Knative", "Standard": "Standard"}
-"""A rollout's mode, and what KServe calls it."""
+"""KServe's name for each mode of a rollout."""
 
 Object = Mapping[str, Any]
 
 
 def first_inference_service(rollout: Object) -> dict[str, Any]:
-    """The InferenceService for a rollout's release, with all of the traffic.
+    """Build the InferenceService for a rollout's release.
 
-    KServe gives a first deploy all of it, at any percent. The annotations are KServe's own. They are set from the
-    start and never change, since a changed annotation restarts every pod.
+    KServe gives a first model all of the traffic, at any percent. The annotations belong to KServe. They are set at
+    the start and never change, because a changed annotation restarts every pod.
     """
     spec = rollout["spec"]
     predictor_spec, mode, standard = spec["predictor"], spec.get("mode", "Auto"), spec.get("mode") == "Standard"

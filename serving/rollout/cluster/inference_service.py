@@ -1,6 +1,6 @@
-"""Reads an InferenceService: the model and share that its spec asks for, its mode, its last editor.
+"""Read an InferenceService: the model and share in its spec, its deployment mode, and its last editor.
 
-knative.py and standard_mode.py read how it is really served, in the two modes of a canary.
+knative.py and standard_mode.py read what is really served in the two deployment modes.
 """
 
 import hashlib
@@ -15,24 +15,24 @@ from serving.rollout.state import DesiredModel
 Object = Mapping[str, Any]
 
 FIELD_MANAGER = "qinglan-rollout"
-"""The name of the controller's writes in the API server's managedFields."""
+"""Name of the controller as the writer of a field, in the API server's managedFields."""
 
 SOURCE_ANNOTATION = "internal.serving.kserve.io/storage-initializer-sourceuri"
-"""The annotation in which KServe notes the URI that a pod's storage initialiser fetches."""
+"""Annotation in which KServe stores the URI that a pod's storage initialiser fetches."""
 
 MODE_ANNOTATION = "serving.kserve.io/deploymentMode"
 SERVERLESS = ("Knative", "Serverless")
 DECIDING_ANNOTATIONS = ("serving.kserve.io/", "knative.dev/")
-"""Annotations that decide what is served, and how."""
+"""Parts of the names of annotations that influence what is served."""
 CACHED = "internal.serving.kserve.io/localmodel"
-"""An annotation that KServe's webhook derives from the storageUri."""
+"""Prefix of annotations that KServe's webhook derives from the storageUri."""
 
 NO_SERVICE = ServiceSnapshot("", 0, True, DesiredModel(uri=""), "", None, None, {}, "Serverless")
-"""The snapshot if there is no InferenceService."""
+"""Snapshot for an InferenceService that does not exist."""
 
 
 class ServiceObjects(NamedTuple):
-    """The objects of one model in the API server: its revisions, or its Deployments and pods."""
+    """An InferenceService, with its revisions in Serverless mode, or its Deployments and pods in Standard mode."""
 
     service: Object
     revisions: Mapping[str, Object] = {}
@@ -41,13 +41,13 @@ class ServiceObjects(NamedTuple):
 
 
 def deployment_mode(service: Object) -> DeploymentMode:
-    """The mode in the status; before KServe has written it, the mode that the annotation asks for."""
+    """Deployment mode from the status; before KServe has written it there, from the annotation."""
     mode = service.get("status", {}).get("deploymentMode") or annotations(service).get(MODE_ANNOTATION) or "Knative"
     return "Serverless" if mode in SERVERLESS else "Standard"
 
 
 def desired_model(service: Object) -> DesiredModel:
-    """The model and share that the spec asks for."""
+    """Model and share that the spec asks for."""
     spec = service["spec"]
     for canary in spec.get("canary") or ():
         return DesiredModel(uri=storage_uri(canary.get("predictor") or {}), percent=canary.get("trafficPercent"))
@@ -60,7 +60,7 @@ def storage_uri(predictor: Object) -> str:
 
 
 def spec_fingerprint(service: Object) -> str:
-    """A fingerprint of the spec without model and share, and of KServe's annotations."""
+    """Digest of all in the spec except model and share, and of the annotations that influence what is served."""
     spec = {name: value for name, value in service["spec"].items() if name != "canary"}
     predictor = dict(spec.get("predictor") or {})
     predictor.pop("canaryTrafficPercent", None)
@@ -76,7 +76,7 @@ def spec_fingerprint(service: Object) -> str:
 
 
 def last_editor(service: Object) -> str:
-    """The program that last changed the spec, by managedFields; "" if that was the controller."""
+    """Name of the program that last changed the spec, by managedFields; "" if it was the controller."""
     # The times are whole seconds, so all programs of the same second are named.
     edits = [
         (str(entry.get("time", "")), str(entry.get("manager", "")))
@@ -104,7 +104,7 @@ def annotations(thing: Object) -> Object:
 
 
 def fetched_uri(pods: Object) -> str:
-    """The URI that the pods of this template or revision fetch: KServe's note, or an init container's argument."""
+    """URI that the pods of a template or revision fetch, from KServe's annotation or an init container's argument."""
     if noted := annotations(pods).get(SOURCE_ANNOTATION):
         return str(noted)
     spec = pods.get("spec", {})

@@ -1,6 +1,7 @@
-"""Reads a Serverless InferenceService: its revisions and their shares of the traffic.
+"""Read a Serverless InferenceService: its revisions and their shares of the traffic.
 
-KServe gives `canaryTrafficPercent` to the newest *ready* revision, and the rest to the last one that had all of it.
+KServe gives `canaryTrafficPercent` of the traffic to the newest *ready* revision, and the rest to the rolled-out
+revision, which is the last one that had all of the traffic.
 """
 
 from serving.rollout.cluster.inference_service import (
@@ -14,14 +15,14 @@ from serving.rollout.cluster.inference_service import (
 from serving.rollout.ports import Revision
 
 GONE: Object = {"metadata": {}}
-"""Placeholder for a revision that a status names and that was deleted: it fetches nothing, and is not ready."""
+"""Placeholder for a deleted revision that a status still names; it has no URI and is not ready."""
 
 ROUTED = "PredictorRouteReady"
-"""KServe's condition that Knative's route has the shares of the spec."""
+"""Condition of KServe that is true if Knative's route has the shares of the spec."""
 
 
 def newest(objects: ServiceObjects) -> Revision | None:
-    """The latest created revision; ready only if it is also the latest ready one."""
+    """Latest created revision. It counts as ready only if it is also the latest ready revision."""
     status = predictor_status(objects.service)
     name = status.get("latestCreatedRevision", "")
     revision = objects.revisions.get(name)
@@ -32,13 +33,13 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
-    """The revision that the status names, also if it was deleted: a service that has served had its first model."""
+    """Rolled-out revision by the status, even if it was deleted; None if the service has never served a model."""
     name = predictor_status(objects.service).get("latestRolledoutRevision", "")
     return _read_revision(name, objects.revisions.get(name, GONE), True) if name else None
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
-    """Percent by URI."""
+    """Percent of the traffic by the URI of the model."""
     shares: dict[str, int] = {}
     for name, percent in _shares(objects.service).items():
         uri = fetched_uri(objects.revisions.get(name, GONE))
@@ -47,7 +48,7 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 
 def settled(objects: ServiceObjects) -> bool:
-    """Tell if the revisions and shares are already those of the spec."""
+    """True if KServe has already carried out the revision and the shares of the spec."""
     # status.observedGeneration does not help: it is that of Knative's own object.
     status, desired = predictor_status(objects.service), desired_model(objects.service)
     revision = objects.revisions.get(status.get("latestCreatedRevision", ""))
@@ -61,7 +62,7 @@ def settled(objects: ServiceObjects) -> bool:
 
 
 def named_revisions(service: Object) -> set[str]:
-    """The revisions that its status names as created, ready, rolled out, or routed to."""
+    """Names of the revisions that the status lists as created, ready, rolled out, or routed to."""
     status = predictor_status(service)
     latest = (status.get(f"latest{what}Revision") for what in ("Created", "Ready", "Rolledout"))
     return {str(name) for name in (*latest, *_shares(service)) if name}

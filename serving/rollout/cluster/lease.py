@@ -1,7 +1,7 @@
-"""Elects the leader: a Lease of the API server, renewed by a thread.
+"""Elect the leader with a Lease of the API server, which a thread renews.
 
-Another controller's lease has run out if it has not changed for its duration on this machine's monotonic clock: the
-clocks of two machines are never compared. The lease only saves work; the ledger's version is the fence.
+Another controller's lease counts as expired if it has not changed for SECONDS by this machine's monotonic clock; the
+clocks of two machines are never compared. The lease only saves work; the ledger's version prevents write conflicts.
 https://kubernetes.io/docs/concepts/architecture/leases/
 """
 
@@ -19,7 +19,7 @@ NAME = "qinglan-rollout"
 SECONDS = 15.0
 RENEWED_EVERY = 5.0
 MARGIN = 3.0
-"""Seconds before others may take the lease, at which the holder stops acting."""
+"""Seconds before the lease expires at which its holder already stops acting."""
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +29,9 @@ class ClusterLease:
         self.api, self.holder, self.seconds = api, holder, seconds
         self._until = 0.0
         self._rival_lease: tuple[str, float] = ("", 0.0)
-        """The resourceVersion of another holder's lease, and when it was first read."""
+        """resourceVersion of another holder's lease, and the time at which it was first read."""
         self.trouble = ""
-        """The reason why this controller can never lead, such as a missing right."""
+        """Reason why this controller can never lead, such as a missing permission; "" if there is none."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._renew_loop, name="lease", daemon=True)
 
@@ -39,7 +39,7 @@ class ClusterLease:
         self._thread.start()
 
     def stop(self) -> None:
-        """Release the lease, so that the next leader need not wait for it to run out."""
+        """Release the lease, so that the next leader need not wait until it expires."""
         self._stopped.set()
         self._thread.join(self.seconds)
         if self.held():
@@ -53,7 +53,7 @@ class ClusterLease:
         return time.monotonic() < self._until
 
     def try_once(self) -> bool:
-        """Take or renew the lease if it is free or held by this controller. A failed write counts as not held."""
+        """Take or renew the lease if it is free or held by this controller. Returns True if it is now held."""
         started = time.monotonic()
         try:
             lease = self._read()
@@ -94,7 +94,7 @@ class ClusterLease:
         return now - self._rival_lease[1] > self.seconds
 
     def _write(self, lease: dict[str, Any] | None, holder: str) -> None:
-        """Write at the version that was read: of two controllers that find it free, one gets it."""
+        """Write the lease at the version that was read, so that only one of two controllers can take it."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": holder, "leaseDurationSeconds": max(round(self.seconds), 1), "renewTime": now}
         with translate_refusals(self.api):

@@ -1,4 +1,4 @@
-"""The ledger on Kubernetes: a ModelRollout, whose status is written at the version that was read."""
+"""Ledger on Kubernetes: a ModelRollout, whose status is written only at the version that was read."""
 
 from collections.abc import Collection
 from typing import Any
@@ -17,11 +17,11 @@ ROLLOUTS = "modelrollouts"
 
 
 class UnreadableSpecError(ConfigError):
-    """A spec that the API server admits and this controller cannot follow."""
+    """Raised for a spec that the API server accepts but this controller cannot follow."""
 
 
 class ClusterLedger:
-    """`shadowed`: the InferenceServices for which a shadow runs."""
+    """Ledger of one ModelRollout. `shadowed` are the InferenceServices for which a shadow runs."""
 
     def __init__(self, api: Api, cache: ObjectCache, name: str, shadowed: Collection[str] = ()) -> None:
         self.api, self.cache, self.name, self.shadowed = api, cache, name, shadowed
@@ -30,7 +30,7 @@ class ClusterLedger:
         return parse_rollout(self._object(), self.shadowed)
 
     def write(self, state: State, expected: str) -> None:
-        """Write the status; a ConflictError if anybody has changed the object since, also its spec."""
+        """Write the status. Raises a ConflictError if the object, also only its spec, has changed since the read."""
         rollout = self._object()
         metadata = {**rollout["metadata"], "resourceVersion": expected}
         body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "spec": rollout["spec"], "metadata": metadata}
@@ -41,7 +41,7 @@ class ClusterLedger:
             self.cache.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
 
     def refuse(self, why: str, now: float) -> None:
-        """End a rollout whose spec cannot be read: nothing was changed for it, and nothing will be."""
+        """End a rollout whose spec cannot be read as Refused; nothing was changed for it."""
         rollout = self._object()
         done = State(phase="Done", outcome="Refused", reasons=(why,)).with_record(now, "Refused", why)
         self.write(done, str(rollout["metadata"]["resourceVersion"]))
@@ -54,10 +54,10 @@ class ClusterLedger:
 
 
 def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSnapshot:
-    """A ModelRollout with its whole policy: the default checks are added if its spec names none.
+    """Read a ModelRollout, and add the default checks if its spec names none.
 
-    They are part of the state from the first write on, so that a shadow that is installed or removed during the
-    rollout changes nothing.
+    The default checks are stored in the state at the first write. So a shadow that is installed or removed later does
+    not change them.
     """
     metadata = rollout["metadata"]
     where = f"modelrollout {metadata['namespace']}/{metadata['name']}"
@@ -80,7 +80,10 @@ def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSna
 
 
 def effective_checks(state: State, shadowed: bool) -> tuple[Check, ...]:
-    """The checks in the state. A rollout under way without any began before they were stored, and had `quality`."""
+    """Checks from the state, or the default checks.
+
+    A rollout under way without checks in its state began before they were stored, and includes `quality`.
+    """
     return state.checks or default_checks(shadowed or state.phase != "Verify")
 
 

@@ -1,4 +1,4 @@
-"""The controller's metrics."""
+"""Metrics of the rollout controller."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ from serving.rollout.spec import default_checks
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 RESULTS = ("done", "waited", "acted", "again", "unreachable", "follower", "failed")
 PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
-"""The phases of rollouts under way."""
+"""Phases of a rollout under way."""
 
 
 def judges_quality(rollout: Object) -> bool:
-    """Tell if the rollout needs shadow pairs now. The checks of a spec without any are in the status."""
+    """True if the rollout needs shadow pairs now. If the spec names no checks, they are in the status."""
     status = rollout.get("status") or {}
     default = [check.model_dump() for check in default_checks(shadowed=True)]  # if the status has no checks yet
     checks = rollout["spec"].get("checks") or status.get("checks") or default
@@ -24,7 +24,7 @@ def judges_quality(rollout: Object) -> bool:
 
 
 class ControllerStatus(NamedTuple):
-    """The controller's state at a scrape."""
+    """State of the controller at a scrape."""
 
     phases: Mapping[str, int]
     judging_quality: int
@@ -34,7 +34,7 @@ class ControllerStatus(NamedTuple):
 
 
 class Metrics:
-    """The metrics. Every series exists at 0 from the start."""
+    """Metrics of one controller. Every series exists at 0 from the start."""
 
     def __init__(self, status: Callable[[], ControllerStatus]) -> None:
         self.registry = CollectorRegistry()

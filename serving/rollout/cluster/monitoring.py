@@ -1,4 +1,4 @@
-"""The controller's log in JSON, and its /metrics and /healthz."""
+"""Log of the controller in JSON, and its pages /metrics and /healthz."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ from serving.rollout.cluster.controller import Controller
 from serving.rollout.cluster.lease import ClusterLease
 
 STUCK_SECONDS = 60.0
-"""Seconds without a tick after which the loop counts as hung; it ticks twice a second."""
+"""Seconds without a tick after which the controller's loop counts as hung; it ticks twice a second."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -33,7 +33,7 @@ def configure_json_logging() -> None:
 
 
 def start_monitoring_server(controller: Controller, lease: ClusterLease, host: str, port: int) -> ThreadedServer:
-    """Serve in a thread; the address is the one line on stdout."""
+    """Serve /metrics and /healthz in a thread, and print the address as the only line on stdout."""
 
     def problem() -> str:
         # An outage of the API server is no problem here: a restart would not end it.

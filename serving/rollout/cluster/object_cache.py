@@ -1,7 +1,7 @@
-"""Copies of the objects that decide rollouts, held by one watch of each kind: an idle rollout costs no call.
+"""Cache of the objects that rollouts need, filled by one watch for each kind, so that an idle rollout costs no calls.
 
-A copy may be late. That costs one reconcile: every write names the version that was read, and the API server is asked
-for revisions that an InferenceService names and that are not in the cache yet.
+A copy in the cache may be old. This costs at most one reconcile, because every write names the version that was read.
+Revisions that an InferenceService names but the cache lacks are read from the API server.
 """
 
 import threading
@@ -18,17 +18,17 @@ SERVICE_LABEL = "serving.kserve.io/inferenceservice"
 BEGIN_SECONDS = 30.0
 
 Observer = Callable[[str, Object, bool], None]
-"""Called with the kind, the object that changed, and whether it was deleted."""
+"""Function that is called with the kind, the changed object, and True if the object was deleted."""
 
 
 class ObjectCache:
-    """The objects of one namespace."""
+    """Cache of the objects of one namespace."""
 
     def __init__(self, api: Api, observer: Observer) -> None:
         self._lock = threading.Lock()
         self._objects: dict[str, dict[str, Object]] = {kind: {} for kind in KINDS}
         self._deleted: dict[tuple[str, str], str] = {}
-        """The uid of the last object that was deleted, by kind and name."""
+        """Uid of the last deleted object, by kind and name."""
 
         self._observer = observer
         self._informers = {kind: Informer(api, kind, {}, self._handler(kind)) for kind in KINDS}
@@ -44,7 +44,7 @@ class ObjectCache:
             informer.stop()
 
     def get(self, kind: str, name: str) -> Object | None:
-        """The object, or None; an OutageError while the watch does not work, since the copy may be old."""
+        """Return the object, or None. Raises an OutageError while the watch fails, because the copy may be old."""
         self.check_watched(kind)
         with self._lock:
             return self._objects[kind].get(name)
@@ -66,7 +66,7 @@ class ObjectCache:
             raise OutageError(f"{kind} cannot be watched: {why}. Check the API server and this account's rights.")
 
     def put(self, kind: str, thing: Object) -> None:
-        """Keep the API server's answer to a write of ours, since the watch may report it later."""
+        """Store the API server's answer to a write of this controller, because the watch may report it later."""
         # Race: the watch may also be faster than the answer. Then its newer copy must stay. An older one would count
         # as the present until something changes again, which may never happen.
         name, uid = thing["metadata"]["name"], thing["metadata"]["uid"]
@@ -91,7 +91,7 @@ class ObjectCache:
 
 
 def _supersedes(known: Object, answer: Object) -> bool:
-    """Tell if the known object is newer than the answer: created since, or a later version of the same object."""
+    """True if the known object is newer than the answer: a newer object, or a later version of the same object."""
     if known["metadata"]["uid"] != answer["metadata"]["uid"]:
         return True
     versions = [str(thing["metadata"]["resourceVersion"]) for thing in (known, answer)]
@@ -100,13 +100,13 @@ def _supersedes(known: Object, answer: Object) -> bool:
 
 
 def _trim_rollout(rollout: Object) -> Object:
-    """A ModelRollout without managedFields, which are half of its size."""
+    """Copy a ModelRollout without its managedFields, which are half of its size."""
     metadata = {name: value for name, value in rollout["metadata"].items() if name != "managedFields"}
     return {**rollout, "metadata": metadata}
 
 
 def _trim_service(service: Object) -> Object:
-    """An InferenceService; of managedFields only who changed the spec, and when."""
+    """Copy an InferenceService, but of its managedFields only the writers of the spec with their times."""
     edits = [
         {**{name: entry.get(name) for name in ("manager", "time", "subresource")}, "fieldsV1": {"f:spec": {}}}
         for entry in service["metadata"].get("managedFields") or ()
@@ -116,7 +116,7 @@ def _trim_service(service: Object) -> Object:
 
 
 def _trim_revision(revision: Object) -> Object:
-    """A revision; of its pod template, half of its size, only the init containers' arguments."""
+    """Copy the fields of a revision that are read; of its pod template only the init containers' arguments."""
     meta = revision["metadata"]
     metadata = {"name": meta["name"], **{name: meta.get(name) or {} for name in ("labels", "annotations")}}
     containers = revision.get("spec", {}).get("initContainers") or ()

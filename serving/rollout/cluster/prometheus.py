@@ -1,6 +1,6 @@
-"""Reads samples from Prometheus as they were scraped.
+"""Read samples from Prometheus exactly as they were scraped.
 
-Nothing is extrapolated, and its lookback, which repeats an old value for five minutes, is not used.
+Nothing is extrapolated. The lookback of Prometheus, which repeats an old value for five minutes, is not used.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from qinglan.http.http_client import sync_client
 
 ANSWER_SECONDS = 15.0
 MAX_ANSWER_BYTES = 64_000_000
-"""Largest answer: a day of a hundred series that are scraped every five seconds has 50 MB."""
+"""Largest answer in bytes. A day of a hundred series that are scraped every five seconds has 50 MB."""
 
 
 class Sample(NamedTuple):
@@ -24,14 +24,14 @@ class Sample(NamedTuple):
 
 
 class ScrapedSeries(NamedTuple):
-    """One series, oldest sample first."""
+    """Labels and samples of one series, oldest sample first."""
 
     labels: dict[str, str]
     samples: tuple[Sample, ...]
 
 
 class PrometheusClient:
-    """A client of the HTTP API; an OutageError where Prometheus gives no complete answer."""
+    """Client of the HTTP API. It raises an OutageError if Prometheus gives no complete answer."""
 
     def __init__(self, url: str) -> None:
         if fault := address_fault(url):
@@ -43,12 +43,12 @@ class PrometheusClient:
         self._client.close()
 
     def now(self) -> float:
-        """The time on the clock of Prometheus, which its samples have."""
+        """Current time by the clock of Prometheus, which also dates its samples."""
         with _malformed_as_outage(self.url):
             return float(self._query("time()", "scalar")[0])
 
     def samples(self, selector: str, until: float, seconds: float) -> list[ScrapedSeries]:
-        """The samples of the last `seconds` before `until`."""
+        """Read the samples of the last `seconds` before `until`."""
         with _malformed_as_outage(self.url):
             # A range selector at one instant returns the scraped samples; /query_range would interpolate at its
             # steps. https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries

@@ -1,7 +1,7 @@
-"""Proves a release in its store: walks its whole lineage, as the deploy stage and every pod do.
+"""Verify a release in its store with its whole lineage, as the deploy stage and every pod do.
 
-Weights stay in the store. The release's statement has their digests, and each pod verifies their bytes before it
-serves. All other files of the release are fetched and checked here, at every reconcile.
+Weights are not fetched. The release's statement has their digests, and each pod verifies their bytes before it
+serves. All other files of the release are fetched and verified here.
 """
 
 import logging
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class StoreReleaseVerifier:
-    """The verifier of one rollout. Its release must have the name in the spec; the stable one has any name."""
+    """Verifier of one rollout. Its release must have the name in the spec; the stable release may have any name."""
 
     def __init__(self, release: Release, policy: Callable[[], TrustPolicy]) -> None:
         self.release, self.policy = release, policy
@@ -49,7 +49,7 @@ class StoreReleaseVerifier:
 
 
 def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: str, policy: TrustPolicy) -> Proof:
-    """Prove the release, with every objection at once; a DataError if it is no release."""
+    """Verify the release. The proof lists all objections; a DataError is raised if it is not a release at all."""
     store.pull(address.digest, folder, select=lambda name: not stays_in_store(name))
     claim = read_release_statement(folder)
     files = release_files(folder, claim)
@@ -67,7 +67,7 @@ def stays_in_store(name: str) -> bool:
 
 @contextmanager
 def _failure_as_outage(address: ReleaseAddress) -> Iterator[None]:
-    """Turn failures to reach the store into an OutageError: they say nothing about the release."""
+    """Convert all errors to an OutageError, because a store that cannot be read proves nothing about the release."""
     try:
         yield
     except (QinglanError, OSError) as error:

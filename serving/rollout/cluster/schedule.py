@@ -1,15 +1,15 @@
-"""The queue of rollouts that are due: at intervals and after changes, each in one reconcile at a time."""
+"""Queue of rollouts, due at intervals and after changes. No rollout is in two reconciles at the same time."""
 
 import threading
 import time
 from collections.abc import Callable
 
 GAP = 1.0
-"""Seconds between two reconciles of one rollout, at least."""
+"""Shortest time in seconds between two reconciles of the same rollout."""
 
 
 class Schedule:
-    """Names with the times at which they are due. A taken name is requeued after its reconcile."""
+    """Names of rollouts with the times at which they are due. A taken name is requeued after its reconcile."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -19,14 +19,14 @@ class Schedule:
         self._taken: set[str] = set()
 
     def enqueue(self, name: str) -> None:
-        """Make the name due now, or as soon after its last reconcile as the gap allows."""
+        """Make a name due now, but not earlier than GAP seconds after its last reconcile."""
         with self._changed:
             at = max(self._clock(), self._last.get(name, 0.0) + GAP)
             self._due[name] = min(at, self._due.get(name, at))
             self._changed.notify()
 
     def take(self, most: int, seconds: float) -> list[str]:
-        """Take up to `most` names that are due, the longest due first; wait up to `seconds` for the first."""
+        """Take up to `most` due names, the longest due first. Wait up to `seconds` for the first one."""
         with self._changed:
             if not self._ready():
                 waiting = [at - self._clock() for name, at in self._due.items() if name not in self._taken]
@@ -38,7 +38,7 @@ class Schedule:
             return names
 
     def requeue(self, name: str, after: float | None) -> None:
-        """Hand back a taken name: due again after so many seconds, or, with None, only after a change."""
+        """Return a taken name. It is due again in `after` seconds; if `after` is None, only after a change."""
         with self._changed:
             self._taken.discard(name)
             self._last[name] = now = self._clock()

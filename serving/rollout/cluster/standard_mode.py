@@ -1,7 +1,8 @@
-"""Reads a Standard InferenceService: its Deployments, and `spec.canary` as in the source of KServe 0.21.
+"""Read a Standard InferenceService: its Deployments, and `spec.canary` as in the source of KServe 0.21.
 
-**Never run on a cluster.** KServe 0.20, which was, makes a canary's pods and sends them no traffic. So a rollout in
-this mode is refused, unless the option --standard-canary says that the cluster's KServe splits the traffic.
+**This mode has never run on a cluster with KServe 0.21.** KServe 0.20, which was tried, creates the canary's pods but
+sends them no traffic. So a rollout in this mode is refused, unless the option --standard-canary says that the
+cluster's KServe splits the traffic.
 """
 
 from serving.rollout.cluster.inference_service import (
@@ -25,7 +26,7 @@ STABLE_ONLY_FIELDS = (
     "deploymentStrategy",
     "name",
 )
-"""A canary has a fixed number of pods, and KServe refuses one with these."""
+"""Fields that KServe refuses in a canary, which has a fixed number of pods."""
 FAILURE_REASONS = (
     "CrashLoopBackOff",
     "ImagePullBackOff",
@@ -46,7 +47,7 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
-    """The stable Deployment, once one of its pods has served."""
+    """Stable Deployment; None until one of its pods has served."""
     name = f"{objects.service['metadata']['name']}-predictor"
     deployment = objects.deployments.get(name)
     if deployment is None or not _has_served(deployment):
@@ -55,7 +56,10 @@ def rolled_out(objects: ServiceObjects) -> Revision | None:
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
-    """Percent by URI. A Deployment whose pods are being replaced serves both of its models, and is left out."""
+    """Percent of the traffic by the URI of the model.
+
+    A stable Deployment whose pods are being replaced is left out, because it serves its old and its new model.
+    """
     stable, shares = rolled_out(objects), {}
     for canary, status in _canaries_with_status(objects.service):
         shares[storage_uri(canary["predictor"])] = int(status.get("trafficPercent") or 0)
@@ -65,7 +69,7 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 
 def settled(objects: ServiceObjects) -> bool:
-    """Tell if KServe and the Deployments have caught up with the spec."""
+    """True if KServe and the Deployments have carried out the spec."""
     spec_shares = {
         canary["predictor"]["name"]: canary["trafficPercent"]
         for canary in objects.service["spec"].get("canary") or ()
@@ -79,8 +83,11 @@ def settled(objects: ServiceObjects) -> bool:
 
 
 def spec_patch(service: Object, desired: DesiredModel) -> dict[str, object]:
-    """The merge patch of the spec: it adds the desired model as a canary or, without a percent, makes it the stable
-    model and removes the canary."""
+    """Build the merge patch of the spec.
+
+    With a percent, it adds the desired model as a canary. Without one, it makes the desired model the stable one and
+    removes the canary.
+    """
     if desired.percent is None:
         return {"predictor": {"model": {"storageUri": desired.uri}}, "canary": None}
     predictor = service["spec"]["predictor"]
@@ -91,7 +98,7 @@ def spec_patch(service: Object, desired: DesiredModel) -> dict[str, object]:
 
 
 def canary_name(uri: str) -> str:
-    """The canary's name, derived from its release, so that the same canary is never made twice."""
+    """Name of the canary, derived from its release, so that the same canary is never created twice."""
     return f"c-{uri.partition('/releases/')[2][:8]}"
 
 
@@ -118,7 +125,7 @@ def _template(deployment: Object) -> Object:
 
 
 def _read_revision(name: str, deployment: Object, objects: ServiceObjects) -> Revision:
-    """Read a Deployment. It is ready by its counts: the condition stays True while new pods crash beside old ones."""
+    """Read a Deployment. Pod counts tell if it is ready, because its condition stays True while new pods crash."""
     status, replicas = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
     counts = {status.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")}

@@ -1,4 +1,4 @@
-"""The target on Kubernetes: an InferenceService, which is changed at the version that was read."""
+"""Target on Kubernetes: an InferenceService, which is changed only at the version that was read."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ SERVICES = "inferenceservices"
 
 
 class ClusterTarget:
-    """The InferenceService of a ModelRollout. If it does not exist, the first write creates it."""
+    """Target that is the InferenceService of a ModelRollout. If it does not exist, the first write creates it."""
 
     def __init__(self, api: Api, cache: ObjectCache, rollout: Object, standard_canary: bool = False) -> None:
         self.api, self.cache, self.rollout, self.standard_canary = api, cache, rollout, standard_canary
@@ -34,7 +34,10 @@ class ClusterTarget:
         return service_snapshot(self._objects(service), self.standard_canary) if service else NO_SERVICE
 
     def write(self, desired: DesiredModel, expected: str) -> None:
-        """Merge the change at the expected version; without one create the service, unless somebody was faster."""
+        """Change the service at the expected version; if `expected` is "", create the service.
+
+        Raises a ConflictError if another program has changed or created the service.
+        """
         with translate_refusals(self.api):
             if not expected:
                 self.cache.put(SERVICES, self.api.create(SERVICES, first_inference_service(self.rollout)))
@@ -50,7 +53,7 @@ class ClusterTarget:
             self.cache.put(SERVICES, self.api.merge(SERVICES, self.name, body))
 
     def _service(self) -> Object | None:
-        """The service. If the cache has none, the API server is asked: the cached copy may be late."""
+        """Read the service from the cache or, if the cache does not have it yet, from the API server."""
         service = self.cache.get(SERVICES, self.name)
         if service is not None:
             return service
@@ -74,7 +77,7 @@ class ClusterTarget:
 
 
 def service_snapshot(objects: ServiceObjects, standard_canary: bool = False) -> ServiceSnapshot:
-    """The snapshot; the deployment mode decides which objects it is read from."""
+    """Build the snapshot of an InferenceService from the objects of its deployment mode."""
     service, mode = objects.service, deployment_mode(objects.service)
     reader = knative if mode == "Serverless" else standard_mode
     meta = service["metadata"]

@@ -1,1 +1,1 @@
-"""Shadow mode: the canary also rewrites a share of the live questions, and both rewrites are compared."""
+"""Shadow mode: the canary also rewrites a share of the live questions, and its rewrites are compared."""

@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options. An option that is left out has the default of ShadowConfig."""
+    """Parser of the command line. A missing option has the default of ShadowConfig."""
     options = argparse.ArgumentParser(
         prog="python -m serving.rollout.shadow",
         argument_default=argparse.SUPPRESS,

@@ -1,4 +1,4 @@
-"""Asks the canary for rewrites. An answer of another version, from a wrong tag route, is refused."""
+"""Request rewrites from the canary. An answer of another model version, as from a wrong tag route, is refused."""
 
 from urllib.parse import urlsplit
 
@@ -14,11 +14,11 @@ from serving.rollout.shadow.metrics import PairFailure
 from serving.rollout.shadow.payload_log import LoggedQuestion
 
 MAX_QUERY_CHARS = 4000
-"""The longest query that a RAG service takes."""
+"""Longest query in characters that the RAG service accepts."""
 
 
 class CanaryClient:
-    """One pool of connections, for one canary after the other."""
+    """Client of the canary's server, with one connection pool for all canaries of the service."""
 
     def __init__(self, model: str, ingress: str, deadline_seconds: float) -> None:
         self._path, self._ingress = f"/v1/models/{model}:predict", ingress.rstrip("/")
@@ -34,7 +34,7 @@ class CanaryClient:
         await self._http.aclose()
 
     async def rewrite(self, question: LoggedQuestion, pair: ModelPair) -> str:
-        """The canary's rewrite, as a user would have got it; a PairFailure if it gave none."""
+        """Request the canary's rewrite, as a user would get it. Raises a PairFailure if there is none."""
         instance = {
             "query": question.question,
             "user_profile": question.user_profile,
@@ -57,7 +57,7 @@ class CanaryClient:
 
 
 def read_rewrite(content: bytes, version: str) -> str:
-    """Read the rewrite from an answer; a PairFailure if another version answered, or no text came."""
+    """Read the rewrite from an answer. Raises a PairFailure if it has no text or comes from another version."""
     try:
         [prediction] = orjson.loads(content)["predictions"]
         text, answered_version = prediction["rewritten_query"], prediction["model_version"]

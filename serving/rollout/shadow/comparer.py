@@ -1,8 +1,8 @@
-"""Decides which of two rewrites is better, by a text that neither model wrote.
+"""Decide which of two rewrites is better, by a text that neither model wrote.
 
-That text is the need: the question with the end of its history, the same for both rewrites. The RAG service searches
-each rewrite as production would, and its reranker scores the hits against the need. With a judge, the judge compares
-the two rewrites in both orders; if its answers depend on the order, the pair is tied.
+The text is the need: the question with the end of its history, the same for both rewrites. The RAG service searches
+each rewrite like production, and its reranker scores the hits against the need. If a judge is configured, it compares
+the two rewrites instead, in both orders; if its answer depends on the order, the pair is tied.
 """
 
 from typing import Protocol
@@ -19,24 +19,24 @@ from serving.rollout.shadow.metrics import PairFailure, PairOutcome
 from serving.rollout.shadow.payload_log import LoggedQuestion
 
 MAX_NEED_CHARS = 4000
-"""The longest need, in characters, that a RAG service takes."""
+"""Longest need in characters that the RAG service accepts."""
 
 TIE_THRESHOLD = 0.01
-"""A smaller difference is a tie: the reranker's scores are no finer."""
+"""Difference of the scores below which a pair is tied, because the reranker's scores are not more precise."""
 
 STEP = "shadow"
 
 
 class Comparer(Protocol):
     async def compare(self, question: LoggedQuestion, canary: str, stable: str) -> PairOutcome:
-        """The canary's outcome; a PairFailure if it could not be decided."""
+        """Compare both rewrites, and return the canary's outcome. Raises a PairFailure if that is not possible."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 def build_need(question: LoggedQuestion) -> str:
-    """The question, and the end of its history up to the limit."""
+    """Build the need: the question with the end of its history, up to MAX_NEED_CHARS."""
     text, history = one_line(question.question), one_line(question.history_summary)
     room = MAX_NEED_CHARS - len(text) - 1
     return f"{text} {history[-room:]}".strip() if room > 0 else text[:MAX_NEED_CHARS]
@@ -49,7 +49,7 @@ def pair_outcome(canary: float, stable: float) -> PairOutcome:
 
 
 class RagComparer:
-    """Searches both rewrites, and scores their hits against the need."""
+    """Comparer that searches both rewrites and scores their hits against the need."""
 
     def __init__(self, config: ShadowConfig) -> None:
         self._config = config
@@ -76,7 +76,7 @@ class RagComparer:
 
 
 class JudgeComparer:
-    """Asks the judge for its preference, through a gateway that limits what it costs."""
+    """Comparer that asks the judge for its preference, through a gateway that limits the cost."""
 
     def __init__(self, url: str) -> None:
         from qinglan.llm.client import GatewayClient

@@ -1,4 +1,4 @@
-"""The configuration of a shadow."""
+"""Settings of a shadow."""
 
 from typing import Literal
 
@@ -12,40 +12,40 @@ VERSION_PATTERN = r"^[0-9a-f]{12}$"
 
 
 class ModelPair(Config):
-    """Two models of one service, and the URL at which the canary answers without users."""
+    """Versions of a canary and its stable model, and a URL that leads only to the canary."""
 
     canary: str = Field(pattern=VERSION_PATTERN)
     stable: str = Field(pattern=VERSION_PATTERN)
     url: Address
-    """The canary's tag route."""
+    """URL of the canary's tag route."""
 
 
 class ShadowConfig(Config):
-    """One shadow of one InferenceService."""
+    """Settings of the shadow of one InferenceService."""
 
     payloads: str = Field(min_length=1)
-    """The store of the rewriter's payload log, which must keep texts."""
+    """Store of the rewriter's payload log, which must record texts."""
 
     rag: Address
-    """The RAG service that both rewrites are searched in."""
+    """URL of the RAG service that searches both rewrites."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
-    """How both rewrites retrieve."""
+    """Retrieval settings for both rewrites."""
 
     service: str = Field(min_length=1)
-    """The InferenceService whose rollout is read from the API server."""
+    """Name of the InferenceService whose rollout is followed."""
 
     namespace: str = ""
-    """The namespace; by default that of the KUBECONFIG or of the pod."""
+    """Namespace of the InferenceService; by default the namespace of the pod or of KUBECONFIG."""
 
     ingress: Address | Literal[""] = ""
-    """The URL of the cluster's gateway, for clusters in which the tag route's host name does not resolve."""
+    """URL of the cluster's gateway, for clusters in which the tag route's host name does not resolve."""
 
     judge: Address | Literal[""] = ""
-    """The URL of a gateway whose judge compares the rewrites; by default the reranker scores their hits."""
+    """URL of a gateway whose judge compares the rewrites; if empty, the reranker scores their hits."""
 
     model: str = "rewriter"
-    """The served model's name, in the path of the canary's URL."""
+    """Name of the served model in the path of the canary's URL."""
 
     share: Fraction = 0.1
     """Share of the questions in the log that are compared."""

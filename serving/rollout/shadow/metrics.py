@@ -1,11 +1,11 @@
-"""The shadow's metrics: pairs by outcome, which check_counts.py reads, and failures by reason."""
+"""Metrics of the shadow: pairs by outcome, which check_counts.py reads, and failures by reason."""
 
 from typing import Literal, get_args
 
 from prometheus_client import CollectorRegistry, Counter
 
 PairOutcome = Literal["won", "lost", "tied"]
-"""The outcome of a pair, for the canary."""
+"""Outcome of a pair for the canary."""
 
 FailureReason = Literal[
     "payload_log", "unreadable", "no_text", "too_many", "canary_unreachable", "canary_late", "canary_refused",
@@ -15,7 +15,7 @@ FailureReason = Literal[
 
 
 class Metrics:
-    """The counters, in a registry of their own. Every series exists at 0 before anything is counted."""
+    """Metrics of one shadow, in a separate registry. Every series exists at 0 before anything is counted."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -38,7 +38,7 @@ class Metrics:
 
 
 class PairFailure(Exception):
-    """A question that became no pair, and the reason; it counts for neither model."""
+    """Raised if a question could not be compared, with the reason; the question counts for neither model."""
 
     def __init__(self, reason: FailureReason, why: str = "") -> None:
         super().__init__(why or reason)

@@ -1,4 +1,4 @@
-"""Finds the two models to compare now, and the URL at which the canary answers without users."""
+"""Find the two models to compare now, and the URL that leads only to the canary."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,19 +11,19 @@ from serving.rollout.shadow.config import ModelPair
 from serving.rollout.shadow.metrics import PairFailure
 
 CANARY_PHASES = ("WaitReady", "Analyse")
-"""The phases in which a canary waits for a decision."""
+"""Phases in which a canary waits for a decision."""
 
 VERSION_LENGTH = 12
 
 
 class RolloutPairSource:
-    """The pair of the service's present rollout, from the API server; the URL is the tag route of Knative."""
+    """Source of the pair in the service's current rollout, from the API server; the URL is Knative's tag route."""
 
     def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
         self._api, self._service = (api or connect()).within(namespace), service
 
     def current_pair(self) -> ModelPair | None:
-        """The pair; None while there is no canary; a PairFailure if the pair is unknown or out of reach."""
+        """Read the current pair; None if there is no canary. Raises a PairFailure if it is unknown or unreachable."""
         try:
             rollouts = self._api.all(PLURAL, {})["items"]
             versions = compared_versions(rollouts, self._service)
@@ -42,7 +42,7 @@ class RolloutPairSource:
 
 
 def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
-    """The versions of the canary and of the stable model, if a rollout has both."""
+    """Versions of the canary and of the stable model; None if no rollout has both now."""
     rollout = next_rollout(rollouts_of_service(rollouts, service))
     if rollout is None:
         return None
@@ -54,7 +54,7 @@ def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, st
 
 
 def tag_route(service: Object) -> str:
-    """The URL that leads only to the newest revision, at any share; "" if there is none."""
+    """URL that leads only to the newest revision, at any share of the traffic; "" if there is none."""
     predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
     routes = [
         target for target in predictor.get("traffic") or () if target.get("latestRevision") and target.get("tag")

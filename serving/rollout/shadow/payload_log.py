@@ -1,8 +1,8 @@
-"""Reads live questions from the stable server's payload log, each of them once.
+"""Read live questions from the stable server's payload log, each question once.
 
-Everything that is in the log at the first poll of a canary is skipped. An earlier process cannot have read anything
-later, so no question is counted twice as long as one shadow runs at a time. Questions that are logged between two
-processes are counted by neither.
+All that is in the log at the first poll of a canary is skipped. An earlier process can have read only this, so no
+question is counted twice, if only one shadow runs at a time. Questions that are logged while no shadow runs are not
+counted.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ from qinglan.store import Store
 LOG = "payloads"
 HOUR = timedelta(hours=1)
 HOURS_KNOWN = 48
-"""The hours, by their last poll, whose keys are remembered: a clock that was set comes back to them."""
+"""Number of hours whose keys are stored, in case the clock is set back to them."""
 
 
 class LoggedQuestion(BaseModel):
-    """One answered question in the log; other fields are ignored."""
+    """Answered question in the log; other fields of the record are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -39,14 +39,14 @@ class LoggedQuestion(BaseModel):
 
 
 class PayloadLogReader:
-    """Lists this hour and the one before, by the time of day in the keys, and remembers the keys of two days."""
+    """Reader of the payload log. It lists the keys of the current and the last hour, and stores those of two days."""
 
     def __init__(self, store: Store) -> None:
         self._shelf = store.shelf
         self._known_keys: dict[str, set[str]] = {}
 
     def new_keys(self, now: datetime | None = None) -> list[str]:
-        """The keys written since the last poll, oldest first; none at the first poll."""
+        """List the keys that were written since the last poll, oldest first; an empty list at the first poll."""
         at = now or datetime.now(UTC)
         newest, fresh = max(self._known_keys, default=None), []
         for hour in (f"{at - HOUR:%Y-%m-%d/%H}", f"{at:%Y-%m-%d/%H}"):
@@ -64,11 +64,11 @@ class PayloadLogReader:
         return fresh
 
     def forget(self) -> None:
-        """Make the next poll a first one."""
+        """Forget all keys, so that the next poll counts as the first one."""
         self._known_keys = {}
 
     def lines(self, key: str) -> list[LoggedQuestion | None]:
-        """The questions of one object; None for a line that is no question."""
+        """Read the questions of one object; None stands for a line that is not a question."""
         return [parse_line(line) for line in (self._shelf.read(key) or b"").splitlines()]
 
 
@@ -80,5 +80,5 @@ def parse_line(line: bytes) -> LoggedQuestion | None:
 
 
 def sampled(request_id: str, share: float) -> bool:
-    """Tell if the id is in the sample; independent of the log's own sample, which is drawn by the same ids."""
+    """True if the id is in the sample, which does not depend on the payload log's own sample of the ids."""
     return int.from_bytes(hashlib.sha256(f"shadow {request_id}".encode()).digest()[:8]) < share * 2**64

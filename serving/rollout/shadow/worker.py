@@ -1,4 +1,4 @@
-"""The shadow's loop: read new questions, ask the canary, compare, count. No user waits for any of it."""
+"""Loop of the shadow: read new questions, request the canary's rewrites, compare, count. No user waits for it."""
 
 import asyncio
 import logging
@@ -20,10 +20,10 @@ POLL_SECONDS = 10.0
 """Seconds between two polls; the log is written every five seconds."""
 
 MAX_QUESTIONS_PER_POLL = 200
-"""Questions of one poll; those beyond are skipped, and counted as `too_many`."""
+"""Highest number of questions in one poll; further questions are skipped and counted as `too_many`."""
 
 AT_ONCE = 4
-"""Questions under way at once: the canary may have few pods, and users go first."""
+"""Questions under way at the same time; few, because the canary may have few pods and its users go first."""
 
 Read = TypeVar("Read")
 
@@ -49,14 +49,14 @@ class ShadowWorker:
         await self._comparer.aclose()
 
     async def run_forever(self) -> None:
-        """Poll for ever; a poll that fails is counted, and does not end the loop."""
+        """Poll for ever. A failed poll is counted and does not end the loop."""
         while True:
             with self.count_failures():
                 await self.poll()
             await asyncio.sleep(POLL_SECONDS)
 
     async def poll(self) -> None:
-        """Compare all new questions. Without a canary the store is not read, and later questions are skipped."""
+        """Compare the new questions. Without a canary nothing is read, so questions before the next are skipped."""
         pair = await asyncio.to_thread(self._pair_source.current_pair)
         if pair is None:
             self._reader.forget()
@@ -73,7 +73,7 @@ class ShadowWorker:
     def _sample_questions(
         self, lines: Iterable[LoggedQuestion | None], pair: ModelPair, limit: int
     ) -> list[LoggedQuestion]:
-        """A sample of the stable model's answers that have their texts; the canary's own answers are left out."""
+        """Choose a sample of the stable model's answers with texts. The canary's answers to users are left out."""
         readable = [line for line in lines if line is not None]
         unreadable = sum(line is None for line in lines)
         stable = [line for line in readable if (line.version, line.outcome) == (pair.stable, "answered")]
@@ -90,7 +90,7 @@ class ShadowWorker:
         return with_text[:limit]
 
     async def _compare_rewrites(self, question: LoggedQuestion, pair: ModelPair) -> None:
-        """Count the question as one pair, or as one failure."""
+        """Compare both rewrites of a question, and count it as one pair or as one failure."""
         async with self._slots:
             with self.count_failures():
                 rewrite = await self._canary.rewrite(question, pair)
@@ -101,7 +101,7 @@ class ShadowWorker:
 
     @contextmanager
     def count_failures(self) -> Iterator[None]:
-        """Count a failure and log its reason, without anything of the question."""
+        """Count an error in the block and log its reason, without any text of the question."""
         try:
             yield
         except PairFailure as failure:
@@ -113,7 +113,7 @@ class ShadowWorker:
 
 
 async def _read_log(read: Callable[[], Read]) -> Read:
-    """Read in a thread: a store may be slow."""
+    """Read from the payload log in a thread, because a store may be slow."""
     try:
         return await asyncio.to_thread(read)
     except (QinglanError, OSError) as error:

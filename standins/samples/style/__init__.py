@@ -1,10 +1,10 @@
-"""A seeded set of answers in five manners, labelled as people label: mostly by what was meant, not always.
+"""Seeded sample of answers in five manners (styles), with labels like those of people: mostly the intended manner.
 
 write_style_sample(Path("data/style"), rows=3000, seed=0)
 
-A topic is the subject of a question, a manner the way of the answer. An answer may concede something in another
-manner, and some sentences have a manner by the question only. The label differs from the intended manner in a share
-of the rows, so that no model is right in all of them: `meant` is the share in which one could be.
+A topic is the subject of a question; a manner is the style of an answer. An answer may have a concession in another
+manner, and the manner of some sentences depends on the question. In a share of the rows the label differs from the
+intended manner, so no model can be right in all rows. `meant` counts the rows in which a model can be right.
 """
 
 import random
@@ -27,7 +27,7 @@ COLUMNS = ("问题", "回答", "标签", "label_english", "source", "scene")
 
 
 class AmbiguousSentence(Config):
-    """A sentence whose manner depends on the topic."""
+    """Sentence whose manner depends on the topic."""
 
     text: str
     by: dict[str, str]
@@ -36,14 +36,14 @@ class AmbiguousSentence(Config):
 class Topic(Config):
     scene: str
     manners: dict[str, Fraction]
-    """Shares of its answers by manner."""
+    """Shares of the topic's answers by manner."""
 
     asks: dict[str, tuple[str, ...]]
-    """The questions, by tenant."""
+    """Questions about the topic, by tenant."""
 
 
 class Manners(Config):
-    """The data file; of the numbers that steer learning it has only the topics' shares."""
+    """Content of the data file. Of the numbers that influence learning, it has only the shares of the topics."""
 
     topics: dict[str, Topic]
     manners: dict[str, tuple[str, ...]]
@@ -56,30 +56,30 @@ class Manners(Config):
 
 
 class StyleSampleSettings(Config):
-    """Numbers of a task with room between a bag of words and the best possible model."""
+    """Settings of the sample, chosen so that the best possible model is clearly better than a bag of words."""
 
     topics: dict[str, float] = {"presale": 0.27, "aftersale": 0.18, "usage": 0.22, "facts": 0.18, "risk": 0.15}
     two_sided: Fraction = 0.45
     """Share of answers with a concession in another manner."""
 
     either: Fraction = 0.2
-    """Share of the other answers that are an ambiguous sentence."""
+    """Share of the answers without a concession that are an ambiguous sentence."""
 
     side_labelled: Fraction = 0.06
-    """Share of answers with a concession that are labelled by it."""
+    """Share of the answers with a concession whose label is the concession's manner."""
 
     careless: Fraction = 0.03
-    """Share of labels drawn from the wrong ones."""
+    """Share of labels that are chosen at random from the wrong ones."""
 
     unlabelled: Positive = 2
-    """Number of texts without a label for each with one."""
+    """Number of unlabelled texts for each labelled text."""
 
 
 STYLE_SAMPLE_SETTINGS = StyleSampleSettings()
 
 
 class StyleRow(NamedTuple):
-    """A labelled answer with the intended manner."""
+    """Labelled answer with its intended manner (`meant`)."""
 
     tenant: str
     topic: str
@@ -93,10 +93,10 @@ class StyleRow(NamedTuple):
 class StyleSampleCounts(NamedTuple):
     rows: int
     meant: int
-    """Rows whose label is the intended manner."""
+    """Number of rows whose label is the intended manner."""
 
     unlabelled: int
-    """Further texts, without a label."""
+    """Number of additional texts without a label."""
 
     def in_words(self) -> str:
         return (
@@ -112,7 +112,7 @@ def load_manners() -> Manners:
 
 
 def write_style_sample(out: Path, rows: int, seed: int) -> StyleSampleCounts:
-    """style.json in the plan's form, the same as style.xlsx, unlabelled.jsonl: same bytes for same arguments."""
+    """Write style.json, the same rows as style.xlsx, and unlabelled.jsonl. The same arguments give the same bytes."""
     answers = list(style_rows(rows, seed))
     with atomic_write(out / JSON) as partial:
         partial.write_bytes(orjson.dumps([to_json_row(row) for row in answers], option=orjson.OPT_INDENT_2))
@@ -137,7 +137,7 @@ def to_json_row(row: StyleRow) -> dict[str, object]:
 
 
 def style_rows(count: int, seed: int | str) -> Iterator[StyleRow]:
-    """Each row has its own random numbers, so a larger sample begins with the smaller one."""
+    """Yield `count` rows. Each row has its own random numbers, so a larger sample begins with the smaller one."""
     for number in range(count):
         yield _row(random.Random(f"answers-{seed}-{number}"))
 
@@ -156,7 +156,7 @@ def _row(rng: random.Random) -> StyleRow:
 
 
 def _draw_statement(data: Manners, topic: str, rng: random.Random) -> tuple[str, str, str]:
-    """A statement, its intended manner, and the manner of its concession; empty for none."""
+    """Choose a statement. Returns it with its intended manner and the manner of its concession ("" for none)."""
     meant = _drawn(data.topics[topic].manners, rng)
     if rng.random() < STYLE_SAMPLE_SETTINGS.two_sided:
         side = rng.choice([name for name in data.manners if name != meant])
