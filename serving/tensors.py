@@ -11,7 +11,8 @@ MOST_INSTANCES = 256
 
 
 def read_texts(request: InferRequest, names: Sequence[str]) -> dict[str, list[Any]]:
-    """Read inputs of datatype BYTES and of any shape, by name. Raises InvalidInput for an input of another name."""
+    """Return the texts of the inputs by name; an input may have any shape. An input that is not in `names`, or not of
+    datatype BYTES, is refused."""
     inputs = {tensor.name: tensor for tensor in request.inputs}
     usable = set(inputs) <= set(names) and all(tensor.datatype == "BYTES" for tensor in request.inputs)
     if len(inputs) != len(request.inputs) or not inputs or not usable:

@@ -10,7 +10,7 @@ from qinglan.llm.provider_quirks import clean_completion
 from qinglan.text.text import is_blank
 
 MAX_LINE_CHARACTERS = 1_000
-"""Most characters of a rewrite or a need; the RAG contract refuses queries of more than 4,000."""
+"""Largest number of characters in a rewrite or a need; the RAG contract refuses queries of more than 4,000."""
 
 CUT = "length"
 """Finish reason of an answer that was cut at its length limit."""

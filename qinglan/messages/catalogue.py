@@ -370,7 +370,8 @@ class Catalogue:
 
 
 def _by_edge(templates: Sequence[Template]) -> tuple[dict[str, list[int]], dict[str, list[int]], list[int]]:
-    """Index the templates by their first or last letters. The third list has those that begin and end with a slot."""
+    """Index the templates by their first EDGE letters, else by their last EDGE letters; the list holds those with
+    fewer letters at both ends."""
     begins, ends, neither = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list), list[int]()
     for number, template in enumerate(templates):
         first, last = template.literals[0], template.literals[-1]

@@ -1,4 +1,4 @@
-"""Status of the paid services for people: the reason why calls wait, and a log line for each change."""
+"""Tell people how the paid services are: why calls wait, and a log line for each change."""
 
 import logging
 import time

@@ -50,7 +50,8 @@ class RewriteCache:
         return self._rewrites.get(rewrite_key(request)) if self.open else None
 
     def current(self, request: RagRequest) -> RewriteResult | None:
-        """Return the cached rewrite, or None. It is also None every few seconds, to check the model's version."""
+        """Return the cached rewrite, or None. If the model was not asked for a few seconds, a hit is answered with
+        None too, so that the model is asked and its version seen."""
         rewrite = self.known(request)
         if rewrite and (now := time.monotonic()) >= self._confirm_at:
             self._confirm_at = now + CONFIRM_SECONDS

@@ -104,7 +104,7 @@ class State(CamelCaseConfig):
     cursor: float | None = None
     """End of the measurements that are in the evidence, by the clock of their source."""
     step_seconds: float = 0.0
-    """Measured time of this step in seconds."""
+    """Seconds of this step that measurements cover so far."""
     last_reconciled: float | None = Field(default=None, alias="looked")
     """Time of the last reconcile by the controller's clock."""
     watched: float = 0.0

@@ -13,7 +13,8 @@ from qinglan.llm.lost_rows import WARN_SHARE
 from qinglan.rows.rows import Rewrite
 
 MANY_QUESTIONS = 5
-"""Number of different questions with one rewrite that makes it a shared one. Fewer may ask the same thing."""
+"""Number of different questions from which on a rewrite counts as shared. Fewer questions with one rewrite may simply
+ask the same thing."""
 
 QUOTED_CHARACTERS = 80
 

@@ -98,7 +98,8 @@ def _bootstrap(
 
 
 def _reflected(value: float, low: float, high: float, least: float = -math.inf) -> Json:
-    """Mirror the interval of a calibration error at its value; an end below `least` becomes `least`."""
+    """Mirror a calibration error's interval around the measured value, to cancel the bootstrap's bias. Neither end
+    goes below `least`."""
     # Drawn rows have a larger calibration error than the rows they are drawn from. In the basic bootstrap interval
     # [2 v - high, 2 v - low] (Davison and Hinkley 1997, 5.2) that bias cancels.
     return {"low": float(np.maximum(least, 2 * value - high)), "high": float(np.maximum(least, 2 * value - low))}

@@ -1,4 +1,5 @@
-"""Choose where a training step runs its jobs, and read from the step's own pod to which run the jobs belong."""
+"""Choose where a training step runs its jobs. The run that the jobs belong to is read from the variable QINGLAN_RUN;
+if it is not set, from the labels or the name of the step's own pod."""
 
 import os
 from collections.abc import Mapping

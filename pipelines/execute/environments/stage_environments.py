@@ -39,7 +39,8 @@ COMPILING = frozenset({"ppo", "serve"})
 """Images in which Triton compiles a launcher for each kernel when it first runs it (images/README.md)."""
 
 CHECKED = ".imports-checked"
-"""A file in an environment's folder: it has a line for each state in which all imports worked."""
+"""File in an environment's folder, with a digest per line (`imports_state`): with these modules, code, packages and
+driver, all imports worked."""
 
 OUR_CODE = ("qinglan", "components", "serving", "standins", "pipelines", "commands")
 """Folders of the checkout whose code runs in these environments."""

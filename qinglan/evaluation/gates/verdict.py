@@ -257,7 +257,8 @@ def level_of(p: float, numbers: EvaluationNumbers) -> float:
 
 
 def describe_uses(numbers: EvaluationNumbers, gate: Any) -> Iterator[str]:
-    """A sentence with the number of models that the test has judged, and the level that p must be below."""
+    """A sentence that says how many models this locked test set has judged, and the level that p must therefore be
+    below."""
     if count := _judged_models(numbers):
         needed = f"{gate.p:g} / {count:.0f} = {level_of(gate.p, numbers):.4g}"
         yield f"Models that this locked test has judged: {count:.0f}; p must be below {needed}."

@@ -58,7 +58,7 @@ def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
 def add_prompts(step: StepReport, pattern: str, prompt: SystemPrompt = "") -> None:
     """Add the profile's prompt, or the prompt files that match the pattern if the profile sets none.
 
-    If the profile sets prompts by tenant, the files are added for the other tenants.
+    If the profile sets prompts for some tenants, the files are added only for tenants that it does not name.
     """
     name = pattern.rstrip(".*")
     texts = prompt if isinstance(prompt, dict) else {}
@@ -145,7 +145,8 @@ def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = No
 
 
 def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> httpx2.Response:
-    """Request a path of the gateway. Waits through an outage as configured, since the stage's work is done."""
+    """Request a path of the gateway. It waits out an outage for the configured time: the stage's finished work could
+    be lost if it failed here."""
 
     def is_away(error: Exception) -> bool:
         return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)

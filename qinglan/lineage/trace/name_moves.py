@@ -119,7 +119,8 @@ def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str
 
 
 def forgotten_releases(history: NameHistory, rollouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List the rollouts of this name's releases that no entry of the history names, each with its release."""
+    """List the rollouts that deployed a release of this name which the history does not contain, each with the first
+    characters of the release's digest."""
     pointed_at = {entry.digest for entry in history.history}
     releases = ((rollout["metadata"]["name"], rollout["spec"]["release"]) for rollout in rollouts)
     return [

@@ -91,7 +91,8 @@ def walk(
     now: datetime | None = None,
     until: datetime | None = None,
 ) -> Graph:
-    """Return the starts and everything that they were made from, each with its state; `until` is the release's time.
+    """Return the artifacts `starts` and everything that they were made from, each with its state. A step that ended
+    after `until`, the time of the release, is marked altered.
 
     All signed statements that are dated in the future give one finding, which says what to do. The rest of the graph
     is computed as of the newest of these dates, so that one wrong clock does not mark the whole chain.

@@ -28,13 +28,13 @@ class Features(NamedTuple):
     """Inputs of the regression, each between 0 and 1. A term weighs more the rarer it is in the knowledge base."""
 
     coverage: float
-    """Share of the text's weight that is in terms of the passage."""
+    """Share of the text's weight that falls on terms that the passage has too, from 0 to 1."""
 
     spread: float
-    """Share of the passage's weight that is in terms of the text."""
+    """Share of the passage's weight that falls on terms that the text has too, from 0 to 1."""
 
     title: float
-    """Share of the title's weight that is in terms of the text."""
+    """Share of the title's weight that falls on terms that the text has too, from 0 to 1."""
 
     ahead: float
     """Lead of the passage's coverage over the best rival's; 0 if it has no lead."""
