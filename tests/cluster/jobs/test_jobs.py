@@ -144,9 +144,9 @@ CHILD = """
 import sys
 from pathlib import Path
 from qinglan.kubernetes.client import connect
-from tests.cluster.jobs.job_world import ONE, World
+from tests.cluster.jobs.job_world import ONE_NODE, World
 api = connect()
-World(api, Path(sys.argv[1]), []).runner({annotations}).run(ONE, Path(sys.argv[1]) / "train.log")
+World(api, Path(sys.argv[1]), []).runner({annotations}).run(ONE_NODE, Path(sys.argv[1]) / "train.log")
 """
 
 
