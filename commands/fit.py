@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from commands.options import Json
 from pipelines.lines.overrides import PAID_PROFILE, SetOption, parse_overrides
 from qinglan.terminal import say, say_json
 
@@ -21,7 +22,7 @@ def fit(
         int | None, typer.Option(min=1, help="Training rows that steps and hours are counted for.")
     ] = None,
     set_: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show whether a profile fits its machines: memory of cards and hosts, disk, steps, hours and price.
 

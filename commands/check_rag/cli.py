@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from commands.options import Json
 from pipelines.lines.overrides import SetOption
 from qinglan.errors import DataError
 from qinglan.terminal import say, say_json
@@ -54,7 +55,7 @@ def check_rag(
         list[str] | None, typer.Option(help="'NAME: VALUE'; $VARIABLE is read from the environment. Repeatable.")
     ] = None,
     set_: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Ask a RAG service a few questions and say what fits a run, what does not, and the lines for the profile.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from commands.options import Json
 from pipelines.lines.overrides import DEFAULT_PROFILE, SetOption
 from qinglan.terminal import say_json
 
@@ -25,7 +26,7 @@ def doctor(
     ] = False,
     namespace: Annotated[str, typer.Option(help="Of the runs on the cluster, whose Secrets are looked for.")] = "",
     set_: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Check this machine, and a profile's keys, hosts, models, RAG service and cluster; say what mends each fault.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from commands.options import Json
 from qinglan.terminal import in_language, say, say_json
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def headroom(
     run: Annotated[Path, typer.Argument(help="The run's folder, as far as convert or, better, sft.")],
     samples: Annotated[int, typer.Option(min=2, max=64, help="Rewrites that are sampled for each dev row.")] = 8,
     rows: Annotated[int, typer.Option(min=8, help="Dev rows at most, as whole conversations.")] = 512,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Tell before PPO is paid for what it could gain: best of k samples on dev by kind of question, and the cost.
 
