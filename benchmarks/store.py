@@ -3,9 +3,9 @@
 python -m benchmarks.store --large 4x96 --small 400x64 --rounds 3     (files x MiB, files x KiB)
 
 The raw side is `fput_object` and `fget_object`, as many at once as ours, every large upload with as many parts at
-once: it checks no digest of the whole, cannot go on where it was cut off, and publishes nothing. Both sides go to one
-MinIO in turn, each round the other one first. The ratio is that of pushing large files, the median of the rounds';
-`sha256` is what the same bytes take to hash once, which ours does to know what it sends and what it has got.
+once: it checks no digest of the whole, and publishes nothing. Both sides go to one MinIO in turn, each round the
+other one first. The ratio is that of pushing large files, the median of the rounds'; `sha256` is what the same bytes
+take to hash once, which ours does to know what it sends and what it has got.
 """
 
 import argparse

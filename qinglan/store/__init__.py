@@ -14,8 +14,8 @@ move adds an entry. `point` takes the digest to which the name points now, and r
 writer has moved the name meanwhile.
 
 A second push sends only the files that are missing; a large file whose upload was killed is sent again from its
-beginning. A second pull continues within a file. Large files are sent in parts of 16 MiB, four at once, and fetched
-in pieces of 8 MiB. Digests are checked when files are read and when they arrive.
+beginning. A pull that was interrupted begins again. Large files are sent in parts of 16 MiB, four at once, and
+fetched in pieces of 8 MiB. Digests are checked when files are read and when they arrive.
 
 S3 settings come from QINGLAN_S3_ENDPOINT, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and, if set, AWS_SESSION_TOKEN and
 AWS_REGION. A folder serves the processes of one machine; several machines need S3. In a bucket outside of MinIO, let

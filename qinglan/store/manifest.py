@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Self
 
 import orjson
@@ -43,7 +43,8 @@ class Manifest(BaseModel):
         for name in files:
             if fault := path_fault(name):
                 raise ValueError(f"{name!r} {fault}")
-            if clash := next((parent for parent in _parents(name) if parent in files), None):
+            parents = map(str, PurePosixPath(name).parents)
+            if clash := next((parent for parent in parents if parent in files), None):
                 raise ValueError(f"{clash!r} is a file, and a folder of {name!r}")
         return files
 
@@ -75,11 +76,6 @@ def differences(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[st
 def files_to_push(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[str]:
     """Return the files that are not stored as the manifest says."""
     return [name for name, file in manifest.files.items() if stored.get(name) != ObjectInfo(file.sha256, file.size)]
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split("/")
-    return ["/".join(parts[:end]) for end in range(1, len(parts))]
 
 
 def read_sources(folder: Path) -> dict[str, SourceFile]:

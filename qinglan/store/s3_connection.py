@@ -174,15 +174,11 @@ class S3Connection:
     def _explained(self, error: "S3Error") -> QinglanError:
         code = error.code or ""
         skew = clock_error(error)
-        if skew > MAX_SKEW and code in {TOO_SKEWED, *WRONG_KEYS, "AccessDenied"}:
+        if code == TOO_SKEWED or (skew > MAX_SKEW and code in {*WRONG_KEYS, "AccessDenied"}):
             return ConfigError(
-                f"{self.address}: refused with {code}: this machine's clock differs by {how_long(skew)} from that of "
-                f"the S3 at {self.settings.endpoint}. Set the clock that is wrong, then try again."
-            )
-        if code == TOO_SKEWED:
-            return ConfigError(
-                f"{self.address}: refused with {code}: this machine's clock and that of the S3 at "
-                f"{self.settings.endpoint} are too far apart. Set the clock that is wrong, then try again."
+                f"{self.address}: refused with {code}: this machine's clock differs by "
+                f"{how_long(max(skew, MAX_SKEW))} from that of the S3 at {self.settings.endpoint}. Set the clock "
+                "that is wrong, then try again."
             )
         if code in WRONG_KEYS:
             return ConfigError(f"{self.address}: {code}. Check {ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE}.")

@@ -34,15 +34,15 @@ SHOWN = 5
 def fetch_release(uri: str, into: Path, policy: TrustPolicy, environment: Mapping[str, str] = os.environ) -> str:
     """Fetch and verify the release, and put its folders into `into`. Returns a line for the log.
 
-    If the verification fails, an error is raised and nothing is put into `into`. A killed fetch is resumed, because a
-    pod's volume outlives its containers.
+    If the verification fails, an error is raised and nothing is put into `into`.
     """
     address = parse_release_uri(uri)
     incoming = into / INCOMING
-    for child in into.iterdir():  # of an earlier attempt, except a partial download, which the pull resumes
+    # A pod's volume outlives its containers, so an attempt that was killed may have left files.
+    for child in into.iterdir():
         if child.is_symlink() or not child.is_dir():
             child.unlink()
-        elif not child.name.startswith(f".{INCOMING}."):
+        else:
             shutil.rmtree(child)
     options = {option: environment[name] for option, name in ENVIRONMENT_NAMES.items() if name in environment}
     store = open_store(address.store, {**options, **environment})

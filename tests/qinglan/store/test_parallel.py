@@ -1,19 +1,10 @@
 """Several at once: what comes back when, and how much is held."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from qinglan.store.parallel import MAX_WORKERS, map_in_order, run_each
-
-
-def test_results_come_in_the_order_of_the_items() -> None:
-    def work(number: int) -> int:
-        time.sleep(0.005 * (5 - number % 5))
-        return number * number
-
-    assert list(map_in_order(work, range(30))) == [number * number for number in range(30)]
 
 
 def test_no_item_is_taken_before_there_is_room_for_it() -> None:
