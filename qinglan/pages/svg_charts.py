@@ -98,18 +98,11 @@ def _x(value: float, low: float, high: float) -> float:
 
 
 def text_element(
-    x: float,
-    y: float,
-    text: str,
-    anchor: str,
-    colour: str = "#333",
-    bold: bool = False,
-    size: int = 0,
-    name: bool = False,
+    x: float, y: float, text: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0
 ) -> str:
-    """SVG element of a text, in the person's language; with `name` the text is not translated."""
+    """SVG element of a text, in the person's language."""
     style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
-    words = escape(visible(text if name else translated(text)))
+    words = escape(visible(translated(text)))
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{words}</text>'
 
 

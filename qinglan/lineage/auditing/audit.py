@@ -109,16 +109,12 @@ def audit_target(
         verdict_of(finding.state for finding in faults),
         faults,
         graph,
-        tuple(overrides_of(target, policy, now)),
+        tuple(read_overrides(target.notes, policy, target.digest, target.tenant, now)),
         rollouts,
         target.changed_notes,
         target.remarks,
         mapping_or_empty(read_figures(target.release).get("test_uses")).get("count"),
     )
-
-
-def overrides_of(target: AuditTarget, policy: TrustPolicy, now: datetime) -> list[Override]:
-    return read_overrides(target.notes, policy, target.digest, target.tenant, now)
 
 
 def without_attestations(graph: Graph) -> Graph:
@@ -166,13 +162,11 @@ def next_step(result: Audit) -> str:
 
 
 def judged_models_line(result: Audit) -> str:
-    """Return a line with the number of models that the release's locked test has judged; empty if not counted."""
     count = result.judged_models
     return f"Models that its locked test has judged: {count}" if count else ""
 
 
 def as_json(result: Audit) -> dict[str, Any]:
-    """Return the whole audit as values for JSON."""
     graph = result.graph
     steps = []
     for step in graph.steps.values():

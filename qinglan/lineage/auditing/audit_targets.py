@@ -253,12 +253,11 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
     )
 
 
-def shown_file_findings(run: RunFolder) -> list[Finding]:
+def shown_file_findings(run: RunFolder) -> Iterator[Finding]:
     """Find the entries of `files/` that do not lead to the artifact of their name.
 
     Sheets are skipped: they are copies that people fill in, so a change is only a remark.
     """
-    findings = []
     for path in _shown_files(run):
         name = shown_name(path)
         digests = run.recorded_digests(name)
@@ -269,12 +268,11 @@ def shown_file_findings(run: RunFolder) -> list[Finding]:
             if outside:
                 continue  # an input from outside of the run, which may be gone
             why = "it is a broken link"
-        elif run.recorded_digest(path, name) in digests or (not outside and digest_of(path) in digests):
+        elif run.digest_of(path, name) in digests or (not outside and digest_of(path) in digests):
             continue
         else:
             why = f"it is not the {name} of this run's records; open the one in {run.root / 'artifacts'}"
-        findings.append(Finding(f"{SHOWN_FILES}/{path.name}", "altered", f"{path}: {why}"))
-    return findings
+        yield Finding(f"{SHOWN_FILES}/{path.name}", "altered", f"{path}: {why}")
 
 
 def shown_file_remarks(run: RunFolder) -> Iterator[str]:
@@ -302,7 +300,6 @@ def _shown_files(run: RunFolder) -> list[Path]:
 
 
 def shown_name(path: Path) -> str:
-    """Return the name of the artifact that an entry of `files/` shows."""
     stem = path.name.partition(".")[0]
     return (SHEET_NAMES if path.suffix in SHEET_SUFFIXES else SHOWN_NAMES).get(stem, stem)
 
@@ -312,8 +309,7 @@ def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
     statements, findings, records = [], [], run.root / "records"
     for path in sorted(path for path in records.glob(f"*{ENVELOPE_SUFFIX}") if path.is_file()):
         try:
-            statement = read_signed_statement(path).statement
-            statements.append((statement.at, statement.stage, statement))
+            statements.append(read_signed_statement(path).statement)
         except DataError as error:
             findings.append(Finding(f"statement {path.name}", "altered", str(error)))
     for stage, record in run.records.items():
@@ -321,11 +317,10 @@ def _run_statements(run: RunFolder) -> tuple[list[Statement], list[Finding]]:
         if record.get("status") == "done" and not path.with_suffix(ENVELOPE_SUFFIX).is_file():
             why = f"{path}: done, but it has no signed statement"
             findings.append(Finding(f"statement of {stage}", "missing", why))
-    return [statement for *_, statement in sorted(statements, key=lambda item: item[:2])], findings
+    return sorted(statements, key=lambda statement: (statement.at, statement.stage)), findings
 
 
 def _tenant(root: Path) -> str:
-    """Read the tenant of a run from its configuration; empty if it names none."""
     path = root / "config.yaml"
     try:
         values = yaml_mapping(read_plain(path).decode(), str(path))

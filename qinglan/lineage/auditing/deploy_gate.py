@@ -17,9 +17,9 @@ from qinglan.errors import AlteredError, ConfigError, QinglanError
 from qinglan.evaluation.gates.gate_limits import Limits
 from qinglan.evaluation.gates.kinds import kind_of
 from qinglan.evaluation.gates.verdict import Description
-from qinglan.lineage.auditing.audit import audit_target, overrides_of
+from qinglan.lineage.auditing.audit import audit_target
 from qinglan.lineage.auditing.audit_targets import AuditTarget, open_target, release_target
-from qinglan.lineage.release.release_notes import Override, make_override, note_findings
+from qinglan.lineage.release.release_notes import Override, make_override, note_findings, read_overrides
 from qinglan.lineage.signing.findings import GRAVE, Finding
 from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef
 from qinglan.lineage.signing.statement_index import Step
@@ -65,8 +65,8 @@ def may_deploy(
 
 def may_serve(target: AuditTarget, policy: TrustPolicy, name: str) -> Decision:
     """Call `decide_deployment` with the override that is stored beside the release, if there is one."""
-    override = next(iter(overrides_of(target, policy, datetime.now(UTC))), None)
-    return decide_deployment(target, policy, name, override)
+    overrides = read_overrides(target.notes, policy, target.digest, target.tenant, datetime.now(UTC))
+    return decide_deployment(target, policy, name, next(iter(overrides), None))
 
 
 def decide_deployment(
@@ -183,10 +183,9 @@ def break_glass(
         decision = decide_deployment(release, policy, name)
         if not decision.reasons:
             raise ConfigError(f"{target}: it may be deployed as it is, so there is nothing to override.")
-        findings = audit_target(release, policy, name).findings
-        if grave := [str(finding) for finding in findings if is_grave(finding)]:
+        if decision.grave:
             raise AlteredError(
-                f"{target}: {'; '.join(grave[:3])}. No override covers what is altered: make it again."
+                f"{target}: {'; '.join(decision.reasons[:3])}. No override covers what is altered: make it again."
             )
         sealed = make_override(load_signer("releaser"), digest, name, by, reason, decision.reasons)
         open_store(store).attach(digest, "break-glass", sealed)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.lineage.auditing.audit_targets import AuditTarget
-from qinglan.lineage.signing.statement import ArtifactRef
+from qinglan.lineage.signing.statement import ArtifactRef, flatten_config
 from qinglan.lineage.signing.statement_index import Step
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.evidence import mapping_or_empty
@@ -99,7 +99,6 @@ def _paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
 
 
 def _gate_lines(gate: Step) -> list[str]:
-    """Return lines with the gate's verdict, its reasons and its settings."""
     rule = ", ".join(f"{name} {value}" for name, value in flatten_config(gate.statement.config).items())
     facts = gate.statement.facts
     reasons = facts["reasons"] if isinstance(facts.get("reasons"), list) else []
@@ -159,20 +158,11 @@ def _metric_values(evaluation: Mapping[str, Any]) -> dict[str, str]:
 
 
 def format_changes(changes: Sequence[Change]) -> list[str]:
-    """Format the changes as lines, grouped by kind."""
     lines = []
     for kind in dict.fromkeys(change.kind for change in changes):
         lines.append(f"{TITLES[kind]}:")
         lines += [f"  {change.name}: {change.old} -> {change.new}" for change in changes if change.kind == kind]
     return lines or ["Nothing changed."]
-
-
-def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
-    """Flatten nested settings into a dict by path, such as `train.epochs`."""
-    if not isinstance(config, Mapping):
-        return {path: config}
-    inside = [flatten_config(value, f"{path}.{name}" if path else str(name)) for name, value in config.items()]
-    return {name: value for settings in inside for name, value in settings.items()}
 
 
 def _described(part: ArtifactRef) -> str:

@@ -50,7 +50,6 @@ def tree_lines(graph: Graph) -> Iterator[TreeLine]:
 
 
 def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
-    """Print the tree, the counts, the findings and the next step."""
     console = Console(file=to, highlight=False, soft_wrap=True)
     verdict = in_language(audit.verdict)
     verdict = verdict if audit.verdict == "intact" else verdict.upper()
@@ -108,7 +107,6 @@ def _details(graph: Graph, thing: ArtifactNode) -> Iterator[str]:
 
 
 def print_descendants(digest: str, descendants: Sequence[Descendant], to: IO[str] | None = None) -> None:
-    """Print a line for each artifact that was made from a digest."""
     console = Console(file=to, highlight=False, soft_wrap=True)
     if not descendants:
         console.print(f"{digest[:12]}: no known artifact was made from it.")

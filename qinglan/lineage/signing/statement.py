@@ -3,7 +3,7 @@
 Artifacts are named by digest. A statement holds no personal data, and no local path, since a path may name a person.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -101,6 +101,8 @@ def parse_time(text: str) -> datetime:
 
 def to_payload(statement: Statement) -> bytes:
     """Return the bytes to sign."""
+    settings = flatten_config(statement.config)
+    seeds = {path: value for path, value in settings.items() if path.rpartition(".")[2] == "seed"}
     body = {
         "_type": STATEMENT_TYPE,
         "subject": [_resource(part) for part in statement.made],
@@ -109,7 +111,7 @@ def to_payload(statement: Statement) -> bytes:
             "buildDefinition": {
                 "buildType": STAGE_BUILD_TYPE,
                 "externalParameters": {"stage": statement.stage, "config": statement.config},
-                "internalParameters": {"seeds": dict(_seeds(statement.config))},
+                "internalParameters": {"seeds": seeds},
                 "resolvedDependencies": [_resource(part) for part in statement.used],
             },
             "runDetails": {
@@ -194,12 +196,9 @@ def _mapping(value: Any) -> dict[str, Any]:
     return value
 
 
-def _seeds(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and value of every setting named `seed`."""
+def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
+    """Flatten nested settings into a dict by path, such as `train.epochs`."""
     if not isinstance(config, Mapping):
-        return
-    for name, value in config.items():
-        name_path = f"{path}.{name}" if path else str(name)
-        if name == "seed":
-            yield name_path, value
-        yield from _seeds(value, name_path)
+        return {path: config}
+    inside = [flatten_config(value, f"{path}.{name}" if path else str(name)) for name, value in config.items()]
+    return {name: value for settings in inside for name, value in settings.items()}

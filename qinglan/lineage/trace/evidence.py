@@ -53,7 +53,6 @@ class Evidence:
         return ((path, digest) for digest, paths in self._papers.items() for path in paths)
 
     def journals(self) -> Sequence[Path]:
-        """Return the journals of paid answers."""
         return ()
 
     @cached_property
@@ -202,19 +201,17 @@ class RunFolder(Evidence):
     def releases(self) -> list[ReleaseFolder]:
         return [ReleaseFolder(path.parent) for path in sorted((self.root / "artifacts").rglob(PROVENANCE))]
 
-    def digest_of(self, path: Path) -> str:
-        """Return the digest that the records give this path; empty if they do not name it."""
+    def digest_of(self, path: Path, name: str = "") -> str:
+        """Return the digest that the records give the artifact at this path, if it has this name; else an empty text.
+
+        Without a name, an artifact of any name counts.
+        """
+        artifacts = (item for item in self._artifacts if name in ("", item[0]))
         resolved = path.resolve()
-        return next((digest for _, digest, at in self._artifacts if at and at.resolve() == resolved), "")
+        return next((digest for _, digest, at in artifacts if at and at.resolve() == resolved), "")
 
     def recorded_digests(self, name: str) -> frozenset[str]:
-        """Return the digests that the records give an artifact of this name."""
         return frozenset(digest for artifact, digest, _ in self._artifacts if artifact == name and digest)
-
-    def recorded_digest(self, path: Path, name: str) -> str:
-        """Digest that the records give the artifact of this name at this path; empty if it is not there."""
-        artifacts, resolved = (item for item in self._artifacts if item[0] == name), path.resolve()
-        return next((digest for _, digest, at in artifacts if at and at.resolve() == resolved), "")
 
     @cached_property
     def _artifacts(self) -> list[tuple[str, str, Path | None]]:
@@ -238,8 +235,7 @@ class RunFolder(Evidence):
         return paths
 
     def _recorded_path(self, uri: str, is_output: bool) -> Path | None:
-        path = local_path(uri)
-        if path is None:
+        if (path := local_path(uri)) is None:
             return None
         # In a run that was moved, the part of a path below artifacts/ holds. The last artifacts/ is tried first.
         parts = path.parts

@@ -13,11 +13,10 @@ from qinglan.files.digests import digest
 from qinglan.lineage.auditing.audit import Audit, as_json, audit, audit_error
 from qinglan.lineage.auditing.audit_targets import shown_name
 from qinglan.lineage.trace.name_moves import sign_with
-from qinglan.lineage.trace.paid_answers import capped, compare_answers
 from qinglan.llm.paid.journal import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from qinglan.store import open_store
 from tests.releases.lineage_release import write_release
-from tests.releases.lineage_world import NOW, Keys, call_named, paid_paper, request_named, write_run
+from tests.releases.lineage_world import NOW, Keys, call_named, request_named, write_run
 
 pytestmark = pytest.mark.usefixtures("no_release_check")
 
@@ -146,16 +145,6 @@ def relinked(files: Path, run: Path) -> None:
     (files / "sft_model").symlink_to(other_model(run.parent / "tampered"))
 
 
-def relinked_inside(files: Path, run: Path) -> None:
-    (files / "sft_model").unlink()
-    (files / "sft_model").symlink_to(other_model(run / "artifacts/line-0/sft/model"))
-
-
-def replaced(files: Path, run: Path) -> None:
-    (files / "sft_model").unlink()
-    other_model(files / "sft_model")
-
-
 def replaced_file(files: Path, run: Path) -> None:
     (files / "rewrites.jsonl").unlink()
     (files / "rewrites.jsonl").write_text("anders")
@@ -186,9 +175,8 @@ def test_files_that_show_the_artifacts_are_no_finding(run: Path, keys: Keys) -> 
 
 @pytest.mark.parametrize(
     ("attack", "name"),
-    [(relinked, "sft_model"), (relinked_inside, "sft_model"), (replaced, "sft_model"), (exchanged, "sft_model"),
-     (dangling, "sft_model"), (replaced_file, "rewrites.jsonl")],
-)  # fmt: skip
+    [(relinked, "sft_model"), (exchanged, "sft_model"), (dangling, "sft_model"), (replaced_file, "rewrites.jsonl")],
+)
 def test_a_file_that_shows_another_artifact_is_altered(run: Path, keys: Keys, attack: object, name: str) -> None:
     files = shown(run)
     attack(files, run)  # type: ignore[operator]
@@ -224,16 +212,11 @@ def test_a_filled_in_sheet_and_a_removed_link_are_remarks_and_no_fault(run: Path
 
 JOURNAL_ATTACKS = {
     "an answer as text": ("UPDATE calls SET response = 'two' WHERE response = x'74776f'", "altered", "text or noth"),
-    "no answer": ("UPDATE calls SET response = NULL", "altered", "text or noth"),
-    "a number for an answer": ("UPDATE calls SET response = 7", "altered", "text or noth"),
     "a key that is a number": ("UPDATE calls SET key = x'00' WHERE response = x'74776f'", "altered", "text or noth"),
     "another request": ("UPDATE calls SET request = CAST('{\"model\":\"m\"}' AS BLOB)", "altered", "its key is the"),
-    "a request as text": ("UPDATE calls SET request = '{}'", "altered", "text or noth"),
     "another sample": ("UPDATE calls SET sample = 1", "altered", "its key is the digest"),
-    "a sample that is none": ("UPDATE calls SET sample = 'x'", "altered", "its key is the digest"),
     "another model": ("UPDATE calls SET model = 'cheap'", "altered", "the journal names another"),
     "another cost": ("UPDATE attempts SET cost = 0", "altered", "it cost 0.0"),
-    "a cost as text": ("UPDATE attempts SET cost = '9'", "altered", "it cost 9.0"),
     "no payment": ("DELETE FROM attempts", "altered", "no request for it was ever sent"),
     "paid and not answered": ("UPDATE attempts SET outcome = 'lost'", "altered", "no request for it was ever sent"),
     "two answers exchanged": (
@@ -241,7 +224,6 @@ JOURNAL_ATTACKS = {
         "altered", "has digest",
     ),
     "an answer taken out": ("DELETE FROM calls WHERE response = x'74776f'", "incomplete", "the journal lacks it"),
-    "an answer not answered": ("UPDATE calls SET state = 'sent'", "incomplete", "the journal lacks it"),
     "no table": ("DROP TABLE calls", "altered", "no such table"),
     "another version": ("PRAGMA user_version = 99", "altered", "no journal of version"),
 }  # fmt: skip
@@ -271,15 +253,6 @@ def test_a_list_of_paid_answers_that_is_gone_is_missed_where_the_journal_gives_a
         "incomplete",
         ["paid answers of generate"],
     )
-
-
-def test_answers_that_the_journal_lacks_are_missing_and_many_are_counted() -> None:
-    paper = paid_paper({f"k{n}": b"a" for n in range(50)})
-
-    result = list(capped(compare_answers("paid-x.jsonl", paper.splitlines(), {}), "paid-x.jsonl"))
-
-    assert {item.state for item in result} == {"missing"}
-    assert (len(result), result[-1].what) == (21, "30 more answers of paid-x.jsonl")
 
 
 def test_a_file_of_a_run_is_audited_alone(run: Path, keys: Keys) -> None:

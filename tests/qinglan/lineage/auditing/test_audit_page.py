@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qinglan.lineage.auditing import audit_page, graph_layout
+from qinglan.lineage.auditing import audit_page
 from qinglan.lineage.auditing.audit import Audit, as_json, audit, next_step
 from qinglan.lineage.auditing.terminal_tree import print_audit, tree_lines
 from qinglan.lineage.release.release_notes import CheckedRollout, Override, RolloutStatement
@@ -77,9 +77,7 @@ def test_the_page_is_the_same_each_time_and_says_what_is_wrong(audited: Audit) -
     page = audit_page.page(audited)
 
     assert page == audit_page.page(audited)
-    assert "Incomplete" in page
-    assert "no statement says which step made it" in page
-    assert "Break-glass" not in page
+    assert "Incomplete" in page and "Break-glass" not in page
 
 
 def test_an_override_is_shown_in_red(audited: Audit) -> None:
@@ -112,17 +110,7 @@ def test_how_its_rollouts_ended_is_shown_with_who_signed_it_or_why_it_must_not_b
     assert "the signature is not of these bytes" in second[6] and "key" not in second[6]
 
 
-def test_cards_stand_right_of_what_they_use_and_do_not_overlap(audited: Audit) -> None:
-    cards, arrows, width, height = graph_layout.layout_graph(audited.graph)
-
-    assert arrows and all(arrow.start[0] < arrow.end[0] for arrow in arrows)
-    assert all(card.x + graph_layout.CARD_WIDTH <= width and card.y + card.height <= height for card in cards)
-    for card in cards:
-        below = [other for other in cards if other.x == card.x and other.y > card.y]
-        assert all(other.y >= card.y + card.height for other in below)
-
-
-def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, audited: Audit) -> None:
+def test_a_circle_and_an_empty_graph_are_shown_too(keys: Keys, audited: Audit) -> None:
     circle = Statements(
         sealed(keys.builder, "a", [output("x")], [output("y")]),
         sealed(keys.builder, "b", [output("y")], [output("x")]),
@@ -130,7 +118,7 @@ def test_a_circle_and_an_empty_graph_are_drawn_too(keys: Keys, audited: Audit) -
     for starts in ([sha("x")], [sha("nothing")], []):
         graph = walk(starts, circle, keys.policy, "", now=NOW)
 
-        assert audit_page.page(audited._replace(graph=graph)).count("<svg") == 1
+        assert "</html>" in audit_page.page(audited._replace(graph=graph))
         print_audit(audited._replace(graph=graph), io.StringIO())
 
 

@@ -60,18 +60,6 @@ def test_names_of_the_store_point_to_their_releases_where_signed(keys: Keys, tmp
     assert result[0].names == ("fivedoctors/rewriter (now)",)
 
 
-def test_a_statement_that_changed_is_read_as_it_is_now(keys: Keys, tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", keys)
-    statement = run / "records" / "sft.dsse.json"
-
-    statement.write_bytes(sealed(keys.builder, "sft", [output("other_model")], [source("questions")]))
-    changed = which_models(sha("questions"), [run], keys.policy)
-    statement.unlink()
-    removed = which_models(sha("questions"), [run], keys.policy)
-
-    assert ([descendant.what for descendant in changed], removed) == (["other_model"], [])
-
-
 def test_the_same_statement_in_many_lineages_counts_once_and_a_broken_one_not_at_all(
     keys: Keys, tmp_path: Path
 ) -> None:
