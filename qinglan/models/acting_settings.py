@@ -69,7 +69,7 @@ def settings_fault(file: str, settings: Any) -> str:
 
 
 def _faults(settings: Any) -> Iterator[str]:
-    for key, value in _settings(settings):
+    for key, value in keyed_values(settings):
         if value in (None, False, "", {}, []):
             continue
         if key in LARGEST and not (type(value) is int and 0 <= value <= LARGEST[key]):
@@ -93,13 +93,13 @@ def _known(value: Any) -> bool:
     return all(item is None or (isinstance(item, str) and item in KNOWN_IMPLEMENTATIONS) for item in values)
 
 
-def _settings(settings: Any) -> Iterator[tuple[str, Any]]:
-    """Each setting with its key, at any depth."""
-    rest = [settings]
+def keyed_values(settings: Any) -> Iterator[tuple[str, Any]]:
+    """Each value at any depth, with its key; the items of a list have the key of the list."""
+    rest: list[tuple[str, Any]] = [("", settings)]
     while rest:
-        value = rest.pop()
+        key, value = rest.pop()
+        yield key, value
         if isinstance(value, dict):
-            yield from value.items()
-            rest.extend(value.values())
+            rest.extend(value.items())
         elif isinstance(value, list):
-            rest.extend(value)
+            rest.extend((key, item) for item in value)

@@ -87,8 +87,4 @@ def verify_reference(base: Path) -> None:
 
 def _read(base: Path) -> BaseReference:
     path = base / REFERENCE
-    try:
-        values = parse_json_mapping(read_plain(path), str(path))
-    except DataError as error:
-        raise DataError(f"{error} Run the base stage again.") from error
-    return BaseReference.parse(values, str(path))
+    return BaseReference.parse(parse_json_mapping(read_plain(path), str(path)), str(path))

@@ -12,7 +12,7 @@ refused are settings that make a loader run code or load another model (acting_s
 the embedding's.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -175,29 +175,16 @@ def _index_fault(path: Path, siblings: Collection[str]) -> str:
 
 
 def _settings_fault(file: str, settings: Any, siblings: Collection[str]) -> str:
-    from qinglan.models.acting_settings import settings_fault
+    from qinglan.models.acting_settings import keyed_values, settings_fault
 
     if "config" in file.casefold() or file.casefold() == SPECIAL_TOKENS:
         # Under any key: a setting can have another name (`attribute_map`).
-        for key, text in _texts(settings):
-            if (text.endswith(WEIGHTS) or key.endswith(FILE_KEYS)) and text not in siblings:
+        for key, text in keyed_values(settings):
+            if isinstance(text, str) and (text.endswith(WEIGHTS) or key.endswith(FILE_KEYS)) and text not in siblings:
                 return f"{_quoted(key)} names {_quoted(text)}, and that is no plain file beside it"
     if file == ADAPTER_CONFIG and isinstance(settings, dict) and settings.get("peft_type") not in (None, PEFT_TYPE):
         return f"an adapter of type {_quoted(str(settings['peft_type']))}, and only {PEFT_TYPE} is served"
     return settings_fault(file, settings)
-
-
-def _texts(settings: Any) -> Iterator[tuple[str, str]]:
-    """Each text with its key, at any depth."""
-    rest: list[tuple[str, Any]] = [("", settings)]
-    while rest:
-        key, value = rest.pop()
-        if isinstance(value, str):
-            yield key, value
-        elif isinstance(value, dict):
-            rest.extend(value.items())
-        elif isinstance(value, list):
-            rest.extend((key, item) for item in value)
 
 
 def _quoted(text: str) -> str:

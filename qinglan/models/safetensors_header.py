@@ -45,37 +45,32 @@ class Tensor(NamedTuple):
         return prod(self.shape)
 
 
-class _Header(NamedTuple):
-    length: int
-    tensors: list[Tensor]
-
-
 def read_header(path: Path) -> list[Tensor]:
     """The file's tensors in their order; a DataError if the file holds anything else."""
-    header = _read(path)
-    size = path.stat().st_size - LENGTH - header.length
-    edges = [0, *(edge for tensor in header.tensors for edge in (tensor.begin, tensor.end)), size]
+    length, tensors = _read(path)
+    size = path.stat().st_size - LENGTH - length
+    edges = [0, *(edge for tensor in tensors for edge in (tensor.begin, tensor.end)), size]
     # Pairs of an end and the next begin. The first pair is 0 and the first begin; the last is the last end and size.
     if any(end != begin for end, begin in list(pairwise(edges))[::2]):
         raise DataError(
             f"{path}: its tensors do not cover its {size:,} bytes one after another: some overlap, or there are "
             "bytes that no tensor has."
         )
-    return header.tensors
+    return tensors
 
 
 def declared_size(path: Path) -> int:
     """Bytes that the file should have by its header; a file that was cut short has fewer."""
-    header = _read(path)
-    return LENGTH + header.length + max((tensor.end for tensor in header.tensors), default=0)
+    length, tensors = _read(path)
+    return LENGTH + length + max((tensor.end for tensor in tensors), default=0)
 
 
 def count_parameters(model: Path) -> int:
-    """Number of parameters in a model's folder, from the headers of its weights."""
     return sum(tensor.elements for path in sorted(model.glob("*.safetensors")) for tensor in read_header(path))
 
 
-def _read(path: Path) -> _Header:
+def _read(path: Path) -> tuple[int, list[Tensor]]:
+    """The header's length in bytes, and its tensors by the position of their bytes."""
     try:
         size = path.stat().st_size
         with open_plain(path) as file:
@@ -85,7 +80,7 @@ def _read(path: Path) -> _Header:
             tensors = sorted(_tensors(file.read(length), path), key=lambda tensor: (tensor.begin, tensor.end))
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
-    return _Header(length, tensors)
+    return length, tensors
 
 
 def _tensors(header: bytes, path: Path) -> list[Tensor]:

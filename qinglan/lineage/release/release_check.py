@@ -218,7 +218,6 @@ def _check_weights(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _in_model(names: Iterable[str]) -> list[str]:
-    """Return the names of the files in the model's folder, relative to it."""
     return [name.removeprefix(f"{MODEL}/") for name in names if name.startswith(f"{MODEL}/")]
 
 
@@ -267,7 +266,6 @@ def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def trusted_statements(lineage: Iterable[SignedStatement], policy: TrustPolicy, tenant: str) -> list[SignedStatement]:
-    """Return the statements that the policy trusts."""
     return [item for item in lineage if verify_statement(item, policy, tenant)[0] == "attested"]
 
 

@@ -199,7 +199,6 @@ def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) ->
 
 
 def format_rollout(item: CheckedRollout) -> str:
-    """Format a rollout as one line of an audit."""
     rollout = item.statement
     reasons = f": {'; '.join(rollout.reasons)}" if rollout.reasons else ""
     signed = f"signed by key {item.key[:8]}" if item.is_trusted else f"{item.state}: {item.why}"

@@ -75,5 +75,4 @@ def _decoded(text: str) -> bytes:
 
 
 def verify_signature(envelope: Envelope, signature: Signature, key: PublicKey) -> bool:
-    """True if the key made the signature over exactly this payload and payload type."""
     return key.verifies(signature.value, pre_authentication_encoding(envelope.payload, envelope.payload_type))

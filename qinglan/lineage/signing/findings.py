@@ -26,7 +26,6 @@ class Finding(NamedTuple):
 
 
 def worst_state(states: Iterable[State]) -> State:
-    """Return the worst of the states, or verified if there are none."""
     return min(states, key=WORST_FIRST.index, default="verified")
 
 

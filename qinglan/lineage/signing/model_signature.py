@@ -8,13 +8,13 @@ the library cannot verify shards. No file is ignored, not even git's. The model'
 """
 
 import base64
-import hashlib
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
+from qinglan.files.files import sha256_bytes
 from qinglan.files.plain_files import read_plain
 from qinglan.lineage.signing.findings import State
 from qinglan.lineage.signing.keys import PublicKey, Signer, public_pem
@@ -49,16 +49,11 @@ def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | No
         return "altered", f"cannot be read ({error.strerror})"
     except (ValueError, KeyError, TypeError, DataError) as error:
         return "altered", f"not a model signature made with an EC key ({type(error).__name__}: {error})"
-    if hint != key_hint(key):
+    if hint != sha256_bytes(public_pem(key.key).encode()):
         return "untrusted", "signed with another key than the release's statement"
     if serialization != SERIALIZATION:
         return "altered", f"signed as {serialization}, which can leave files out; it must be {SERIALIZATION}"
     return _verified(folder, signature, key)
-
-
-def key_hint(key: PublicKey) -> str:
-    """Return the hint that names a key in a model signature."""
-    return hashlib.sha256(public_pem(key.key).encode()).hexdigest()
 
 
 def _verified(folder: Path, signature: Path, key: PublicKey) -> Fault | None:

@@ -141,7 +141,6 @@ def tenant_fault(statement: Statement, tenant: str) -> str:
 
 
 def _time_fault(started: datetime, ended: datetime, now: datetime) -> str:
-    """Return why these times are impossible; empty if they are possible."""
     if started > ended:
         return f"it says that it ended {ended:%F %T}Z, before it started {started:%F %T}Z"
     if ended > now + MAX_CLOCK_AHEAD:

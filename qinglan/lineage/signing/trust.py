@@ -293,7 +293,6 @@ def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, 
 
 
 def key_rows(policy: TrustPolicy, folder: Path) -> Iterator[tuple[str, ...]]:
-    """Yield one row per key for `qinglan keys list`."""
     private = {load_signer(role, folder).id for role in ROLES if (folder / f"{role}.pem").is_file()}
     for key_id, key in policy.keys.items():
         notes = [f"revoked {key.revoked.at:%F %T}Z: {key.revoked.reason}"] if key.revoked else []

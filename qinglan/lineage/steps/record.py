@@ -157,7 +157,6 @@ def _verified_digest(name: str, item: Artifact) -> str:
 
 
 def _results(outputs: Mapping[str, Artifact]) -> dict[str, dict[str, Any]]:
-    """Return URI, digest and number of rows of each output."""
     return {name: {"uri": item.uri, **describe_artifact(item)} for name, item in outputs.items()}
 
 
@@ -209,7 +208,6 @@ def _sign_statement(
 
 
 def environment_inputs(code: Mapping[str, Any]) -> list[ArtifactRef]:
-    """Return the inputs that every step has: code, environment and image."""
     inputs = []
     if (revision := code.get("revision", "")) not in ("", "unknown"):
         about = {EXTERNAL_INPUT: True, "dirty": code.get("dirty", False)}
@@ -232,7 +230,6 @@ def code_version() -> dict[str, Any]:
 
 @cache
 def versions() -> Mapping[str, str]:
-    """Return the versions of the packages that a step's result depends on."""
     packages = {"python": platform.python_version(), "qinglan": qinglan.__version__}
     for name in ("kfp", "torch", "transformers", "ms-swift", "verl", "trl"):
         try:

@@ -168,7 +168,6 @@ def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceCha
 
 
 def steps_of(chain: ProvenanceChain, index: StatementIndex) -> dict[str, Step]:
-    """Return the steps that made the artifacts of the chain, by id."""
     return {step_id: index.steps[step_id] for step_id in dict.fromkeys(chain.makers.values()) if step_id}
 
 

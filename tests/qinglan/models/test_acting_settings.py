@@ -19,19 +19,14 @@ ACTING: list[tuple[str, Any, str]] = [
     ("config.json", {"auto_map": {"AutoModel": "attacker/code--model.Model"}}, "names code"),
     ("config.json", {"text_config": {"auto_map": {"AutoConfig": "configuration.Config"}}}, "names code"),
     ("tokenizer_config.json", {"auto_map": {"AutoTokenizer": ["a.B", None]}}, "names code"),
-    ("processor_config.json", {"auto_map": {"AutoProcessor": "a.B"}}, "names code"),
-    ("preprocessor_config.json", {"auto_map": {"AutoImageProcessor": "a.B"}}, "names code"),
     ("config.json", {"trust_remote_code": True}, "names code"),
     ("config.json", {"custom_pipelines": {"x": {"impl": "a.B"}}}, "names code"),
     ("adapter/adapter_config.json", {"auto_mapping": {"parent_library": "os"}}, "names code"),
     ("adapter/adapter_config.json", {"peft_type": "PREFIX_TUNING"}, "only LORA"),
     ("config.json", {"attn_implementation": "attacker/kernel"}, "kernel"),
     ("config.json", {"_attn_implementation": "attacker/kernel@main:attention"}, "kernel"),
-    ("config.json", {"_attn_implementation_internal": "paged|attacker/kernel"}, "kernel"),
     ("config.json", {"attn_implementation": {"text_config": "attacker/kernel"}}, "kernel"),
-    ("config.json", {"vision_config": {"attn_implementation": "attacker/kernel"}}, "kernel"),
     ("config.json", {"experts_implementation": "attacker/kernel"}, "kernel"),
-    ("config.json", {"attn_implementation": {"text_config": {"": "attacker/kernel"}}}, "kernel"),
     ("config.json", {"attn_implementation": ["attacker/kernel"]}, "kernel"),
     ("config.json", {"attribute_map": {"_attn_implementation": "x"}, "x": "attacker/kernel"}, "other names"),
     ("config.json", {"attribute_map": {"auto_map": "x"}, "x": {"AutoModel": "a.B"}}, "other names"),
@@ -40,13 +35,11 @@ ACTING: list[tuple[str, Any, str]] = [
     ("config.json", {"configuration_files": ["tokenizer.json"]}, "another model"),
     ("config.json", {"backbone": "attacker/backbone"}, "another model"),
     ("config.json", {"vocab_size": 10**9}, "the most of any supported model"),
-    ("config.json", {"num_hidden_layers": 10**6}, "the most of any supported model"),
     ("config.json", {"text_config": {"hidden_size": 10**8}}, "the most of any supported model"),
     ("config.json", {"num_hidden_layers": -1}, "the most of any supported model"),
     ("config.json", {"vocab_size": 1e300}, "the most of any supported model"),
+    ("config.json", {"n_layer": 2.0}, "the most of any supported model"),
     ("config.json", {"num_attention_heads": "8"}, "the most of any supported model"),
-    ("config.json", {"max_position_embeddings": 2**40}, "the most of any supported model"),
-    ("adapter/config.json", {"vocab_size": 2**31}, "the most of any supported model"),
     ("config.json", {"quantization_config": {"quant_method": "gptq"}}, "quantised"),
     ("config.json", {"text_config": {"quantization_config": {"quant_method": "torchao"}}}, "quantised"),
     ("config.json", {"compression_config": {"format": "dense"}}, "quantised"),
@@ -57,11 +50,6 @@ ACTING: list[tuple[str, Any, str]] = [
     ("modules.json", [{"type": "os.system", "path": "x"}], "another model"),
     ("generation_config.json", {"custom_generate": "attacker/generate"}, "how answers are searched"),
     ("generation_config.json", {"num_beams": 1_000_000}, "how answers are searched"),
-    ("generation_config.json", {"num_return_sequences": 1000}, "how answers are searched"),
-    ("generation_config.json", {"cache_implementation": "quantized"}, "how answers are searched"),
-    ("generation_config.json", {"penalty_alpha": 0.6}, "how answers are searched"),
-    ("generation_config.json", {"compile_config": {"backend": "x"}}, "how answers are searched"),
-    ("generation_config.json", {"watermarking_config": {"bias": 9}}, "how answers are searched"),
     ("tokenizer_config.json", {"chat_template": "{% for i in range(99999) %}x{% endfor %}"}, "no bound"),
     ("tokenizer_config.json", {"chat_template": [{"name": "default", "template": "{{ 'x' * 99 }}"}]}, "no bound"),
     ("chat_template.json", {"chat_template": "{{ 'x'.center(999999999) }}"}, "no bound"),
@@ -140,24 +128,19 @@ ENDLESS = {
     "a text times a number": "{{ 'x' * 10 }}",
     "a power": "{{ 9 ** 9 ** 9 }}",
     "a width by %": "{{ '%999999999d' % 1 }}",
-    "a width by format": "{{ '{:999999999}'.format(1) }}",
     "a width by a method": "{{ 'x'.ljust(999999999) }}",
     "a width by a filter": "{{ 'x'|indent(999999999) }}",
     "text of its own": "{{ lipsum(n=100000) }}",
     "a macro that calls itself": "{% macro m(x) %}{{ m(x) }}{% endmacro %}{{ m(1) }}",
-    "macros that call each other": "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}"
-    "{{ a() }}",
     "macros that call two each": CALLS + "{{ m39() }}",
     "a recursive loop": "{% for m in messages recursive %}{{ loop(messages) }}{% endfor %}",
     "a text doubled by lines": DOUBLED,
     "a text doubled in a block": "{% set a = 'x' %}" + "{% set a %}{{ a }}{{ a }}{% endset %}" * 40,
-    "a text doubled in a loop": SPACE + "{% for m in messages %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
     "a text doubled by a second name": SPACE
     + "{% for m in messages %}{% set a = ns.s %}{% set ns.s = a ~ ns.s %}{% endfor %}",
     "a loop over what it gathers": SPACE
     + "{% for m in messages %}{% for c in ns.s %}{% set ns.s = ns.s ~ 'x' %}{% endfor %}{% endfor %}",
     "quotes of quotes": "{% set a = '\"' %}" + "{% set a = a|tojson %}" * 40,
-    "quotes of quotes in a block": "{% set a = '\"' %}" + "{% set a | tojson %}{{ a }}{% endset %}" * 40,
     "letters replaced by words": "{% set a = 'aaa' %}" + "{% set a = a.replace('a', 'aaaa') %}" * 40,
     "a macro that doubles": "{% macro d(s) %}{{ s }}{{ s }}{% endmacro %}{% set a = 'x' %}"
     + "{% set a = d(a) %}" * 40,
@@ -166,9 +149,6 @@ ENDLESS = {
     "a macro that doubles what it keeps": SPACE
     + "{% macro d(s) %}{% set ns.s = s ~ s %}{% endmacro %}"
     + "{{ d(ns.s) }}" * 40,
-    "a macro that keeps what is doubled": SPACE
-    + "{% macro d(s) %}{% set ns.s = s %}{% endmacro %}"
-    + "{{ d(ns.s ~ ns.s) }}" * 40,
     "a parameter that is doubled by default": SPACE
     + "{% macro d(s=ns.s ~ ns.s) %}{% set ns.s = s %}{% endmacro %}"
     + "{{ d() }}" * 40,
@@ -176,20 +156,9 @@ ENDLESS = {
     "a macro by another name": "{% macro d(s) %}{{ s }}{{ s }}{% endmacro %}{% set f = d %}{{ f(f('x')) }}",
     "a macro in a macro": "{% macro a() %}{% macro b() %}{% endmacro %}{% endmacro %}",
     "a text doubled as an item": SPACE + "{% for a in [ns.s ~ ns.s] %}{% set ns.s = a %}{% endfor %}" * 40,
-    "a text doubled in a list": SPACE + "{% set ns.s = [ns.s, ns.s] %}" * 40,
     "letters by letters": "{% for a in messages[0].content %}{% for b in messages[0].content %}x"
     "{% endfor %}{% endfor %}",
     "messages doubled": "{% set messages = messages + messages %}" * 40,
-    "messages doubled in a list": "{% set messages = [messages, messages] %}" * 40,
-    "lengths by lengths": "{% for a in range(messages[0].content|length) %}"
-    "{% for b in range(messages[0].content|length) %}x{% endfor %}{% endfor %}",
-    "letters by words of a macro": "{% macro m(s) %}{% for a in s %}x{% endfor %}{% endmacro %}"
-    "{% for b in messages[0].content %}{{ m(messages[0].content) }}{% endfor %}",
-    "all of a text for each letter": "{% for a in messages[0].content %}{{ messages[0].content }}{% endfor %}",
-    "all messages for each letter": "{% for a in messages[0].content %}{% for m in messages %}{{ m }}"
-    "{% endfor %}{% endfor %}",
-    "a text kept for each letter": SPACE
-    + "{% for a in messages[0].content %}{% set ns.s = ns.s ~ messages[0].content %}{% endfor %}",
     "one message for each number": "{% for i in range(messages[0].content|length) %}{% set i = 0 %}"
     "{{ messages[i].content }}{% endfor %}",
     "letters as calls of tools": "{% set m = {'tool_calls': messages[0].content} %}"
@@ -216,36 +185,15 @@ ENDLESS = {
     "no template": "{% if",
     "a number in other digits": "{{ 0.٣ }}",  # found by `make fuzz`
     "a number of thousands of digits": "{{ " + "9" * 5_000 + " }}",
-    "a long text for each letter": "{% for m in messages %}{% for c in m.content %}" + "x" * 9_000 + "{% endfor %}"
-    "{% endfor %}",
     "a text for each letter that is kept": "{% for m in messages %}{% set x = m.content %}"
     "{% for c in x %}y{% endfor %}{% endfor %}",
-    "a letter for each letter": "{% for c in messages[0].content %}{{ c }}{% endfor %}",
-    "messages for messages for messages": "{% for a in messages %}{% for b in messages %}{% for c in messages %}"
-    "{{ messages }}{% endfor %}{% endfor %}{% endfor %}",
     "messages for messages": "{% for a in messages %}{% for b in messages %}x{% endfor %}{% endfor %}",
     "messages for messages of a macro": "{% macro d() %}{% for b in messages %}x{% endfor %}{% endmacro %}"
     "{% for a in messages %}{{ d() }}{% endfor %}",
     "a long text between letters": "{% for m in messages %}{{ m.content|join('" + "x" * 9_000 + "') }}{% endfor %}",
-    "a long text between letters, by name": "{% set s='" + "x" * 2_000 + "' %}{% for m in messages %}"
-    + "{{ m.content|join(s) }}" * 300 + "{% endfor %}",
-    "a text between its own letters": "{% for m in messages %}{{ m.content|join(m.content) }}{% endfor %}",
-    "a text between letters, often": "{% for m in messages %}" + "{{ m.content|join(m.content) }}" * 300
-    + "{% endfor %}",
     "a long text between messages": "{{ messages|map(attribute='content')|join('" + "x" * 9_000 + "') }}",
     "a long text between tools": "{{ tools|reject('equalto', 'x')|join('" + "x" * 9_000 + "') }}",
-    "the letters of a list": "{{ messages[0].content|list|join('x') }}",
-    "a search for each letter": "{% for c in messages[0].content %}"
-    + "{% if messages[0].content.count(c) %}{% endif %}" * 150 + "{% endfor %}",
-    "an order for each letter": "{% for c in messages[0].content %}"
-    + "{% if messages[0].content|sort|unique|list|length %}{% endif %}" * 150 + "{% endfor %}",
     "an order": "{% if messages[0].content|sort %}{% endif %}",
-    "all as JSON for each letter": "{% for c in messages[0].content %}"
-    + "{% if messages|tojson == c %}{% endif %}" * 200 + "{% endfor %}",
-    "letters that are compared with the join": "{% for c in messages[0].content %}"
-    "{% if messages[0].content|join(messages[0].content) == c %}{% endif %}{% endfor %}",
-    "a set block": "{% for m in messages %}{% set x %}{% for c in m.content %}y{% endfor %}{% endset %}{{ x }}"
-    "{% endfor %}",
     "letters of the values of a message": "{% for k, v in messages[0].items() %}"
     "{% for c in v %}x{% endfor %}{% endfor %}",
     "letters of a text by another test": "{% set x = messages[0].content %}{% if x is mapping %}{% else %}"
@@ -256,7 +204,6 @@ ENDLESS = {
     "{% for d in c %}x{% endfor %}{% endfor %}{% endfor %}{% endif %}",
     "letters in the place of messages": "{% set messages = messages[0].content %}{% set x = messages[1:] %}"
     "{% for c in x %}x{% endfor %}",
-    "letters as a slice": "{% for m in messages %}{% for c in m.content[1:] %}x{% endfor %}{% endfor %}",
     "a parameter in the place of messages": "{% macro d(messages) %}{% for c in messages %}x{% endfor %}"
     "{% endmacro %}{{ d(messages[0].content) }}",
     "an item in the place of messages": "{% for messages in tools %}"
@@ -264,25 +211,19 @@ ENDLESS = {
     "words of a text": "{% set x = messages[0].content.split(' ') %}{% if x is string %}{% else %}"
     "{% for w in x %}{{ messages[0].content }}{% endfor %}{% endif %}",
     "quotes doubled by a list of words": SPACE + "{% set ns.s = ns.s.split('y') ~ '' %}" * 40,
-    "quotes doubled by a list": SPACE + "{% set ns.s = [ns.s] ~ '' %}" * 40,
     "quotes doubled by a tuple": SPACE + "{% set ns.s = (ns.s, 1) ~ '' %}" * 40,
     "quotes doubled by a namespace": SPACE + "{% set ns.s = ns ~ '' %}" * 40,
-    "quotes doubled by a dictionary": SPACE + "{% set ns.s = {1: ns.s} ~ '' %}" * 40,
-    "quotes doubled by a list of letters": SPACE + "{% set ns.s = ns.s|list ~ '' %}" * 40,
     "a text doubled by a name of an item": SPACE + "{% for x in tools %}{% endfor %}{% for m in messages %}"
     "{% set x = ns.s %}{% set ns.s = x ~ x %}{% endfor %}",
     "an item that is set twice": "{% for x in tools %}" + "{% set x = x|tojson %}" * 40 + "{% endfor %}",
     "a parameter that is an item too": "{% macro d(x) %}{% set x = x ~ x %}{{ x }}{% endmacro %}"
     "{% for x in tools %}{% endfor %}{{ d('a') }}",
     "many copies of many copies": "{% set a = " + " ~ ".join(["messages"] * 300) + " %}" + "{{ a }}" * 300,
-    "many copies as JSON": "{{ messages|tojson }}" * 480,
     "many copies by a macro": "{% macro d() %}" + "{{ messages }}" * 300 + "{% endmacro %}" + "{{ d() }}" * 300,
     "many copies kept by a macro": SPACE + "{% macro d() %}{% set ns.s = ns.s ~ messages %}{% endmacro %}"
     + "{{ d() }}" * 300 + "{{ ns.s }}" * 100,
     "letters stripped by a text": "{{ messages[0].content.strip(messages[1].content) }}",
-    "letters stripped by a long text": "{{ messages[0].content.strip('" + "x" * 2_000 + "') }}",
     "a range of a length": "{% for i in range(messages[0].content|length) %}x{% endfor %}",
-    "a range of a number in a text": "{% for i in range(messages[0].content|int) %}x{% endfor %}",
     "a range of a number of its own": "{% set ns = namespace(n=99999) %}"
     "{% for i in range(ns.n, -1, -1) %}x{% endfor %}",
     "a range of a number that is set later": "{% set ns = namespace(n=1) %}{% set ns.n = messages[0].n %}"
@@ -292,7 +233,6 @@ ENDLESS = {
     "a range in a loop": "{% set ns = namespace(n=messages|length) %}{% for m in messages %}"
     "{% for i in range(ns.n, -1, -1) %}x{% endfor %}{% endfor %}",
     "a range of nothing": "{% for i in range() %}{% endfor %}",
-    "variables of a namespace": "{% set a, b = namespace() %}",
     "letters as variables": "{% set a, messages = messages[0].content %}",
     "a range as a list": "{% set x = range(9) %}",
     "a namespace of a message": "{% set ns = namespace(messages[0]) %}",
@@ -452,15 +392,7 @@ LLAMA3 = (
     "+ message['content'] | trim + '<|eot_id|>' %}"
     "{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
 )
-CHATML = (
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-    "{{ '<|im_start|>system\nYou help.<|im_end|>\n' }}{% endif %}"
-    "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-"""SmolLM2's is this, with its own sentence."""
-
-PUBLIC = [TEMPLATE, CHAT_TEMPLATE, GATHERED, TOOLS, PICTURES, HEADERS, LLAMA3, CHATML]
+PUBLIC = [TEMPLATE, CHAT_TEMPLATE, GATHERED, TOOLS, PICTURES, HEADERS, LLAMA3]
 
 
 @pytest.mark.parametrize("text", PUBLIC)

@@ -7,7 +7,7 @@ import pytest
 
 from components.training.base.config import BaseConfig
 from components.training.base.stage import base as run_base_stage
-from qinglan.errors import AlteredError, ConfigError, DataError
+from qinglan.errors import AlteredError, DataError
 from qinglan.files.digests import digest
 from qinglan.lineage.signing.dsse import open_envelope
 from qinglan.lineage.signing.statement import from_payload
@@ -143,13 +143,3 @@ def test_a_model_that_brings_a_reference_along_is_not_taken(
 
     with pytest.raises(DataError, match=r"holds base_reference\.json"):
         base_model(tmp_path)
-
-
-def test_a_half_downloaded_model_is_refused_before_it_is_referred_to(volume: Path, tmp_path: Path) -> None:
-    weights = volume / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-
-    with pytest.raises(DataError, match="not downloaded completely"):
-        base_model(tmp_path)
-    with pytest.raises(ConfigError, match="cannot be had from the hub"):
-        base_model(tmp_path, BaseConfig(model="Qwen/Other"))

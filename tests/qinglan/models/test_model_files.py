@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from qinglan.errors import DataError
 from qinglan.files.plain_files import plain_files
 from qinglan.models.model_files import disallowed_files, disallowed_reason, refuse_disallowed_files
-from qinglan.models.safetensors_header import BITS, read_header
+from qinglan.models.safetensors_header import read_header
 from tests.releases.registered_release import tiny_weights
 
 GOOD: dict[str, Any] = {
@@ -62,24 +60,19 @@ def test_every_dtype_that_the_library_writes_is_known(tmp_path: Path) -> None:
     ("header", "data", "message"),
     [
         (GOOD, 23, "do not cover its 23 bytes"),
-        (GOOD, 21, "do not cover its 21 bytes"),
         (other("a", data_offsets=[1, 17]), 23, "do not cover"),
         (other("b", data_offsets=[15, 21]), 21, "overlap"),
         (other("b", data_offsets=[18, 24]), 24, "do not cover"),
         (other("a", dtype="F31"), 22, "unknown dtype"),
-        (other("a", dtype=["F32"]), 22, "unknown dtype"),
         (other("a", shape=[2, 3]), 22, "does not take 16 bytes"),
         (other("a", shape=[-2, -2]), 22, "no counts"),
         (other("a", shape=[True, 4]), 22, "no counts"),
-        (other("a", shape=[2.0, 2]), 22, "no counts"),
         (other("a", data_offsets=[0, 16, 16]), 22, "no counts"),
         (other("a", data_offsets=[16, 0]), 22, "does not take"),
         (other("a", more=1), 22, "not just"),
         ({**GOOD, "a": []}, 22, "not just"),
         ({**GOOD, "__metadata__": {"x": 1}}, 22, "more than texts"),
-        ({**GOOD, "__metadata__": "x"}, 22, "more than texts"),
         ({**GOOD, "c\0": {"dtype": "U8", "shape": [0], "data_offsets": [22, 22]}}, 22, "a tensor is named"),
-        ({**GOOD, "c\n": {"dtype": "U8", "shape": [0], "data_offsets": [22, 22]}}, 22, "a tensor is named"),
         ({**GOOD, "": {"dtype": "U8", "shape": [0], "data_offsets": [22, 22]}}, 22, "a tensor is named"),
         ({**GOOD, "c" * 501: {"dtype": "U8", "shape": [0], "data_offsets": [22, 22]}}, 22, "a tensor is named"),
         (b'{"a": 1, "a": 2}', 0, "there twice"),
@@ -87,7 +80,6 @@ def test_every_dtype_that_the_library_writes_is_known(tmp_path: Path) -> None:
         (b" {}", 0, "does not begin with {"),
         (b"{\xff}", 0, "no safetensors header"),
         (b"{" * 9_000, 0, "no safetensors header"),
-        (b'{"a":' * 9_000, 0, "no safetensors header"),
         (b'{"a": {"dtype": "U8", "shape": [' + b"9" * 5000 + b'], "data_offsets": [0, 1]}}', 1, "header"),
     ],
 )
@@ -104,19 +96,6 @@ def test_a_length_that_cannot_be_is_refused(tmp_path: Path, content: bytes) -> N
 
     with pytest.raises(DataError, match="no safetensors: a header of"):
         read_header(tmp_path / "w.safetensors")
-
-
-@pytest.mark.slow
-@given(st.binary(max_size=200))
-@settings(max_examples=200)
-def test_no_bytes_are_more_than_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "any"
-    path.write_bytes(content)
-
-    for name in ("x.safetensors", "x.json", "x.txt", "x.model", "x.py", "x"):
-        assert isinstance(disallowed_reason(name, path), str)
-    with pytest.raises(DataError):
-        read_header(path)
 
 
 def test_a_length_may_begin_like_a_pickle(tmp_path: Path) -> None:
@@ -191,7 +170,3 @@ def test_links_devices_hidden_and_hollow_things_are_named_and_nothing_is_opened(
 
     assert set(result.faults) == {"link.json", "there", "pipe.json", "empty", ".hidden"}
     assert set(result.files) == {"a.json", ".hidden/x.json"}
-
-
-def test_every_known_dtype_has_whole_bits() -> None:
-    assert all(bits in (4, 6, 8, 16, 32, 64) for bits in BITS.values())

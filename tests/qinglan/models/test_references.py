@@ -45,20 +45,6 @@ def test_a_model_in_shards_names_its_own_files(tmp_path: Path) -> None:
     refuse_foreign_files(folder)
 
 
-def test_shards_saved_by_transformers_name_files_of_the_same_folder(tmp_path: Path) -> None:
-    from transformers import AutoModelForCausalLM
-
-    from tests.models.tiny_rewriter import tiny_model
-
-    folder = tiny_model(tmp_path / "model")
-    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
-    (folder / "model.safetensors").unlink()
-    model.save_pretrained(folder, max_shard_size="10KB")
-
-    assert (folder / INDEX).is_file() and faults(folder) == {}
-    refuse_disallowed_files(folder)
-
-
 FOREIGN = [
     "../foreign.safetensors", "../../foreign.safetensors", "{elsewhere}/foreign.safetensors", "sub/own.safetensors",
     "sub\\own.safetensors", "..\\foreign.safetensors", "C:\\foreign.safetensors", "./model.safetensors",
@@ -105,15 +91,6 @@ def test_an_index_that_programs_could_read_differently_is_none(tmp_path: Path, t
     (folder / INDEX).write_bytes(text.encode("utf-8", "surrogateescape"))
 
     assert faults(folder)[INDEX].startswith("no index of weights")
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_entries_are_read_and_the_one_that_leads_elsewhere_is_named(tmp_path: Path) -> None:
-    folder = tiny_weights(tmp_path / "model")
-    many = {f"layer.{number}": "model.safetensors" for number in range(100_000)}
-    indexed(folder, {**many, "last": "/foreign.safetensors"})
-
-    assert faults(folder) == {INDEX: "it names '/foreign.safetensors', and that is no plain file beside it"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from safetensors.torch import load_file, save_file
 
 from qinglan.errors import DataError
 from qinglan.models import whole_model
-from qinglan.models.references import refuse_foreign_files
 from qinglan.models.whole_model import load_whole
 from qinglan.rewriter.model import Student
 from qinglan.style.model import StyleModel
@@ -72,13 +71,9 @@ def with_settings(folder: Path, settings: dict[str, Any]) -> Path:
 
 SETTINGS: list[Any] = [
     ({"intermediate_size": 1 << 20}, "down_proj.weight has the shape"),
-    ({"intermediate_size": 47}, "down_proj.weight has the shape"),
     ({"num_hidden_layers": 40, "layer_types": ["full_attention"] * 40}, "files lack model.layers.1"),
     ({"num_hidden_layers": 1, "layer_types": ["full_attention"]}, "files hold model.layers.1"),
-    ({"num_hidden_layers": 0, "layer_types": []}, "files hold model.layers.0"),
     ({"num_attention_heads": 64}, "self_attn.o_proj.weight has the shape"),
-    ({"num_key_value_heads": 2}, "self_attn.k_proj.weight has the shape"),
-    ({"head_dim": 1 << 14}, "self_attn.k_norm.weight has the shape"),
     ({"hidden_size": 32}, "has the shape"),
     ({"vocab_size": 1 << 20}, "model.embed_tokens.weight has the shape"),
     ({"tie_word_embeddings": False}, "files lack lm_head.weight"),
@@ -86,14 +81,9 @@ SETTINGS: list[Any] = [
     ({"model_type": "qwen2"}, "no whole model"),
     ({"model_type": "gpt2"}, "files lack"),
     ({"model_type": "gptj", "n_positions": 1 << 24, "n_embd": 1 << 12, "rotary_dim": 64}, "files lack"),
-    ({"model_type": "llama"}, "files hold"),
-    ({"model_type": "bert"}, "no whole model"),
     ({"model_type": "nothing"}, "no whole model"),
-    ({"model_type": None}, "no whole model"),
     ({"hidden_act": "none-such"}, "no whole model"),
     ({"head_dim": "8"}, "no whole model"),
-    ({"num_hidden_layers": 3}, "no whole model"),
-    ({"hidden_size": -16}, "no whole model"),
     ({"intermediate_size": 1 << 62}, "no whole model"),
 ]  # fmt: skip
 
@@ -168,14 +158,3 @@ def test_tables_of_positions_that_no_file_holds_are_bounded(tmp_path: Path, monk
 
     with pytest.raises(DataError, match="bytes of buffers, and 7 is the most"):
         load_whole(AutoModelForCausalLM, folder)
-
-
-@pytest.mark.parametrize(
-    "name", ["n_layer", "n_layers", "num_layers", "encoder_layers", "n_routed_experts", "n_positions"]
-)
-@pytest.mark.parametrize("value", [1 << 40, -1, "2", 2.0])
-def test_a_size_by_another_name_is_bounded_too(tmp_path: Path, name: str, value: Any) -> None:
-    folder = with_settings(tiny_model(tmp_path / "model"), {name: value})
-
-    with pytest.raises(DataError, match=f"'{name}' is"):
-        refuse_foreign_files(folder)

@@ -12,9 +12,7 @@ import pytest
 
 from qinglan.errors import DataError
 from qinglan.lineage.release.release_check import check_release
-from qinglan.lineage.signing.dsse import open_envelope
 from qinglan.lineage.signing.keys import public_pem
-from qinglan.lineage.signing.statement import from_payload
 from qinglan.lineage.trace.release_folder import BOM, MODEL, PROVENANCE, SIGNATURE, read_release
 from tests.qinglan.lineage import golden_release
 from tests.qinglan.lineage.tampering import Scene
@@ -89,16 +87,6 @@ def test_in_totos_own_library_takes_our_statements(scene: Scene, which: str) -> 
 
     statement.validate()
     assert statement.pb.predicate_type == "https://slsa.dev/provenance/v1"
-
-
-def test_the_releases_statement_goes_on_to_artifacts_verdict_code_and_environment(scene: Scene) -> None:
-    release = read_release(scene.folder)
-
-    used = {part.name: part for part in release.statement.used}
-    assert {"rl_model", "evaluation", "report", "verdict", "code", "environment"} <= set(used)
-    assert used["rl_model"].digest == next(part.digest for part in release.statement.made if part.name == MODEL)
-    gate = from_payload(open_envelope(scene.path("lineage/gate-").read_bytes()).payload)
-    assert used["verdict"].digest in {part.digest for part in gate.made}
 
 
 @pytest.mark.parametrize("left", [(), ("model",), (PROVENANCE,)])

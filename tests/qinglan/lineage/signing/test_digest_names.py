@@ -23,12 +23,8 @@ from qinglan.lineage.release.release_notes import (
 )
 from qinglan.lineage.signing.dsse import IN_TOTO, open_envelope, sign_envelope
 from qinglan.lineage.signing.statement import (
-    STAGE_BUILD_TYPE,
-    STAGE_BUILD_TYPE_V1,
     STATEMENT_TYPE,
-    UNKNOWN_ALGORITHM,
     ArtifactRef,
-    from_payload,
 )
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.release_folder import BOM, MODEL, PROVENANCE
@@ -120,28 +116,6 @@ def test_a_name_with_a_line_in_it_passes_for_no_second_file() -> None:
     first, second = "a" * 64, "b" * 64
 
     assert tree_digest({f"x\n{second}  y": first}) != tree_digest({"x": first, "y": second})
-
-
-def test_a_statement_of_before_does_not_say_whether_a_digest_is_a_folders() -> None:
-    part = {"name": "model", "digest": {"sha256": "a" * 64}}
-    commit = {"name": "code", "digest": {"gitCommit": "b" * 40}}
-    read = {
-        form: from_payload(payload_of(form, [part, commit])).made for form in (STAGE_BUILD_TYPE_V1, STAGE_BUILD_TYPE)
-    }
-
-    assert [item.algorithm for item in read[STAGE_BUILD_TYPE_V1]] == [UNKNOWN_ALGORITHM, "gitCommit"]
-    assert [item.algorithm for item in read[STAGE_BUILD_TYPE]] == [FILE_ALGORITHM, "gitCommit"]
-    assert [item.is_bytes for item in read[STAGE_BUILD_TYPE_V1]] == [True, False]
-
-
-def payload_of(form: str, subject: list[dict[str, Any]]) -> bytes:
-    definition = {"buildType": form, "externalParameters": {"stage": "sft", "config": {}}, "resolvedDependencies": []}
-    metadata = {"invocationId": "run", "startedOn": "", "finishedOn": ""}
-    details = {"builder": {"id": "x"}, "metadata": metadata, "byproducts": []}
-    return orjson.dumps({
-        "_type": "https://in-toto.io/Statement/v1", "predicateType": "https://slsa.dev/provenance/v1",
-        "subject": subject, "predicate": {"buildDefinition": definition, "runDetails": details},
-    })  # fmt: skip
 
 
 @pytest.mark.parametrize(

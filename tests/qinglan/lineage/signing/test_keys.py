@@ -48,12 +48,6 @@ def keys(tmp_path: Path) -> Path:
     return tmp_path / "keys"
 
 
-def test_a_trusted_keys_signature_counts(keys: Path) -> None:
-    worth = policy(keys).check_signatures(sealed(keys), "builder", "fivedoctors", now())
-
-    assert worth == ("attested", "", load_signer("builder", keys).id)
-
-
 def test_a_private_key_is_for_its_owner_alone_and_nothing_private_is_in_the_policy(keys: Path) -> None:
     assert (keys / "builder.pem").stat().st_mode & 0o777 == 0o600
     assert "PRIVATE" not in (keys / TRUST_FILE).read_text()
@@ -175,11 +169,6 @@ def test_a_policy_that_names_a_key_wrong_is_an_error(keys: Path) -> None:
 
     with pytest.raises(ConfigError, match=f"this key's id is {key}"):
         policy(keys)
-
-
-def test_times_have_a_zone(keys: Path) -> None:
-    with pytest.raises(ConfigError, match="without a zone"):
-        revoke_key(keys, load_signer("builder", keys).id, "lost", "2026-11-22T08:00:00")
 
 
 def test_a_missing_or_strange_key_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -194,11 +194,6 @@ def test_no_lineage_beside_changed_bytes_makes_them_right(
         line.run("register", before="evaluate")
 
 
-def as_it_was(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
-    """The step before it once more, from the same bytes."""
-    line.run("evaluate")
-
-
 def made_again(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
     """`--only evaluate` when the gate has run: both statements of the evaluation lie in the lineage."""
     line.run("gate")
@@ -210,10 +205,6 @@ def made_again_in_a_copy(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
     line.run("gate")
     patch.setenv(RUN_VARIABLE, "copy")
     line.run("evaluate", before="gate", text="again")
-
-
-def in_a_copy(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
-    patch.setenv(RUN_VARIABLE, "copy")
 
 
 def other_external_inputs(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
@@ -240,11 +231,8 @@ def lineage_lost(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "happened",
-    [
-        as_it_was, made_again, made_again_in_a_copy, in_a_copy, other_external_inputs, keys_rotated, other_keys,
-        lineage_lost,
-    ],
-)  # fmt: skip
+    [made_again, made_again_in_a_copy, other_external_inputs, keys_rotated, other_keys, lineage_lost],
+)
 def test_a_step_takes_what_the_steps_before_it_have_made(
     happened: Callable[[LineFolder, pytest.MonkeyPatch], None], line: LineFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,13 +116,7 @@ def linked_parent(path: Path, backup: Path) -> None:
     path.parent.symlink_to(backup)
 
 
-def linked_nearby(path: Path, backup: Path) -> None:
-    """The bytes stay in the run, under another name."""
-    path.rename(path.with_name("kept"))
-    path.symlink_to("kept")
-
-
-@pytest.mark.parametrize("link", [linked_file, linked_parent, linked_nearby])
+@pytest.mark.parametrize("link", [linked_file, linked_parent])
 def test_an_artifact_that_is_a_link_is_altered_though_its_bytes_are_right(
     run: Path, keys: Keys, tmp_path: Path, link: Callable[[Path, Path], None], hashed: list[Path]
 ) -> None:

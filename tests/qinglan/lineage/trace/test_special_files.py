@@ -14,7 +14,6 @@ import pytest
 
 from qinglan.errors import QinglanError
 from qinglan.files.digests import digest
-from qinglan.files.plain_files import UnreadableFileError, read_plain
 from qinglan.lineage.auditing.audit import audit, audit_error
 from qinglan.lineage.auditing.deploy_gate import may_deploy
 from qinglan.lineage.auditing.descendants import which_models
@@ -166,11 +165,3 @@ def test_a_size_that_no_file_has_costs_no_time_and_no_memory(
 
     with pytest.raises(QinglanError, match=r"not the bytes that were pushed|size: Input should be less than"):
         store.pull(release_digest, tmp_path / "pulled")
-
-
-@pytest.mark.parametrize("special", ["a pipe", "a socket", "a link to a pipe", "an endless device"])
-def test_no_special_file_is_read(tmp_path: Path, special: str) -> None:
-    SPECIAL[special](tmp_path / "file")
-
-    with pytest.raises(UnreadableFileError):
-        read_plain(tmp_path / "file")
