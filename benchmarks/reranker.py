@@ -18,8 +18,8 @@ from qinglan.prompts import need_messages
 from qinglan.rag.lexical.index import Index, build_index
 from qinglan.rows.questions import Columns, read_questions
 from qinglan.rows.rows import Question
+from serving.rag.rerank.fit import CANDIDATES, fit_from_rows
 from serving.rag.rerank.lexical_reranker import LexicalReranker, RerankerModel
-from serving.rag.rerank.reranker_fit import CANDIDATES, fit_from_rows
 from standins.samples import TENANTS, write_sample
 from standins.samples.sample_writer import KNOWLEDGE_BASE, QUESTIONS
 from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend

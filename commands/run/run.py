@@ -193,7 +193,7 @@ def fit_local_reranker(config: RunConfig, run: RunDir, tenant: str, knowledge_ba
     from qinglan.files.files import atomic_write, dump_line
     from qinglan.rows.questions import read_questions
     from qinglan.rows.rows import Question
-    from serving.rag.rerank.reranker_fit import ENOUGH_CONVERSATIONS, fit_once
+    from serving.rag.rerank.fit import ENOUGH_CONVERSATIONS, fit_once
 
     assert config.questions is not None
     labelled = run.index / f"{tenant}-labelled.jsonl"

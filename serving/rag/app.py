@@ -2,20 +2,23 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from qinglan.files.files import sha256_text
 from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RAG_PATH, KnowledgeBase, RagAnswer, RagData, RagRequest
 from serving.rag.content_check import ContentChecker, content_routes
 from serving.rag.engine import Engine, EngineUnavailable, SnapshotGone
 from serving.rag.metrics import CACHE, Metrics
+from serving.rag.opensearch.cluster_client import ClusterClient
+from serving.rag.rerank.reranker_client import RerankerClient
 from serving.rag.retrieve import ScoredRetrieval, retrieve
 from serving.rag.rewriter_client import RewriterClient
 from serving.rag.service_client import ServiceError
@@ -37,12 +40,6 @@ Engines = Mapping[tuple[str, str], Engine]
 """Engines by tenant and knowledge base."""
 
 
-class AsyncClosable(Protocol):
-    """Client that several knowledge bases share, such as a search cluster or a reranker."""
-
-    async def aclose(self) -> None: ...
-
-
 class SearchQuery(NamedTuple):
     """Query that is searched, with its source (`rewriter`) and the version of the rewriter's model."""
 
@@ -57,9 +54,10 @@ def create_app(
     engines: Engines,
     rewriter: RewriterClient | None = None,
     checker: ContentChecker | None = None,
-    shared: Sequence[AsyncClosable] = (),
+    reranker: RerankerClient | None = None,
+    cluster: ClusterClient | None = None,
 ) -> FastAPI:
-    """Create the application over open engines. At its end it closes rewriter, content check and shared clients."""
+    """Create the application over open engines. At its end it closes the clients of the other services."""
     metrics = Metrics()
     if rewriter:
         metrics.watch_rewriter(lambda: rewriter.patience_seconds, lambda: rewriter.circuit_open)
@@ -67,7 +65,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        for client in (rewriter, checker, *shared):
+        for client in (rewriter, checker, reranker, cluster):
             if client:
                 await client.aclose()
 
@@ -78,9 +76,9 @@ def create_app(
     async def general_rag(request: RagRequest) -> Response:
         started = time.perf_counter()
         engine = find_engine(engines, request)
-        answered = await search_as_asked(engine, request, rewriter) if rewriter else None
+        answered = await search_as_asked(engine, request, rewriter, reranker) if rewriter else None
         searched = SearchQuery(request.query, "as asked") if answered else await choose_query(request, rewriter)
-        knowledge_base, retrieval = answered or await retrieve_current(engine, searched.query, request)
+        knowledge_base, retrieval = answered or await retrieve_current(engine, searched.query, request, reranker)
         answer = make_answer(request, searched, knowledge_base, retrieval)
         if rewriter and searched.rewriter in ("model", "fallback"):
             metrics.rewritten(request.tenant_id, searched.cached, rewriter.cache.open)
@@ -94,11 +92,11 @@ def create_app(
 
     @app.get(KNOWLEDGE_BASES_PATH)
     async def knowledge_bases() -> dict[str, Any]:
-        open_now = [await engine.current() for engine in engines.values()]
-        return {"knowledge_bases": [engine.knowledge_base.model_dump() for engine in open_now]}
+        listed = [with_reranker((await engine.current()).knowledge_base, reranker) for engine in engines.values()]
+        return {"knowledge_bases": [knowledge_base.model_dump() for knowledge_base in listed]}
 
     app.include_router(content_routes(checker, {tenant for tenant, _ in engines}, metrics))
-    _add_probes(app, engines, metrics)
+    _add_probes(app, engines, metrics, reranker)
     _add_refusals(app, metrics)
     return app
 
@@ -126,13 +124,13 @@ def find_engine(engines: Engines, request: RagRequest) -> Engine:
 
 
 async def search_as_asked(
-    engine: Engine, request: RagRequest, rewriter: RewriterClient
+    engine: Engine, request: RagRequest, rewriter: RewriterClient, reranker: RerankerClient | None
 ) -> tuple[KnowledgeBase, ScoredRetrieval] | None:
     """Search the original question, and return the retrieval if its first passage scores so high that no rewrite is
     needed; else None."""
     if request.rewritten_query is not None or not rewriter.as_asked:
         return None
-    knowledge_base, retrieval = await retrieve_current(engine, request.query, request)
+    knowledge_base, retrieval = await retrieve_current(engine, request.query, request, reranker)
     # If a reranker failed, the local score replaces its score, on a scale of its own.
     certain = retrieval.recall and not retrieval.fallback_reason
     score = retrieval.recall[0].query_score if certain else None
@@ -159,7 +157,9 @@ def cut_of(request: RagRequest, calibrated: bool) -> float:
     return request.score_threshold if calibrated or "score_threshold" in request.model_fields_set else 0.0
 
 
-async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> tuple[KnowledgeBase, ScoredRetrieval]:
+async def retrieve_current(
+    engine: Engine, query: str, request: RagRequest, reranker: RerankerClient | None
+) -> tuple[KnowledgeBase, ScoredRetrieval]:
     """Retrieve from the current snapshot, and return its knowledge base and the retrieval.
 
     If the snapshot is deleted during the search, the next snapshot is searched.
@@ -167,15 +167,26 @@ async def retrieve_current(engine: Engine, query: str, request: RagRequest) -> t
     for attempt in range(ATTEMPTS):
         now = await engine.current(gone=attempt > 0)
         with contextlib.suppress(SnapshotGone):
-            retrieval = await retrieve(now, query, request.top_k, cut_of(request, now.calibrated), request.need)
-            return now.knowledge_base, retrieval
+            cut = cut_of(request, now.calibrated and reranker is None)
+            retrieval = await retrieve(now, query, request.top_k, cut, request.need, reranker)
+            return with_reranker(now.knowledge_base, reranker), retrieval
     raise EngineUnavailable("gone")
 
 
-def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics) -> None:
+def with_reranker(knowledge_base: KnowledgeBase, reranker: RerankerClient | None) -> KnowledgeBase:
+    """Return the knowledge base with a digest of all rerankers that may score its passages."""
+    if reranker is None:
+        return knowledge_base
+    digest = sha256_text(knowledge_base.reranker, reranker.config.scorer)
+    return knowledge_base.model_copy(update={"reranker": digest})
+
+
+def _add_probes(app: FastAPI, engines: Engines, metrics: Metrics, reranker: RerankerClient | None) -> None:
     @app.get("/healthz")
     async def healthz() -> dict[str, Any]:
-        uncalibrated = sorted({tenant for (tenant, _), engine in engines.items() if not engine.calibrated})
+        uncalibrated = sorted(
+            {tenant for (tenant, _), engine in engines.items() if reranker or not engine.calibrated}
+        )
         return {"status": "ok", "uncalibrated_tenants": uncalibrated}
 
     @app.get("/readyz")

@@ -122,24 +122,20 @@ class ContentConfig(Config):
         return parse_as(cls, {"url": url, **chosen}, f"--style {url}") if url else None
 
 
-class RerankerIdentity(Config):
-    """Properties of a reranker service that change its scores; calibrations and caches are keyed by them."""
+class RerankServiceConfig(Config):
+    """Reranker service over HTTP. If it fails, local scores replace its scores, and the answer states the reason."""
 
     kind: Literal["vllm", "tei"]
     """Protocol. `vllm` is /v1/rerank, as of Jina and Cohere; `tei` is /rerank of Text Embeddings Inference."""
+
+    url: Address
+    """Base URL without a path."""
 
     model: str = Field(min_length=1, max_length=200)
     """Name of the model as vLLM serves it or as TEI's /info reports it; scores of another model are refused."""
 
     template: Literal["server", "qwen3"] = "server"
     """Renderer of the prompt: `server`, or `qwen3` for a Qwen3-Reranker that is served without a chat template."""
-
-
-class RerankServiceConfig(RerankerIdentity):
-    """Reranker service over HTTP. If it fails, local scores replace its scores, and the answer states the reason."""
-
-    url: Address
-    """Base URL without a path."""
 
     deadline_seconds: float = Field(default=1.0, gt=0)
     """Time limit in seconds to score all passages of one text."""
@@ -151,8 +147,9 @@ class RerankServiceConfig(RerankerIdentity):
     """Highest number of requests at the same time, for all callers together."""
 
     @property
-    def scored_by(self) -> RerankerIdentity:
-        return RerankerIdentity(kind=self.kind, model=self.model, template=self.template)
+    def scorer(self) -> str:
+        """JSON of the settings that change the scores; the address is left out, since a model may move."""
+        return self.model_dump_json(include={"kind", "model", "template"})
 
     @classmethod
     def read(cls, text: str) -> Self:

@@ -1,7 +1,7 @@
 """Interface of a search engine, and the built-in engine. The engine on OpenSearch is in opensearch/engine.py."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 from qinglan.errors import OutageError, QinglanError
 from qinglan.files.files import sha256_text
@@ -15,17 +15,6 @@ class Candidate(NamedTuple):
 
     number: int
     passage: Passage
-
-
-class Scores(NamedTuple):
-    """Scores in [0, 1], one for each candidate in the same order, all by the same scorer."""
-
-    values: list[float]
-    by: Literal["local", "service"] = "local"
-    """Scorer: `local`, or `service` for a reranker over HTTP."""
-
-    fallback_reason: str = ""
-    """Reason why the configured reranker service did not score the candidates; "" otherwise."""
 
 
 class EngineUnavailable(OutageError):
@@ -56,8 +45,8 @@ class Engine(Protocol):
     async def search(self, query: str, k: int) -> list[Candidate]:
         """Find the k best passages, best first. The same query always gives the same passages."""
 
-    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
-        """Score how well each candidate answers `text`."""
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
+        """Score how well each candidate answers `text`, from 0 to 1, in the order of the candidates."""
 
 
 class TantivyEngine:
@@ -82,5 +71,5 @@ class TantivyEngine:
     async def search(self, query: str, k: int) -> list[Candidate]:
         return [Candidate(hit.number, self._index.passage(hit.number)) for hit in self._index.search(query, k)]
 
-    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
-        return Scores(self._scorer.scores(text, [candidate.number for candidate in candidates]))
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
+        return self._scorer.scores(text, [candidate.number for candidate in candidates])

@@ -1,17 +1,21 @@
 """Retrieve passages: the query decides which passages are shown and their order; the need decides only the scores."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, NamedTuple
 
 from qinglan.rag.contract import RecalledPassage
-from serving.rag.engine import Candidate, Engine, Scores
-from serving.rag.reranked_engine import local_engine
+from serving.rag.engine import Candidate, Engine
+from serving.rag.rerank.reranker_client import RerankerClient
+from serving.rag.service_client import ServiceError
 
 CANDIDATES = 20
 """Lowest number of candidates that are searched, before the score threshold and `top_k` apply."""
 
 DIGITS = 6
+
+Rerank = Callable[[str, Sequence[Candidate]], Awaitable[list[float]]]
+"""Scores a text against candidates, in their order."""
 
 
 class ScoredRetrieval(NamedTuple):
@@ -19,37 +23,56 @@ class ScoredRetrieval(NamedTuple):
 
     recall: tuple[RecalledPassage, ...]
     reranker: Literal["local", "service"]
-    fallback_reason: str = ""
-    seconds: float = 0.0
+    """Scorer: `local` is the engine, `service` a reranker over HTTP."""
+
+    fallback_reason: str
+    """Reason why the configured reranker service did not score the passages; "" otherwise."""
+
+    seconds: float
     """Seconds for the scoring after the search, including the wait for a service that failed."""
 
 
 async def retrieve(
-    engine: Engine, query: str, top_k: int, score_threshold: float, need: str | None
+    engine: Engine,
+    query: str,
+    top_k: int,
+    score_threshold: float,
+    need: str | None,
+    service: RerankerClient | None = None,
 ) -> ScoredRetrieval:
-    """Find the passages that production shows for the query; score them against the need or, if None, the query."""
+    """Find the passages that production shows for the query; score them against the need or, if None, the query.
+
+    If the reranker service fails for one of the two texts, the engine scores both. Otherwise the service would order
+    and cut passages that the engine scores, and the threshold would be on another scale than the scores.
+    """
     candidates = await engine.search(query, max(top_k, CANDIDATES))
-    started = time.perf_counter()
-    retrieval = await _score_candidates(engine, candidates, query, top_k, score_threshold, need)
-    return retrieval._replace(seconds=time.perf_counter() - started)
+    started, reason = time.perf_counter(), ""
+    if service:
+        try:
+            recall = await score_candidates(service.rerank, candidates, query, top_k, score_threshold, need)
+            return ScoredRetrieval(recall, "service", "", time.perf_counter() - started)
+        except ServiceError as failure:
+            reason = str(failure)
+    recall = await score_candidates(engine.rerank, candidates, query, top_k, score_threshold, need)
+    return ScoredRetrieval(recall, "local", reason, time.perf_counter() - started)
 
 
-async def _score_candidates(
-    engine: Engine, candidates: Sequence[Candidate], query: str, top_k: int, score_threshold: float, need: str | None
-) -> ScoredRetrieval:
-    by_query = await engine.rerank(query, candidates)
-    shown, query_scores = rank_candidates(candidates, by_query, top_k, score_threshold)
-    scores = query_scores
+async def score_candidates(
+    rerank: Rerank,
+    candidates: Sequence[Candidate],
+    query: str,
+    top_k: int,
+    score_threshold: float,
+    need: str | None,
+) -> tuple[RecalledPassage, ...]:
+    """Choose the passages to show, best first, with their scores. Equal scores keep the engine's order."""
+    pairs = sorted(zip(candidates, await rerank(query, candidates), strict=True), key=lambda pair: -pair[1])
+    shown = [(candidate, score) for candidate, score in pairs if score >= score_threshold][:top_k]
+    scores = [score for _, score in shown]
     if need is not None:
-        by_need = await (local_engine(engine) if by_query.fallback_reason else engine).rerank(need, shown)
-        if by_need.fallback_reason:
-            # One scorer for both texts. Otherwise the service would order and cut passages that the local reranker
-            # scores, and the threshold would be on another scale than the scores.
-            again = await _score_candidates(local_engine(engine), candidates, query, top_k, score_threshold, need)
-            return again._replace(fallback_reason=by_need.fallback_reason)
-        scores = by_need.values
+        scores = await rerank(need, [candidate for candidate, _ in shown])
     recall = []
-    for candidate, score, query_score in zip(shown, scores, query_scores, strict=True):
+    for (candidate, query_score), score in zip(shown, scores, strict=True):
         passage = candidate.passage
         recall.append(
             RecalledPassage(
@@ -60,13 +83,4 @@ async def _score_candidates(
                 metadata={"title": passage.title, **passage.metadata},
             )
         )
-    return ScoredRetrieval(tuple(recall), by_query.by, by_query.fallback_reason)
-
-
-def rank_candidates(
-    candidates: Sequence[Candidate], scores: Scores, top_k: int, score_threshold: float
-) -> tuple[list[Candidate], list[float]]:
-    """Choose the passages to show, best first, with their scores. Equal scores keep the engine's order."""
-    pairs = sorted(zip(candidates, scores.values, strict=True), key=lambda pair: -pair[1])
-    accepted = [pair for pair in pairs if pair[1] >= score_threshold][:top_k]
-    return [candidate for candidate, _ in accepted], [score for _, score in accepted]
+    return tuple(recall)

@@ -3,13 +3,11 @@
 import logging
 import sys
 from argparse import Namespace
-from pathlib import Path
 
 import uvicorn
 
 from qinglan.errors import ConfigError
 from qinglan.prompts import prompt_file
-from qinglan.rag.calibration import Calibration
 from qinglan.rag.lexical.index import Index, build_index
 from qinglan.terminal import say_json
 from serving.http_server import listen, server_config
@@ -18,7 +16,6 @@ from serving.rag.config import (
     ContentConfig,
     KnowledgeBaseSource,
     RagConfig,
-    RerankerIdentity,
     RerankServiceConfig,
     RewriterConfig,
     read_reranker_option,
@@ -28,10 +25,8 @@ from serving.rag.engine import Engine, TantivyEngine
 from serving.rag.opensearch.cluster_client import ClusterClient
 from serving.rag.opensearch.engine import AliasEngine
 from serving.rag.opensearch_connection import OpenSearchConfig
-from serving.rag.rerank.calibration import read_fitted_reranker
-from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, RerankerModel
+from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, RerankerModel, read_reranker
 from serving.rag.rerank.reranker_client import RerankerClient
-from serving.rag.reranked_engine import RerankedEngine
 from serving.rag.rewriter_client import RewriterClient
 
 DRAIN_SECONDS = 10
@@ -70,18 +65,15 @@ def serve(config: RagConfig) -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s", stream=sys.stderr)
     cluster = ClusterClient(config.opensearch) if config.opensearch else None
     service = RerankerClient(config.reranker_service) if config.reranker_service else None
-    engines = open_engines(config, cluster, service)
     checker = ContentChecker(config.content) if config.content else None
-    app = create_app(engines, open_rewriter(config), checker, [client for client in (cluster, service) if client])
+    app = create_app(open_engines(config, cluster), open_rewriter(config), checker, service, cluster)
     listening = listen(config.host, config.port)
     say_json({"rag": f"http://{config.host}:{listening.getsockname()[1]}"})
     server = uvicorn.Server(server_config(app, timeout_graceful_shutdown=DRAIN_SECONDS))
     server.run(sockets=[listening])
 
 
-def open_engines(
-    config: RagConfig, cluster: ClusterClient | None = None, service: RerankerClient | None = None
-) -> Engines:
+def open_engines(config: RagConfig, cluster: ClusterClient | None = None) -> Engines:
     """Open an engine for each knowledge base; build missing local indexes.
 
     Raises a ConfigError if a reranker's tenant has no knowledge base, or if a knowledge base is named twice.
@@ -95,9 +87,8 @@ def open_engines(
         if key in engines:
             raise ConfigError(f"--kb {name}: given twice. Name each once.")
         fitted = config.rerankers.get(source.tenant_id)
-        reranker, calibration = read_scoring(fitted, service.config.scored_by if service else None)
-        engine = _open_engine(source, name, config, cluster, reranker)
-        engines[key] = RerankedEngine(engine, service, calibration) if service else engine
+        reranker = read_reranker(fitted) if fitted else DEFAULT_RERANKER
+        engines[key] = _open_engine(source, name, config, cluster, reranker)
         if not engines[key].calibrated:
             log.warning(
                 "%s: no reranker fitted to this tenant: its scores order passages, but are uncalibrated", name
@@ -130,22 +121,3 @@ def _open_engine(
     if cluster is None:
         raise ConfigError(f"--kb {name}: give its file, {name}=PATH, or --opensearch URL where it was loaded.")
     return AliasEngine(cluster, source.tenant_id, source.kb_name, reranker)
-
-
-def read_scoring(path: Path | None, service: RerankerIdentity | None) -> tuple[RerankerModel, Calibration | None]:
-    """Read a tenant's local reranker, and the calibration of the service's scores, or None.
-
-    Raises a ConfigError if the file calibrates another service than `service`.
-    """
-    fitted = read_fitted_reranker(path) if path else DEFAULT_RERANKER
-    if isinstance(fitted, RerankerModel):
-        return fitted, None
-    if service is None:
-        raise ConfigError(f"{path}: calibrates the scores of a service. Give --reranker-service, or leave it out.")
-    if fitted.service != service:
-        known, configured = (
-            f"{reranker.kind} {reranker.model} (template {reranker.template})"
-            for reranker in (fitted.service, service)
-        )
-        raise ConfigError(f"{path}: calibrates {known}, but --reranker-service is {configured}. Fit it again.")
-    return fitted.local, fitted.calibration

@@ -17,7 +17,7 @@ from qinglan.rag.contract import KnowledgeBase, Passage
 from qinglan.rag.knowledge_base import inverse_frequency
 from qinglan.rag.lexical.index import CACHED_PASSAGES, MAX_TIED_HITS, MIN_SEARCH_HITS, QUERY_TERMS, Hit
 from qinglan.text.text import search_terms
-from serving.rag.engine import Candidate, EngineUnavailable, Scores, SnapshotGone
+from serving.rag.engine import Candidate, EngineUnavailable, SnapshotGone
 from serving.rag.lru_cache import LruCache
 from serving.rag.opensearch.cluster_client import ClusterClient
 from serving.rag.opensearch.index_layout import FORMAT, TERMS, IndexMetadata, alias_of
@@ -82,7 +82,7 @@ class OpenSearchEngine:
         stored = await self._passages([hit.number for hit in hits])
         return [Candidate(hit.number, stored[hit.number].passage) for hit in hits]
 
-    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
         terms = await self._cut(text)
         bm25 = dict(await self._best(text, RIVALS))
         numbers = [candidate.number for candidate in candidates]
@@ -92,7 +92,7 @@ class OpenSearchEngine:
         weights = {term: inverse_frequency(terms.known[term], passages) for term in terms.rarest()}
         total = sum(weights.values()) + terms.unknown * inverse_frequency(0, passages)
         signs = compute_features(WeightedText(weights, total), bm25, compared, numbers)
-        return Scores([self._reranker.score(features) for features in signs])
+        return [self._reranker.score(features) for features in signs]
 
     async def _cut(self, text: str) -> TermCounts:
         if (cached := self._cuts.get(text)) is not None:
@@ -188,7 +188,7 @@ class AliasEngine:
     async def search(self, query: str, k: int) -> list[Candidate]:
         return await (await self.current()).search(query, k)
 
-    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> Scores:
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
         return await (await self.current()).rerank(text, candidates)
 
     async def _refresh(self) -> None:

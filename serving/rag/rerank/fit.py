@@ -1,33 +1,60 @@
-"""python -m serving.rag.rerank.fit --rows FILE.jsonl --kb TENANT=KB.jsonl --out reranker.json --report fit.html
+"""python -m serving.rag.rerank.fit --rows FILE.jsonl --kb TENANT=KB.jsonl --out reranker.json
 
-Fits a tenant's scores on labelled training conversations: the local reranker, and with --reranker-service also the
-calibration of that service's scores. The rows are those of the data line (id, tenant_id, conversation_id, question,
-need, gold, split); `qinglan run` leaves them beside its indexes.
+Fits a tenant's local reranker on labelled training conversations, and prints how good it is on held-out ones. The
+rows are those of the data line (id, tenant_id, conversation_id, question, need, gold, split); `qinglan run` leaves
+them beside its indexes.
 """
 
 import argparse
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
-from qinglan.errors import ConfigError
-from qinglan.files.files import atomic_write
-from qinglan.pages.curves import curve_svg
+import qinglan.rag.lexical.index as index_code
+import qinglan.text.text as text_code
+from qinglan.errors import ConfigError, DataError
+from qinglan.files.files import atomic_write, read_jsonl, sha256_file, sha256_text
 from qinglan.rag.lexical.index import Index, build_index
+from qinglan.rows.rows import Question
 from qinglan.terminal import say
 from serving.programs import exit_on_error
-from serving.rag.config import KnowledgeBaseSource, RerankServiceConfig
-from serving.rag.rerank.calibration import FittedServiceReranker
-from serving.rag.rerank.lexical_reranker import FitReport, RerankerModel
-from serving.rag.rerank.reranker_fit import fit_from_rows, write_fitted
-from serving.rag.rerank.service_fit import fit_service
+from serving.rag.config import KnowledgeBaseSource
+from serving.rag.rerank import lexical_reranker, score_report
+from serving.rag.rerank.lexical_reranker import (
+    DEFAULT_RERANKER,
+    Features,
+    FitReport,
+    LexicalReranker,
+    RerankerModel,
+    Weights,
+    read_reranker,
+)
+from serving.rag.rerank.score_report import ScoredPassage, build_report
 
-TEMPLATE = Path(__file__).parent / "fit.html.j2"
-REPORT_SUFFIXES = (".html", ".json")
-LOCAL = "local score"
-Reports = Mapping[str, FitReport]
+CANDIDATES = 20
+HELD_OUT = 0.2
+FEWEST_CONVERSATIONS = 20
+ENOUGH_CONVERSATIONS = round(FEWEST_CONVERSATIONS / (1 - HELD_OUT))
+"""Number of labelled training conversations of which about FEWEST_CONVERSATIONS remain for the fit."""
+
+
+class Example(NamedTuple):
+    """Text to search, with the ids of the passages that answer it."""
+
+    conversation: str
+    text: str
+    gold: frozenset[str]
+
+
+class LabelledPassage(NamedTuple):
+    """Features of a retrieved passage of an example, with the label if it answers."""
+
+    signs: Features
+    answers: bool
 
 
 def main() -> None:
@@ -37,113 +64,137 @@ def main() -> None:
     parser.add_argument("--rows", required=True, type=Path, help="JSONL of labelled training questions")
     parser.add_argument("--kb", required=True, metavar="TENANT[/KB]=PATH")
     parser.add_argument("--index-root", type=Path, help="the service's; without it an index is built and thrown away")
-    parser.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME")
     parser.add_argument("--out", required=True, type=Path, help="what the service takes as --reranker TENANT=PATH")
-    parser.add_argument("--report", type=Path, help="a page if it ends in .html, the numbers if in .json")
     arguments = parser.parse_args()
-    with exit_on_error():
-        if arguments.report and arguments.report.suffix not in REPORT_SUFFIXES:
-            raise ConfigError(f"--report {arguments.report}: let it end in {' or '.join(REPORT_SUFFIXES)}.")
-        service = RerankServiceConfig.read(arguments.reranker_service) if arguments.reranker_service else None
-        with tempfile.TemporaryDirectory() as temporary:
-            root = arguments.index_root or Path(temporary)
-            reports = run(arguments.rows, KnowledgeBaseSource.read(arguments.kb), root, service, arguments.out)
-        say(*text_table(reports).splitlines())
-        if arguments.report:
-            write_report(arguments.report, reports)
+    with exit_on_error(), tempfile.TemporaryDirectory() as temporary:
+        source = KnowledgeBaseSource.read(arguments.kb)
+        if source.path is None:
+            raise ConfigError(f"--kb {arguments.kb}: give the file that was labelled, {arguments.kb}=PATH.")
+        root = arguments.index_root or Path(temporary)
+        fitted = fit_from_rows(arguments.rows, source.path, root, source.tenant_id, arguments.out, source.kb_name)
+        say(*describe_fit(fitted.report))
 
 
-def run(
-    rows: Path, source: KnowledgeBaseSource, root: Path, service: RerankServiceConfig | None, out: Path
-) -> Reports:
-    """Fit a tenant's reranker and write its file. Returns a report on held-out conversations for each score."""
-    tenant, kb = source.tenant_id, source.kb_name
-    if source.path is None:
-        raise ConfigError(f"--kb {tenant}/{kb}: give the file that was labelled, {tenant}/{kb}=PATH.")
-    if service is None:
-        return collect_reports(fit_from_rows(rows, source.path, root, tenant, out, kb))
-    index = Index.open(build_index(source.path, root, tenant, kb))
-    fitted = fit_service(rows, index, service)
-    write_fitted(out, fitted)
-    return collect_reports(fitted)
-
-
-def collect_reports(fitted: RerankerModel | FittedServiceReranker) -> Reports:
-    if isinstance(fitted, RerankerModel):
-        return {LOCAL: fitted.report} if fitted.report else {}
-    model = fitted.service.model
-    raw = {f"{model}, as it says": fitted.raw} if fitted.raw else {}
-    return {**raw, f"{model}, calibrated": fitted.report, **collect_reports(fitted.local)}
-
-
-def text_table(reports: Reports) -> str:
-    """Render the reports as a table for a terminal."""
-    if not reports:
-        return "Too few labels: the file holds the default, whose scores order passages and are no probabilities."
-    first = next(iter(reports.values()))
-    head = (
-        f"{first.tenant_id}: fitted on {first.fitted_conversations} training conversations, measured on "
-        f"{first.held_out_conversations} others ({first.held_out_pairs:,} passages)"
-    )
-    wide = max(map(len, reports))
-    names = f"{'':{wide}}  {'AUC':>6}  {'calibration error':>17}  {'of first passages':>17}  {'first answers':>13}"
-    lines = [head, names]
-    for name, report in reports.items():
-        figures = report.auc, report.calibration_error, report.top1_calibration_error, report.top1_answers
-        auc, error, first_error, answers = map(_number, figures)
-        lines.append(f"{name:{wide}}  {auc:>6}  {error:>17}  {first_error:>17}  {answers:>13}")
-    return "\n".join([*lines, *advice(reports)])
-
-
-def advice(reports: Reports) -> list[str]:
-    """List figures in which the local score beats the service, as reasons not to pay for the service's model."""
-    local, service = reports.get(LOCAL), next((report for name, report in reports.items() if name != LOCAL), None)
-    if local is None or service is None:
-        return []
-    compared = {
-        "The local score tells passages apart better": (local.auc, service.auc),
-        "The search engine's own order has a passage that answers first more often": (
-            local.top1_answers, service.top1_answers,
-        ),
-    }  # fmt: skip
+def describe_fit(report: FitReport | None) -> list[str]:
+    if report is None:
+        return ["Too few labels: the file holds the default, whose scores order passages and are no probabilities."]
+    figures = {
+        "AUC": report.auc,
+        "calibration error": report.calibration_error,
+        "calibration error of first passages": report.top1_calibration_error,
+        "share of first passages that answer": report.top1_answers,
+    }
     return [
-        f"{figure} ({local_value:.3f}, the service {other:.3f}): serve without it."
-        for figure, (local_value, other) in compared.items()
-        if local_value is not None and other is not None and local_value > other
+        f"{report.tenant_id}: fitted on {report.fitted_conversations} training conversations, measured on "
+        f"{report.held_out_conversations} others ({report.held_out_pairs:,} passages)",
+        *(f"{name}: {'unknown' if value is None else f'{value:.3f}'}" for name, value in figures.items()),
     ]
 
 
-def write_report(path: Path, reports: Reports) -> None:
-    with atomic_write(path) as partial:
-        if path.suffix == ".json":
-            partial.write_bytes(orjson.dumps({name: report.model_dump() for name, report in reports.items()}))
-        else:
-            partial.write_text(html_page(reports), encoding="utf-8")
+def fit_from_rows(
+    rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path, kb_name: str = "default"
+) -> RerankerModel:
+    """Fit a reranker on a JSONL of labelled questions, and write its file.
+
+    Raises a DataError for a row of another tenant or of another split than `train`.
+    """
+    index = Index.open(build_index(knowledge_base, root, tenant_id, kb_name))
+    reranker = fit_reranker(examples(rows, index, tenant_id), index, sha256_file(rows))
+    with atomic_write(out) as partial:
+        partial.write_bytes(orjson.dumps(reranker.model_dump(), option=orjson.OPT_INDENT_2) + b"\n")
+    return reranker
 
 
-def html_page(reports: Reports) -> str:
-    """Render the reports as a page with reliability curves; every text in it is escaped."""
-    from markupsafe import Markup
+def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path) -> RerankerModel:
+    """Fit a reranker, unless `out` already holds the result for the same rows, knowledge base and code.
 
-    from qinglan.pages.page import render_page
-
-    figures = {}
-    for name, report in reports.items():
-        points = [(bin.score, bin.frequency) for bin in report.reliability]
-        curves = {"as said": [(0.0, 0.0), (1.0, 1.0)], "as it is": points}
-        figures[name] = Markup(curve_svg(name, curves))  # noqa: S704 - curve_svg escapes
-    return render_page(
-        TEMPLATE,
-        headline="Calibration of passage scores",
-        reports=reports,
-        number=_number,
-        advice=advice(reports),
-        figures=figures,
-    )
+    So a resumed run, which has the same inputs, saves some seconds.
+    """
+    code = [Path(str(module.__file__)) for module in (index_code, lexical_reranker, score_report, text_code)]
+    inputs_digest = sha256_text(*map(sha256_file, [rows, knowledge_base, Path(__file__), *code]))
+    note = out.with_suffix(".inputs")
+    if out.is_file() and note.is_file() and note.read_text() == inputs_digest:
+        return read_reranker(out)
+    note.unlink(missing_ok=True)
+    reranker = fit_from_rows(rows, knowledge_base, root, tenant_id, out)
+    with atomic_write(note) as partial:
+        partial.write_text(inputs_digest)
+    return reranker
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.3f}"
+def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
+    """Yield two examples for each labelled row: its question, and its need or, if that is missing, likely_need()."""
+    titles = {passage.id: passage.title for passage in map(index.passage, range(len(index)))}
+    for line, row in read_jsonl(rows, Question):
+        if row.split != "train" or row.tenant_id != tenant_id:
+            raise DataError(
+                f"{rows}:{line}: row {row.id!r} is of split {row.split} and tenant {row.tenant_id}. "
+                f"The reranker learns from training rows of {tenant_id} alone; leave the others out."
+            )
+        if strangers := set(row.gold) - set(titles):
+            raise DataError(
+                f"{rows}:{line}: gold passage {min(strangers)!r} is not in the knowledge base. "
+                "Give the knowledge base that the labels were made for."
+            )
+        if row.gold:
+            gold = frozenset(row.gold)
+            yield Example(row.conversation_id, row.question, gold)
+            yield Example(row.conversation_id, row.need or likely_need(row, titles[min(gold)]), gold)
+
+
+def likely_need(row: Question, title: str) -> str:
+    """Build a text that resembles a written need: the longest part of the history that the title contains, and the
+    question.
+
+    `title` is the title of an answering passage. The whole history is not used, because it also names old topics; a
+    reranker that was fitted on it scored needs too low.
+    """
+    history, question = row.history_summary, row.question
+    match = SequenceMatcher(None, history, title, autojunk=False).find_longest_match()
+    return f"{history[match.a : match.a + match.size]}{question}" if match.size > 1 else f"{history} {question}"
+
+
+def fit_reranker(labelled: Iterable[Example], index: Index, labels: str) -> RerankerModel:
+    """Fit on about 80 % of the conversations and report on the rest; with too few labels, use DEFAULT_RERANKER."""
+    fitted: dict[str, list[list[LabelledPassage]]] = {}
+    held_out: dict[str, list[list[LabelledPassage]]] = {}
+    scorer = LexicalReranker(index, DEFAULT_RERANKER)
+    for example in labelled:
+        numbers = [hit.number for hit in index.search(example.text, CANDIDATES)]
+        answers = [index.passage(number).id in example.gold for number in numbers]
+        passages = list(map(LabelledPassage, scorer.signs(example.text, numbers), answers))
+        part = held_out if is_held_out(example.conversation) else fitted
+        part.setdefault(example.conversation, []).append(passages)
+    pairs = [pair for rows in fitted.values() for passages in rows for pair in passages]
+    if len(fitted) < FEWEST_CONVERSATIONS or len({pair.answers for pair in pairs}) < 2:
+        return DEFAULT_RERANKER
+    model = _fit_logistic_regression(pairs)
+    judged = [
+        [ScoredPassage(model.score(passage.signs), passage.answers) for passage in passages]
+        for rows in held_out.values()
+        for passages in rows
+    ]
+    report = build_report(index, labels, len(fitted), len(held_out), judged)
+    return model.model_copy(update={"report": report})
+
+
+def is_held_out(conversation: str) -> bool:
+    return int(sha256_text("reranker", conversation)[:8], 16) / 2**32 < HELD_OUT
+
+
+def _fit_logistic_regression(pairs: Sequence[LabelledPassage]) -> RerankerModel:
+    """Fit a logistic regression on standardised features. The returned weights apply to the original features."""
+    import numpy as np
+    from sklearn.linear_model import LogisticRegression
+
+    signs = np.array([pair.signs for pair in pairs])
+    mean, deviation = signs.mean(axis=0), signs.std(axis=0) + 1e-9
+    model = LogisticRegression(max_iter=1000).fit((signs - mean) / deviation, [pair.answers for pair in pairs])
+    # w (x - mean) / deviation + b = (w / deviation) x + (b - (w / deviation) mean)
+    weights = model.coef_[0] / deviation
+    bias = model.intercept_[0] - float(weights @ mean)
+    named = {name: round(float(weight), 4) for name, weight in zip(Features._fields, weights, strict=True)}
+    return RerankerModel(bias=round(float(bias), 4), weights=Weights(**named))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Client of a reranker over HTTP, which returns raw scores, in vLLM's or TEI's protocol.
+"""Client of a reranker over HTTP, in vLLM's or TEI's protocol.
+
+https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html#re-rank-api
+https://huggingface.github.io/text-embeddings-inference/
 
 One request has up to `batch` passages; the deadline covers all requests for one text. After repeated failures the
 service is not called for a while, so that users do not wait for its deadline every time.
@@ -14,7 +17,10 @@ import orjson
 
 from qinglan.concurrency import gather_or_cancel
 from qinglan.llm.limits import CircuitBreaker
+from qinglan.rag.calibration import are_probabilities
+from qinglan.rag.knowledge_base import searched_text
 from serving.rag.config import RerankServiceConfig
+from serving.rag.engine import Candidate
 from serving.rag.rerank.qwen3_prompt import as_document, as_query
 from serving.rag.service_client import ServiceClient, ServiceError, require_closed
 
@@ -28,6 +34,9 @@ PROBE_SECONDS = 2.0
 """Seconds between two requests that test if the service answers again. Clients that retry wait longer than this."""
 
 OTHER_MODEL = "other_model"
+UNCALIBRATED = "uncalibrated"
+"""Reason of a ServiceError if the scores are no probabilities, such as the logits of a server without a sigmoid."""
+
 TRUNCATE_TO_MODEL = -1
 """Value with which vLLM truncates a prompt that is too long for the model, like TEI's `truncate`."""
 
@@ -42,43 +51,52 @@ class RerankerClient:
         self._service = ServiceClient(config.url, config.deadline_seconds, headers)
         self._slots = asyncio.Semaphore(config.concurrency)
         self._breaker = CircuitBreaker(FAILURES, PROBE_SECONDS)
-        self._batch = config.batch
-        self._looked_at = config.kind == "vllm"  # each request to vLLM names the model, and vLLM refuses another
+        self._tei_batch: int | None = None
+        """Highest number of passages in a request to TEI; None until its model is verified."""
 
     async def aclose(self) -> None:
         await self._service.aclose()
+
+    async def rerank(self, text: str, candidates: Sequence[Candidate]) -> list[float]:
+        """Score each candidate. Raises a ServiceError if the service fails, or if its scores are no probabilities."""
+        if not candidates:
+            return []
+        scores = await self.scores(text, [searched_text(candidate.passage) for candidate in candidates])
+        if not are_probabilities(scores):
+            raise ServiceError(UNCALIBRATED)
+        return scores
 
     async def scores(self, text: str, documents: Sequence[str]) -> list[float]:
         """Score each document, in their order. Raises a ServiceError, and does so at once if the circuit is open."""
         require_closed(self._breaker)
         try:
-            scores = await self.ask(text, documents)
-        except ServiceError as failure:
-            self._breaker.failed(str(failure))
-            raise
-        self._breaker.answered()
-        return scores
-
-    async def ask(self, text: str, documents: Sequence[str]) -> list[float]:
-        """Score each document like scores(), but without the circuit breaker."""
-        try:
             async with asyncio.timeout(self.config.deadline_seconds):
-                if not self._looked_at:
-                    # TEI serves one model and takes no name, but a calibration of another model must not be applied.
-                    model, batch = read_info(await self._service.get("/info"))
-                    if model != self.config.model:
-                        raise ServiceError(OTHER_MODEL)
-                    self._batch, self._looked_at = min(self.config.batch, batch), True
-                size = self._batch
+                size = await self._batch_size()
                 parts = [documents[at : at + size] for at in range(0, len(documents), size)]
                 scores = await gather_or_cancel(*(self._ask_batch(text, part) for part in parts))
         except TimeoutError as error:
-            self._looked_at = self.config.kind == "vllm"
+            self._failed("timeout")
             raise ServiceError("timeout") from error
-        except ServiceError:
-            self._looked_at = self.config.kind == "vllm"  # a server that is restarted may serve another model
+        except ServiceError as failure:
+            self._failed(str(failure))
             raise
+        self._breaker.answered()
         return [score for part in scores for score in part]
+
+    def _failed(self, reason: str) -> None:
+        self._breaker.failed(reason)
+        self._tei_batch = None  # a server that is restarted may serve another model
+
+    async def _batch_size(self) -> int:
+        if self.config.kind == "vllm":  # each request names the model, and vLLM refuses another
+            return self.config.batch
+        if self._tei_batch is None:
+            # TEI serves one model and takes no name, but scores of another model must not be used.
+            model, batch = read_info(await self._service.get("/info"))
+            if model != self.config.model:
+                raise ServiceError(OTHER_MODEL)
+            self._tei_batch = min(self.config.batch, batch)
+        return self._tei_batch
 
     async def _ask_batch(self, text: str, documents: Sequence[str]) -> list[float]:
         path, body = request_body(self.config, text, documents)

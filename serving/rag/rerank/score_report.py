@@ -14,22 +14,15 @@ class ScoredPassage(NamedTuple):
 
     score: float
     answers: bool
-    first: bool
-    """True for the passage with the best score of its list, which production shows first."""
 
 
-def scored_passages(scores: Sequence[float], answers: Sequence[bool]) -> list[ScoredPassage]:
-    """Build the scored passages of one list. If several have the best score, the earliest counts as the first."""
-    first = max(range(len(scores)), key=scores.__getitem__, default=0)
-    return [
-        ScoredPassage(score, answer, at == first)
-        for at, (score, answer) in enumerate(zip(scores, answers, strict=True))
-    ]
-
-
-def build_report(index: Index, labels: str, fitted: int, held_out: int, judged: Sequence[ScoredPassage]) -> FitReport:
-    """Build the report on held-out pairs. `fitted` and `held_out` are numbers of conversations."""
-    firsts = [passage for passage in judged if passage.first]
+def build_report(
+    index: Index, labels: str, fitted: int, held_out: int, lists: Sequence[Sequence[ScoredPassage]]
+) -> FitReport:
+    """Build the report on held-out lists of passages. `fitted` and `held_out` are numbers of conversations."""
+    judged = [passage for passages in lists for passage in passages]
+    # Production shows the passage with the best score first; of equal scores, the earliest.
+    firsts = [max(passages, key=lambda passage: passage.score) for passages in lists if passages]
     return FitReport(
         tenant_id=index.manifest.tenant_id,
         snapshot=index.snapshot,

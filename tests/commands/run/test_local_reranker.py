@@ -9,7 +9,7 @@ import pytest
 from commands.run.run import fit_local_reranker
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.config import load_config
-from serving.rag.rerank import reranker_fit
+from serving.rag.rerank import fit as reranker_fit
 
 
 def test_a_run_that_goes_on_fits_again_only_where_labels_or_knowledge_base_are_others(

@@ -173,7 +173,7 @@ def test_the_service_says_an_outage_and_is_not_ready(stand_in: StandIn, url: str
     stand_in.status = 503
     cluster = ClusterClient(OpenSearchConfig(url=url))
     engines = {("demo", "default"): AliasEngine(cluster, "demo", "default", DEFAULT_RERANKER)}
-    with running(create_app(engines, shared=[cluster])) as service:
+    with running(create_app(engines, cluster=cluster)) as service:
         answer = ask(service, tenant_id="demo")
         ready = httpx.get(f"{service}/readyz", trust_env=False)
         alive = httpx.get(f"{service}/healthz", trust_env=False)

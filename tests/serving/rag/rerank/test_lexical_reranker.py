@@ -10,8 +10,9 @@ import pytest
 from qinglan.errors import ConfigError, DataError
 from qinglan.rag.lexical.index import Index, build_index
 from serving.rag.engine import TantivyEngine
+from serving.rag.rerank import fit
+from serving.rag.rerank.fit import fit_from_rows
 from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, Features, LexicalReranker, read_reranker
-from serving.rag.rerank.reranker_fit import fit_from_rows
 from serving.rag.rerank.score_report import ScoredPassage, calibration_error, reliability
 
 Engines = dict[tuple[str, str], TantivyEngine]
@@ -139,7 +140,7 @@ def test_a_file_that_is_no_reranker_is_refused_by_name(tmp_path: Path, content: 
 
 def test_calibration_error_is_the_distance_between_what_is_said_and_what_is() -> None:
     def judged(score: float, *answers: bool) -> list[ScoredPassage]:
-        return [ScoredPassage(score, answer, first=False) for answer in answers]
+        return [ScoredPassage(score, answer) for answer in answers]
 
     assert calibration_error(judged(0.25, True, False, False, False)) == 0
     assert calibration_error(judged(0.95, False, False)) == 0.95
@@ -147,3 +148,21 @@ def test_calibration_error_is_the_distance_between_what_is_said_and_what_is() ->
     [low, high] = reliability([*judged(1.0, True, True), *judged(0.25, True, False, False, False)])
     assert (low.score, low.frequency, low.pairs) == (0.25, 0.25, 4)
     assert (high.score, high.frequency, high.pairs) == (1.0, 1.0, 2)
+
+
+def test_the_command_fits_and_reports_on_held_out_conversations(
+    kbs: dict[str, Path],
+    index: Index,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows, out = write(tmp_path / "rows.jsonl", labelled(index, 60)), tmp_path / "reranker.json"
+    options = ["--rows", str(rows), "--kb", f"fivedoctors={kbs['fivedoctors']}", "--out", str(out)]
+    monkeypatch.setattr("sys.argv", ["fit", *options])
+
+    fit.main()
+
+    report = read_reranker(out).report
+    assert report
+    assert f"{report.held_out_conversations} others" in capsys.readouterr().out

@@ -4,14 +4,14 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import orjson
 import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.rag.client import RERANKER_RETRY_SECONDS
-from serving.rag.config import RerankerIdentity, RerankServiceConfig
+from serving.rag.config import RerankServiceConfig
 from serving.rag.rerank import reranker_client
 from serving.rag.rerank.qwen3_prompt import as_document, as_query
 from serving.rag.rerank.reranker_client import (
@@ -24,8 +24,7 @@ from serving.rag.rerank.reranker_client import (
     request_body,
 )
 from serving.rag.service_client import ServiceError
-from standins.reranker.app import FakeReranker, create_app
-from standins.reranker.behaviour import Behaviour, Fault
+from tests.servers.rerankers import FakeReranker, Fault
 
 Running = Callable[[Any], AbstractContextManager[str]]
 Kind = Literal["vllm", "tei"]
@@ -39,7 +38,7 @@ TEI = RerankServiceConfig.parse({"kind": "tei", "url": "http://127.0.0.1", **PAT
 
 
 REFUSED: tuple[Fault, ...] = ("limited", "broken")
-MALFORMED: tuple[Fault, ...] = ("html", "nan", "missing", "twice", "stranger", "text")
+MALFORMED: tuple[Fault, ...] = ("html", "nan", "missing", "twice", "stranger")
 
 
 def scores(url: str, kind: Kind, documents: list[str] = DOCUMENTS, **settings: Any) -> list[float]:
@@ -57,7 +56,7 @@ def scores(url: str, kind: Kind, documents: list[str] = DOCUMENTS, **settings: A
 def test_scores_come_in_the_order_of_the_documents_though_the_best_is_told_first(
     running: Running, kind: Kind
 ) -> None:
-    with running(create_app(FakeReranker(Behaviour()))) as url:
+    with running(FakeReranker().app) as url:
         result = scores(url, kind)
 
     assert result[1] > result[2] > result[0] >= result[3]
@@ -66,10 +65,10 @@ def test_scores_come_in_the_order_of_the_documents_though_the_best_is_told_first
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_documents_go_in_batches_and_not_more_at_once_than_allowed(running: Running, kind: Kind) -> None:
-    stand_in = FakeReranker(Behaviour(latency=0.2))
+    stand_in = FakeReranker(latency=0.2)
     documents = [f"{TEXT}{number}" for number in range(50)]
 
-    with running(create_app(stand_in)) as url:
+    with running(stand_in.app) as url:
         result = scores(url, kind, documents, batch=8, concurrency=3)
         whole = scores(url, kind, documents, batch=32)
 
@@ -79,41 +78,35 @@ def test_many_documents_go_in_batches_and_not_more_at_once_than_allowed(running:
 
 
 def test_tei_is_never_sent_more_than_it_says_it_takes(running: Running) -> None:
-    stand_in = FakeReranker(Behaviour(max_batch=3))
+    stand_in = FakeReranker(max_batch=3)
 
-    with running(create_app(stand_in)) as url:
+    with running(stand_in.app) as url:
         assert len(scores(url, "tei")) == 4
 
     assert sorted(stand_in.documents) == [1, 3]
 
 
 MANY = [f"{TEXT}{number}" for number in range(40)]
-INCOMPLETE: list[tuple[Behaviour, list[str], dict[str, Any], dict[Kind, str]]] = [
-    *((Behaviour(fault=fault), DOCUMENTS, {}, dict.fromkeys(KINDS, "refused")) for fault in REFUSED),
-    *((Behaviour(fault=fault), DOCUMENTS, {}, dict.fromkeys(KINDS, "malformed")) for fault in MALFORMED),
-    (Behaviour(model="newer"), DOCUMENTS, {}, {"vllm": "refused", "tei": "other_model"}),
-    # One failed batch fails the whole list.
-    (Behaviour(fault="broken", error_rate=0.3), MANY, {"batch": 2}, dict.fromkeys(KINDS, "refused")),
+FAILURES_BY_KIND: list[tuple[FakeReranker, dict[str, Any], dict[Kind, str]]] = [
+    *((FakeReranker(fault=fault), {}, dict.fromkeys(KINDS, "refused")) for fault in REFUSED),
+    *((FakeReranker(fault=fault), {}, dict.fromkeys(KINDS, "malformed")) for fault in MALFORMED),
+    (FakeReranker(model="newer"), {}, {"vllm": "refused", "tei": "other_model"}),
     # The deadline is for all batches together: each of these requests would be in time.
     (
-        Behaviour(latency=0.2),
-        MANY,
-        {"batch": 1, "concurrency": 1, "deadline_seconds": 1},
+        FakeReranker(latency=0.2),
+        {"documents": MANY, "batch": 1, "concurrency": 1, "deadline_seconds": 1},
         dict.fromkeys(KINDS, "timeout"),
     ),
 ]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("behaviour", "documents", "settings", "reasons"), INCOMPLETE)
-def test_a_reply_that_is_not_whole_gives_no_scores_and_a_reason(
-    running: Running, kind: Kind, behaviour: Behaviour, documents: list[str], settings: Any, reasons: dict[Kind, str]
+@pytest.mark.parametrize(("server", "settings", "reasons"), FAILURES_BY_KIND)
+def test_an_incomplete_answer_gives_no_scores_and_a_reason(
+    running: Running, kind: Kind, server: FakeReranker, settings: Any, reasons: dict[Kind, str]
 ) -> None:
-    with (
-        running(create_app(FakeReranker(behaviour))) as url,
-        pytest.raises(ServiceError, match=reasons[kind]),
-    ):
-        scores(url, kind, documents, **settings)
+    with running(server.app) as url, pytest.raises(ServiceError, match=reasons[kind]):
+        scores(url, kind, **settings)
 
 
 def test_a_service_that_is_not_there_is_unreachable() -> None:
@@ -124,30 +117,26 @@ def test_a_service_that_is_not_there_is_unreachable() -> None:
         scores(f"http://127.0.0.1:{port}", "vllm")
 
 
-def test_tei_that_comes_back_with_another_model_is_found_out(running: Running) -> None:
-    stand_in = FakeReranker(Behaviour())
+def test_a_restarted_tei_with_another_model_is_refused(running: Running) -> None:
+    server = FakeReranker()
 
     async def run(url: str) -> list[str]:
-        service, messages = RerankerClient(TEI.model_copy(update={"url": url})), list[str]()
-        for behaviour in (Behaviour(), Behaviour(fault="broken"), Behaviour(model="newer")):
-            stand_in.behaviour = behaviour
-            try:
-                await service.ask(TEXT, DOCUMENTS)
-                messages.append("")
-            except ServiceError as failure:
-                messages.append(str(failure))
-        await service.aclose()
+        client, messages = RerankerClient(TEI.model_copy(update={"url": url})), list[str]()
+        for model, fault in (("overlap", ""), ("overlap", "broken"), ("newer", "")):
+            server.model, server.fault = model, cast(Fault, fault)
+            messages.append(await failure(client))
+        await client.aclose()
         return messages
 
-    with running(create_app(stand_in)) as url:
+    with running(server.app) as url:
         assert asyncio.run(run(url)) == ["", "refused", "other_model"]
 
 
 def test_a_service_that_keeps_failing_is_left_alone(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reranker_client, "PROBE_SECONDS", 1000.0)
-    stand_in = FakeReranker(Behaviour(fault="broken"))
+    stand_in = FakeReranker(fault="broken")
 
-    with running(create_app(stand_in)) as url:
+    with running(stand_in.app) as url:
         output = asyncio.run(reasons(url, 10))
 
     assert output == ["refused"] * FAILURES + ["circuit_open"] * (10 - FAILURES)
@@ -156,10 +145,10 @@ def test_a_service_that_keeps_failing_is_left_alone(running: Running, monkeypatc
 
 def test_once_it_answers_again_it_is_asked_again(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reranker_client, "PROBE_SECONDS", 0.0)
-    stand_in = FakeReranker(Behaviour(fault="broken"))
+    stand_in = FakeReranker(fault="broken")
 
-    with running(create_app(stand_in)) as url:
-        output = asyncio.run(reasons(url, 10, lambda: setattr(stand_in, "behaviour", Behaviour())))
+    with running(stand_in.app) as url:
+        output = asyncio.run(reasons(url, 10, lambda: setattr(stand_in, "fault", "")))
 
     assert output == ["refused"] * 5 + [""] * 5
 
@@ -168,18 +157,23 @@ def test_the_client_retries_after_the_services_next_probe() -> None:
     assert RERANKER_RETRY_SECONDS > PROBE_SECONDS
 
 
+async def failure(client: RerankerClient) -> str:
+    """Reason why a call failed; empty if it did not."""
+    try:
+        await client.scores(TEXT, DOCUMENTS)
+    except ServiceError as error:
+        return str(error)
+    return ""
+
+
 async def reasons(url: str, calls: int, halfway: Callable[[], None] = lambda: None) -> list[str]:
-    """Why each call failed, one after the other; empty where it did not."""
-    service, messages = RerankerClient(VLLM.model_copy(update={"url": url})), list[str]()
+    """Reasons of consecutive calls."""
+    client, messages = RerankerClient(VLLM.model_copy(update={"url": url})), list[str]()
     for number in range(calls):
         if number == calls // 2:
             halfway()
-        try:
-            await service.scores(TEXT, DOCUMENTS)
-            messages.append("")
-        except ServiceError as failure:
-            messages.append(str(failure))
-    await service.aclose()
+        messages.append(await failure(client))
+    await client.aclose()
     return messages
 
 
@@ -194,7 +188,7 @@ def test_a_key_comes_from_the_environment_and_goes_as_a_bearer_token(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observed: list[bytes] = []
-    app = create_app(FakeReranker(Behaviour()))
+    app = FakeReranker().app
 
     async def watcher(scope: Any, receive: Any, send: Any) -> None:
         observed.extend(value for name, value in scope.get("headers", ()) if name == b"authorization")
@@ -255,7 +249,6 @@ def test_the_rerank_service_is_configured_by_one_line() -> None:
     read = RerankServiceConfig.read("tei=http://gpu:8080,model=BAAI/bge-reranker-v2-m3,deadline_seconds=0.3,batch=16")
 
     assert (read.kind, read.url, read.deadline_seconds, read.batch) == ("tei", "http://gpu:8080", 0.3, 16)
-    assert read.scored_by == RerankerIdentity(kind="tei", model="BAAI/bge-reranker-v2-m3")
 
 
 @pytest.mark.parametrize(
