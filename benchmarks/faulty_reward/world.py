@@ -79,7 +79,7 @@ class Bench:
         run.root.mkdir(parents=True, exist_ok=True)
         with ExitStack() as services:
             arguments = [*knowledge_base_options(self._config), "--vocabulary", f"{TENANT}={content_file(TENANT)}"]
-            arguments += ["--error-rate", str(rate), "--silence", "0", "--port", "0"]
+            arguments += ["--error-rate", str(rate), "--port", "0"]
             teacher = services.enter_context(run_service("standins.teacher", arguments, run.logs / "teacher.log"))
             yield Servers(start_gateway(self._gateway_config(teacher, attempts), run, services), teacher)
 

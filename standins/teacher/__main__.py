@@ -9,19 +9,16 @@ from qinglan.errors import ConfigError, QinglanError
 from qinglan.terminal import program_name, say_error
 from standins.behaviour_options import options_parser, read_behaviour, serve
 from standins.teacher.app import create_app
-from standins.teacher.backend import BackendRouter, CompletionBackend
 from standins.teacher.config import Behaviour, TeacherConfig
-from standins.teacher.extractive_backend import load_extractive_backend
-from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relevance_judges
-from standins.teacher.similarity_judge import SUFFIX, load_similarity_judges
-from standins.teacher.variant_backend import VariantBackend
+from standins.teacher.stand_in_backend import StandInBackend
 
 
 def main() -> None:
     arguments = parser().parse_args()
     try:
         config = read_config(arguments)
-        serve("teacher", create_app(load_backend(config), config.behaviour), arguments, path="/v1")
+        backend = StandInBackend(config.knowledge_bases, config.vocabularies, config.variants)
+        serve("teacher", create_app(backend, config.behaviour), arguments, path="/v1")
     except QinglanError as error:
         say_error(error)
         sys.exit(error.exit_code)
@@ -61,20 +58,6 @@ def _variant(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError as error:
         raise ConfigError(f"--variant {text}: not JSON after the name ({error}).") from error
-
-
-def load_backend(config: TeacherConfig) -> CompletionBackend:
-    """Load the backend with every tenant's model, its examiner, and the variants. All models also judge relevance."""
-    tenants = load_extractive_backend(config.knowledge_bases)
-    if unknown := {variant.tenant for variant in config.variants.values()} - config.knowledge_bases.keys():
-        raise ConfigError(f"--variant: no --kb for tenant {', '.join(sorted(unknown))}. Give it one.")
-    backends = BackendRouter(
-        tenants, load_similarity_judges(config.knowledge_bases), VariantBackend(tenants, config.variants)
-    )
-    rates = ErrorRates(config.behaviour.label_misses, config.behaviour.label_false_hits)
-    judging = {model: tenant for tenant in tenants.readers for model in (tenant, f"{tenant}{SUFFIX}")}
-    judging |= {model: variant.tenant for model, variant in config.variants.items()}
-    return RelevanceBackend(backends, relevance_judges(tenants.readers, config.vocabularies, judging, rates))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import asyncio
 import math
 import time
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -21,10 +22,10 @@ from serving.http_server import client_disconnected
 from standins.teacher.backend import CompletionBackend, Refusal
 from standins.teacher.batches import FakeBatchService, add_batch_routes
 from standins.teacher.config import Behaviour
-from standins.teacher.faults import FAULTS, fault_response
 from standins.teacher.parameter_rules import check_parameters, read_max_tokens
 
 TOKENS_PER_MESSAGE = 4
+JSON = "application/json"
 
 
 def prompt_digest(model: str, messages: list[dict[str, Any]]) -> str:
@@ -49,7 +50,7 @@ class Teacher:
         self.times_sent[prompt] += 1
         if self._limiter is not None:
             if not self._limiter.has_capacity():
-                return error_response(429, "Rate limit reached.", "rate_limit_exceeded", {"retry-after": "1"})
+                return rate_limited()
             await self._limiter.acquire()
         luck = Random(f"{self._behaviour.seed} {prompt} {self.times_sent[prompt]}")
         self.under_way += 1
@@ -57,7 +58,7 @@ class Teacher:
         try:
             await asyncio.sleep(self._behaviour.latency + luck.random() * self._behaviour.jitter)
             if luck.random() < self._behaviour.error_rate:
-                return await fault_response(luck.choice(FAULTS), self._behaviour.silence)
+                return luck.choice(FAULTS)()
             self.billed[prompt] += 1
             return json_response(self._completion(body, prompt))
         finally:
@@ -122,8 +123,8 @@ def create_app(backend: CompletionBackend, behaviour: Behaviour) -> FastAPI:
             return error_response(400, *wrong_parameter)
         return await teacher.complete(body)
 
-    desk = FakeBatchService(teacher.answer_row, behaviour)
-    add_batch_routes(app, desk, error_response)
+    batches = FakeBatchService(teacher.answer_row, behaviour)
+    add_batch_routes(app, batches, error_response)
     app.add_exception_handler(ClientDisconnect, client_disconnected)
     app.add_route("/v1/chat/completions", completions, ["POST"])
 
@@ -134,7 +135,7 @@ def create_app(backend: CompletionBackend, behaviour: Behaviour) -> FastAPI:
 
     @app.get("/stats")
     async def stats() -> dict[str, Any]:
-        return {**teacher.stats(), "files": len(desk.files), "batches": len(desk.batches)}
+        return {**teacher.stats(), "files": len(batches.files), "batches": len(batches.batches)}
 
     @app.get("/healthz")
     @app.get("/readyz")
@@ -188,7 +189,7 @@ def token_usage(messages: list[dict[str, Any]], text: str) -> dict[str, Any]:
 
 
 def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(value), status, media_type="application/json", headers=headers)
+    return Response(orjson.dumps(value), status, media_type=JSON, headers=headers)
 
 
 def error_response(
@@ -197,3 +198,17 @@ def error_response(
     kind = "invalid_request_error" if status < 429 else "requests"
     error = {"message": message, "type": kind, "param": None, "code": code}
     return json_response({"error": error}, status, headers)
+
+
+def rate_limited() -> Response:
+    return error_response(429, "Rate limit reached.", "rate_limit_exceeded", {"retry-after": "1"})
+
+
+FAULTS: tuple[Callable[[], Response], ...] = (
+    rate_limited,
+    lambda: error_response(500, "The server had an error."),
+    lambda: Response(b"<html><body><h1>Bad gateway</h1></body></html>", media_type="text/html"),
+    lambda: json_response({"id": "chatcmpl-0", "object": "chat.completion", "choices": None}),
+    lambda: Response(b'{"id":"chatcmpl-0","object":"chat.completion","choices":[{"ind', media_type=JSON),
+)
+"""Faulty answers like those of real paid services."""

@@ -26,19 +26,3 @@ class CompletionBackend(Protocol):
     ) -> str | Refusal:
         """Write the text of a completion, or refuse. The same request always gets the same answer."""
         ...
-
-
-class BackendRouter:
-    """Backend over several backends, of which the model's name selects one."""
-
-    def __init__(self, *backends: CompletionBackend) -> None:
-        self._by_model = {model: backend for backend in backends for model in backend.models}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        return tuple(self._by_model)
-
-    def answer(
-        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
-    ) -> str | Refusal:
-        return self._by_model[model].answer(model, messages, response_format)

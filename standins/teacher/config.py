@@ -7,6 +7,20 @@ from pydantic import Field
 
 from qinglan.config import Config, Fraction, Name, Seed
 
+BatchFault = Literal[
+    "none", "validation", "quota", "expired", "cancelled", "missing", "twice", "stranger", "broken", "refused",
+    "garbled",
+]  # fmt: skip
+"""Fault of a batch.
+
+validation  one line is refused, so that no row is run
+quota       the account's limit of waiting tokens is exceeded, so that no row is run
+expired     half of the rows are answered; each other row has an error line
+cancelled   half of the rows are answered; the other rows have no line
+missing, twice, stranger    one row has no line, two lines, or a further line for an unknown row
+broken, refused, garbled    one row has status 500, status 400, or a line that is not JSON
+"""
+
 
 class Behaviour(Config):
     """Delays, limits and faults of the stand-in's answers."""
@@ -18,10 +32,7 @@ class Behaviour(Config):
     """Largest additional random delay of an answer, in seconds."""
 
     error_rate: Fraction = 0.0
-    """Share of calls that fail: status 429, status 500, HTML, no choices, broken JSON, or silence."""
-
-    silence: float = Field(default=30.0, ge=0)
-    """Seconds until a call with the fault `silence` ends, with status 500."""
+    """Share of calls that fail: status 429, status 500, HTML, no choices, or broken JSON."""
 
     requests_per_minute: int = Field(default=0, ge=0)
     """Limit of requests per minute, above which a call gets status 429 with Retry-After; 0 for no limit."""
@@ -29,18 +40,12 @@ class Behaviour(Config):
     batch_seconds: float = Field(default=0.0, ge=0)
     """Seconds until the first row of a batch is answered; `latency`, `jitter` and `error_rate` are for live calls."""
 
-    batch_faults: str = ""
-    """Faults of the batches in their order, with commas between them (see batch_faults.py); `none` for no fault."""
+    batch_fault: BatchFault = "none"
+    """Fault of the first batch, such as `expired`; later batches have none."""
 
     answer_formats: str = "json_schema,json_object,tool"
     """Formats of structured answers that this server supports, with commas between them; others get status 400.
     Models with a name of DeepSeek do not support `json_schema`."""
-
-    label_misses: Fraction = 0.1
-    """Share of the passages that answer a need but are judged irrelevant."""
-
-    label_false_hits: Fraction = 0.02
-    """Share of the passages that do not answer a need but are judged relevant."""
 
     seed: Seed = 0
     """Seed of the faults."""

@@ -32,17 +32,25 @@ class ExtractiveBackend:
     def answer(
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
-        reader = self.readers[model]
-        task = read_prompt(messages, response_format)
-        if task is None or task.kind in ("label", "choice"):
-            return Refusal(DECLINED)
-        if task.kind == "hindsight":
+        return answer_task(self.readers[model], read_prompt(messages, response_format))
+
+
+def answer_task(reader: QuestionParser, task: PromptTask | None) -> str | Refusal:
+    """Answer a task; declines tasks of other kinds, and prompts without a task (None)."""
+    if task is None:
+        return Refusal(DECLINED)
+    match task.kind:
+        case "rewrite":
+            return rewrite_question(reader, task)
+        case "need":
+            return standalone_question(reader, task)
+        case "hindsight":
             return hindsight_rewrite(reader, task, rewrite_question(reader, task))
-        if task.kind == "pseudo":
+        case "pseudo":
             return write_question(reader, task)
-        if task.kind == "judge":
+        case "judge":
             return json.dumps(judge_rewrite(reader, task), ensure_ascii=False)
-        return standalone_question(reader, task) if task.kind == "need" else rewrite_question(reader, task)
+    return Refusal(DECLINED)
 
 
 def load_extractive_backend(knowledge_bases: Mapping[str, Path]) -> ExtractiveBackend:

@@ -12,12 +12,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qinglan.config import load_yaml
 from qinglan.text.text import search_terms, term_coverage
-from standins.teacher.backend import CompletionBackend, Refusal
-from standins.teacher.prompt_parser import PromptTask, read_prompt
+from standins.teacher.prompt_parser import PromptTask
 from standins.teacher.question_parser import QuestionParser
 
 ANSWERED, PARTLY = 0.8, 0.5
@@ -43,6 +42,9 @@ class ErrorRates(NamedTuple):
 
     false_hits: float
     """Share of the other passages that are judged relevant."""
+
+
+ERROR_RATES = ErrorRates(misses=0.1, false_hits=0.02)
 
 
 class RelevanceJudge:
@@ -98,36 +100,3 @@ def read_vocabulary(path: Path) -> Vocabulary:
     """Read the vocabulary of a YAML file, whose `aspects` are company terms with users' phrasings (`asks`)."""
     aspects = load_yaml(path).get("aspects", {})
     return {phrase: term for term, aspect in aspects.items() for phrase in (term, *aspect["asks"])}
-
-
-class RelevanceBackend:
-    """Backend whose models also judge relevance; all other tasks go to another backend."""
-
-    def __init__(self, backend: CompletionBackend, judges: Mapping[str, RelevanceJudge]) -> None:
-        self._backend, self._judges = backend, judges
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        return self._backend.models
-
-    def answer(
-        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
-    ) -> str | Refusal:
-        task = read_prompt(messages, response_format)
-        if task is not None and task.kind in ("label", "choice") and model in self._judges:
-            return self._judges[model].answer(task)
-        return self._backend.answer(model, messages, response_format)
-
-
-def relevance_judges(
-    readers: Mapping[str, QuestionParser],
-    vocabularies: Mapping[str, Path],
-    tenants: Mapping[str, str],
-    rates: ErrorRates,
-) -> dict[str, RelevanceJudge]:
-    """Create a judge of relevance for each model. `tenants` has the tenant of each model."""
-    words = {tenant: read_vocabulary(path) for tenant, path in vocabularies.items()}
-    return {
-        model: RelevanceJudge(model, readers[tenant], words.get(tenant, {}), rates)
-        for model, tenant in tenants.items()
-    }

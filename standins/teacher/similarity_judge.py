@@ -4,15 +4,14 @@ Every passage and every heading is a vector of character n-grams. The nearer a p
 more likely the user means it; a rewrite means the passages nearest to it. The first judge's parser, phrases and
 search are not used here, so that the two judges err at different rewrites.
 
-examiner = Examiner.load(Path("knowledge_base.jsonl"))
-examiner.judge(asked)      # the fields of JUDGE_FORMAT
+judge = SimilarityJudge.load(Path("knowledge_base.jsonl"))
+judge.judge(task)      # the fields of JUDGE_FORMAT
 """
 
-import json
 import math
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -22,8 +21,7 @@ from numpy.typing import NDArray
 
 from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import read_knowledge_base
-from standins.teacher.backend import Refusal
-from standins.teacher.prompt_parser import PromptTask, read_prompt
+from standins.teacher.prompt_parser import PromptTask
 
 SUFFIX = "-examiner"
 """Suffix that makes the name of this judge's model from a tenant's name."""
@@ -31,7 +29,6 @@ SUFFIX = "-examiner"
 CRITERION_WEIGHTS = {"意图保留": 0.4, "自足": 0.2, "无编造": 0.15, "简洁": 0.25}
 """Weights of the criteria in a geometric mean, in which no criterion can compensate another that failed."""
 
-REFUSED = "这里只评价改写；收到的不是评价的请求。"
 NEAREST = 3
 """Number of nearest passages that count as the meaning of a rewrite."""
 
@@ -154,26 +151,3 @@ def brevity_score(task: PromptTask, title: str) -> float:
     length, room = len(task.rewrite), max(len(task.question), len(title)) + LENGTH_ALLOWANCE
     squeezed = len(zlib.compress(task.rewrite.encode())) / (len(task.rewrite.encode()) + 8)
     return min(1.0, room / max(length, 1)) ** 3 * min(1.0, squeezed / 0.7)
-
-
-class SimilarityJudgeBackend:
-    """Backend with an examiner for each knowledge base. The model's name is the tenant's name with `-examiner`."""
-
-    def __init__(self, examiners: Mapping[str, SimilarityJudge]) -> None:
-        self._examiners = {f"{tenant}{SUFFIX}": examiner for tenant, examiner in examiners.items()}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        return tuple(self._examiners)
-
-    def answer(
-        self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
-    ) -> str | Refusal:
-        task = read_prompt(messages, response_format)
-        if task is None or task.kind != "judge":
-            return Refusal(REFUSED)
-        return json.dumps(self._examiners[model].judge(task), ensure_ascii=False)
-
-
-def load_similarity_judges(knowledge_bases: Mapping[str, Path]) -> SimilarityJudgeBackend:
-    return SimilarityJudgeBackend({tenant: SimilarityJudge.load(path) for tenant, path in knowledge_bases.items()})

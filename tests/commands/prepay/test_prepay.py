@@ -106,7 +106,7 @@ def test_more_rows_than_a_batch_holds_go_in_several(tmp_path: Path) -> None:
 def test_a_row_without_an_answer_is_named_and_left_to_the_run(
     tmp_path: Path, fault: str, batches: int, answered: int, left: dict[str, int], reasons: list[str]
 ) -> None:
-    with running(echoing(batch_faults=fault)) as teacher:
+    with running(echoing(batch_fault=fault)) as teacher:
         paid = pay_ahead(teacher, tmp_path, ROWS)
         assert stats(teacher)["batches"] == batches
         assert outcomes(tmp_path) == left
@@ -121,7 +121,7 @@ def test_a_row_without_an_answer_is_named_and_left_to_the_run(
 def test_a_batch_that_ends_early_keeps_its_answers_and_is_a_problem_with_a_next_step(
     tmp_path: Path, fault: str
 ) -> None:
-    with running(echoing(batch_faults=fault)) as teacher:
+    with running(echoing(batch_fault=fault)) as teacher:
         paid = pay_ahead(teacher, tmp_path, ROWS)
         assert (paid.answered, len(paid.unpaid), outcomes(tmp_path)) == (10, 10, {"answered": 10, "rejected": 10})
         [problem] = paid.problems
@@ -134,7 +134,7 @@ def test_a_batch_that_ends_early_keeps_its_answers_and_is_a_problem_with_a_next_
 
 
 def test_a_row_that_the_service_rejected_is_in_no_later_batch(tmp_path: Path) -> None:
-    with running(echoing(batch_faults="validation")) as teacher:
+    with running(echoing(batch_fault="validation")) as teacher:
         pay_ahead(teacher, tmp_path, ROWS)
         assert pay_ahead(teacher, tmp_path, ROWS).answered == 0
         assert stats(teacher)["batches"] == 2
@@ -310,9 +310,9 @@ def test_too_many_tokens_at_the_service_make_batches_smaller_until_they_are_take
     sizes: list[int] = []
     work = FakeBatchService._work
 
-    async def small(desk: FakeBatchService, batch: Any, fault: Any) -> None:
-        sizes.append(len(desk._places(batch["input_file_id"])))
-        await work(desk, batch, "quota" if sizes[-1] > 6 else fault)
+    async def small(service: FakeBatchService, batch: Any, fault: Any) -> None:
+        sizes.append(len(service.contents[batch["input_file_id"]].splitlines()))
+        await work(service, batch, "quota" if sizes[-1] > 6 else fault)
 
     monkeypatch.setattr(FakeBatchService, "_work", small)
     with running(echoing()) as teacher:

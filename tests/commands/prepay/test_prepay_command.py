@@ -140,7 +140,7 @@ def test_nothing_is_sent_without_a_yes_nor_above_the_budget(world: World, here: 
 
 
 def test_a_batch_that_expired_is_an_outage_whose_answers_are_kept(world: World, here: Here) -> None:
-    with running(echoing(batch_faults="expired")) as teacher:
+    with running(echoing(batch_fault="expired")) as teacher:
         ended = here(*world.words(teacher, "--yes"))
         assert (ended.code, "is expired at the service" in ended.errors) == (4, True)
         assert "are left to `qinglan run`" in ended.out

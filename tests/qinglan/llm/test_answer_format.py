@@ -12,10 +12,8 @@ from qinglan.llm.answer_format import default_format, object_text
 from qinglan.llm.client import GatewayClient
 from qinglan.prompts import JUDGE_FORMAT, Question, judge_messages, teacher_messages
 from standins.teacher.app import create_app
-from standins.teacher.backend import BackendRouter
 from standins.teacher.config import Behaviour, Variant
-from standins.teacher.extractive_backend import load_extractive_backend
-from standins.teacher.variant_backend import VariantBackend
+from standins.teacher.stand_in_backend import StandInBackend
 from tests.servers.company_rags import write_passages
 from tests.servers.echo_servers import gateway, gateway_config, running
 
@@ -25,8 +23,8 @@ DEEPSEEK = {"model": "deepseek-flash", "max_tokens_parameter": "max_tokens", "te
 
 def ask(folder: Path, formats: str, **model: Any) -> tuple[dict[str, Any], str]:
     """A judgement and a rewrite, through a gateway, by a server that takes these forms alone."""
-    base = load_extractive_backend({"fivedoctors": write_passages(folder)})
-    backend = BackendRouter(base, VariantBackend(base, {"deepseek-flash": Variant(tenant="fivedoctors")}))
+    variants = {"deepseek-flash": Variant(tenant="fivedoctors")}
+    backend = StandInBackend({"fivedoctors": write_passages(folder)}, variants=variants)
 
     async def run(url: str) -> tuple[dict[str, Any], str]:
         config = gateway_config(url, model={"model": "fivedoctors", "max_output_tokens": 300, **model})

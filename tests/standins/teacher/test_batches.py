@@ -7,10 +7,8 @@ import openai
 import orjson
 import pytest
 
-from qinglan.errors import ConfigError
 from standins.teacher.app import create_app
-from standins.teacher.batch_faults import Fault, read_faults
-from standins.teacher.config import Behaviour
+from standins.teacher.config import BatchFault, Behaviour
 from tests.servers.echo_servers import EchoBrain, running
 
 ROWS = 12
@@ -80,9 +78,9 @@ def test_every_row_is_answered_out_of_order_with_its_usage() -> None:
     ],
 )
 def test_a_batch_goes_wrong_as_it_is_told_and_the_next_one_does_not(
-    fault: Fault, status: str, good: int, bad: int
+    fault: BatchFault, status: str, good: int, bad: int
 ) -> None:
-    batch, answers, errors = run_batch(Behaviour(batch_faults=fault), file_of(ROWS))
+    batch, answers, errors = run_batch(Behaviour(batch_fault=fault), file_of(ROWS))
     assert (batch.status, len(answers), len(errors)) == (status, good, bad)
     assert bool(batch.errors) == (status == "failed")
 
@@ -96,9 +94,3 @@ def test_a_model_that_is_not_there_fails_its_rows_and_not_the_batch() -> None:
 def test_a_batch_that_is_cancelled_in_time_answers_nothing() -> None:
     batch, good, bad = run_batch(Behaviour(batch_seconds=1.0), file_of(ROWS), cancel=True)
     assert (batch.status, good, bad) == ("cancelled", [], [])
-
-
-def test_a_fault_that_there_is_not_is_refused_naming_those_there_are() -> None:
-    assert read_faults("none, expired,") == ["none", "expired"]
-    with pytest.raises(ConfigError, match="earthquake: there are none, validation"):
-        read_faults("earthquake")

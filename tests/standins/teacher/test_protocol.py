@@ -7,9 +7,8 @@ import openai
 import orjson
 import pytest
 
-from standins.teacher.app import create_app, prompt_digest, truncate_text
+from standins.teacher.app import FAULTS, create_app, prompt_digest
 from standins.teacher.config import Behaviour
-from standins.teacher.faults import FAULTS
 from tests.servers.echo_servers import EchoBrain, running
 
 QUESTION: list[Any] = [{"role": "user", "content": "虾青素一天吃几次"}]
@@ -55,10 +54,6 @@ def test_a_refusal_has_no_content_and_an_answer_over_the_limit_is_cut() -> None:
     assert (refused.message.content, refused.message.refusal) == (None, "这个我不能写。")
     assert long.finish_reason == "length"
     assert 40 <= len(long.message.content) <= 90
-
-
-def test_a_text_within_its_limit_is_not_cut() -> None:
-    assert truncate_text("一二三", 10) == ("一二三", "stop")
 
 
 def test_models_are_listed_and_an_unknown_one_is_refused_naming_them() -> None:
@@ -113,15 +108,15 @@ def answers(url: str, calls: int) -> list[tuple[int, bytes]]:
 def test_every_kind_of_failure_happens_and_the_same_seed_brings_the_same_ones() -> None:
     runs = []
     for _ in range(2):
-        with running(create_app(EchoBrain(), Behaviour(error_rate=1.0, silence=0.0, seed=3))) as url:
+        with running(create_app(EchoBrain(), Behaviour(error_rate=1.0, seed=3))) as url:
             runs.append(answers(url, 40))
             assert httpx.get(f"{url}/stats", trust_env=False).json()["billed"] == 0
     assert runs[0] == runs[1]
-    assert len(set(runs[0])) == len(FAULTS) - 1  # silence, in the end, looks like a broken server
+    assert len(set(runs[0])) == len(FAULTS)
 
 
 def test_a_share_of_calls_fails_when_asked_for() -> None:
-    with running(create_app(EchoBrain(), Behaviour(error_rate=0.3, silence=0.0))) as url:
+    with running(create_app(EchoBrain(), Behaviour(error_rate=0.3))) as url:
         good = sum("回声".encode() in body for _, body in answers(url, 60))
         assert good == httpx.get(f"{url}/stats", trust_env=False).json()["billed"]
     assert 30 <= good <= 54

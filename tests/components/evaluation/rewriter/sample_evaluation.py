@@ -19,11 +19,9 @@ from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.rows.rows import Retrieval, ValidatedRewrite
 from qinglan.text.text import search_terms
 from standins.teacher.app import create_app
-from standins.teacher.backend import BackendRouter
 from standins.teacher.config import Behaviour
-from standins.teacher.extractive_backend import load_extractive_backend
-from standins.teacher.relevance_judge import ErrorRates, RelevanceBackend, relevance_judges
-from standins.teacher.similarity_judge import SUFFIX, load_similarity_judges
+from standins.teacher.relevance_judge import ErrorRates
+from standins.teacher.stand_in_backend import StandInBackend
 from tests.models.validated_rows import validated
 from tests.servers.echo_servers import GatewayProcess, gateway_config, running
 from tests.servers.scripted_rag import Rag
@@ -116,11 +114,7 @@ def judges(knowledge_base: Path) -> Any:
     bases, words = {"fivedoctors": knowledge_base}, knowledge_base.with_name("words.yaml")
     aspects = {term: {"asks": [asks]} for term, asks in TERMS.items()}
     words.write_text(json.dumps({"aspects": aspects}, ensure_ascii=False), encoding="utf-8")
-    backend = load_extractive_backend(bases)
-    models = dict.fromkeys(("fivedoctors", f"fivedoctors{SUFFIX}"), "fivedoctors")
-    relevance = relevance_judges(backend.readers, {"fivedoctors": words}, models, ErrorRates(0.0, 0.0))
-    router = BackendRouter(backend, load_similarity_judges(bases))
-    return create_app(RelevanceBackend(router, relevance), Behaviour())
+    return create_app(StandInBackend(bases, {"fivedoctors": words}, rates=ErrorRates(0.0, 0.0)), Behaviour())
 
 
 def models_of(url: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Further models of the stand-in differ by what they are told to, and take what their provider takes."""
+"""Additional models of the stand-in differ as their settings say, and take the parameters of their provider."""
 
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,9 @@ import pytest
 from qinglan.prompts import JUDGE_FORMAT, need_messages, teacher_messages
 from qinglan.rows.rows import Question
 from standins.teacher.app import create_app
-from standins.teacher.backend import BackendRouter, Refusal
+from standins.teacher.backend import Refusal
 from standins.teacher.config import Behaviour, Variant
-from standins.teacher.extractive_backend import load_extractive_backend
-from standins.teacher.variant_backend import VariantBackend
+from standins.teacher.stand_in_backend import StandInBackend
 from tests.servers.echo_servers import running
 from tests.standins.teacher.sample_company import QUESTION, write_house
 
@@ -20,21 +19,21 @@ TENANT = "fivedoctors"
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return load_extractive_backend({TENANT: write_house(tmp_path_factory.mktemp("house") / "kb.jsonl")})
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_house(tmp_path_factory.mktemp("house") / "kb.jsonl")
 
 
 def question_of(number: int) -> Question:
     return QUESTION.model_copy(update={"id": str(number), "question": f"那它一天吃几次{number}"})
 
 
-def answers(house: Any, rows: int = 400, **settings: Any) -> list[str | Refusal]:
-    brain = VariantBackend(house, {"m": Variant(tenant=TENANT, **settings)})
+def answers(house: Path, rows: int = 400, **settings: Any) -> list[str | Refusal]:
+    brain = StandInBackend({TENANT: house}, variants={"m": Variant(tenant=TENANT, **settings)})
     return [brain.answer("m", list(teacher_messages(question_of(n))), None) for n in range(rows)]  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_a_weaker_model_gives_back_its_share_of_questions_as_they_were(house: Any) -> None:
+def test_a_weaker_model_gives_back_its_share_of_questions_as_they_were(house: Path) -> None:
     best, weak = answers(house), answers(house, skill=0.75)
     unchanged = [answer == other for answer, other in zip(best, weak, strict=True)]
 
@@ -43,7 +42,7 @@ def test_a_weaker_model_gives_back_its_share_of_questions_as_they_were(house: An
 
 
 @pytest.mark.slow
-def test_another_seed_fails_at_other_questions(house: Any) -> None:
+def test_another_seed_fails_at_other_questions(house: Path) -> None:
     assert answers(house, skill=0.75, seed=1) != answers(house, skill=0.75, seed=2)
     assert answers(house, skill=0.75, seed=1) == answers(house, skill=0.75, seed=1)
 
@@ -56,29 +55,29 @@ def test_another_seed_fails_at_other_questions(house: Any) -> None:
         ("filter", Refusal("", "content_filter")),
     ],
 )
-def test_a_reserved_model_declines_in_its_own_way(house: Any, refusal: str, message: str | Refusal) -> None:
+def test_a_reserved_model_declines_in_its_own_way(house: Path, refusal: str, message: str | Refusal) -> None:
     result = answers(house, refuses=0.2, refusal=refusal)
 
     assert 0.13 < result.count(message) / len(result) < 0.27
 
 
-def test_a_model_that_thinks_aloud_ends_with_its_answer(house: Any) -> None:
+def test_a_model_that_thinks_aloud_ends_with_its_answer(house: Path) -> None:
     [aloud], [best] = answers(house, rows=1, thinks=True), answers(house, rows=1)
 
     assert str(aloud).startswith("<think>")
     assert str(aloud).endswith(f"</think>\n\n{best}")
 
 
-def test_only_rewrites_are_worse(house: Any) -> None:
-    brain = VariantBackend(house, {"m": Variant(tenant=TENANT, skill=0.0, refuses=1.0)})
+def test_only_rewrites_are_worse(house: Path) -> None:
+    brain = StandInBackend({TENANT: house}, variants={"m": Variant(tenant=TENANT, skill=0.0, refuses=1.0)})
     messages: Any = need_messages(QUESTION)
 
-    assert brain.answer("m", messages, None) == house.answer(TENANT, messages, None)
+    assert brain.answer("m", messages, None) == brain.answer(TENANT, messages, None)
 
 
-def test_a_model_takes_the_parameters_that_its_namesake_takes(tmp_path: Path, house: Any) -> None:
+def test_a_model_takes_the_parameters_that_its_namesake_takes(house: Path) -> None:
     names = ("gpt-5.6-sol", "deepseek-flash", "Qwen/Qwen3-32B")
-    brain = BackendRouter(house, VariantBackend(house, {name: Variant(tenant=TENANT) for name in names}))
+    brain = StandInBackend({TENANT: house}, variants={name: Variant(tenant=TENANT) for name in names})
 
     def status(url: str, model: str, **parameters: Any) -> tuple[int, Any]:
         body = {"model": model, "messages": teacher_messages(QUESTION), **parameters}
