@@ -19,47 +19,32 @@ def main() -> None:
 def parser() -> argparse.ArgumentParser:
     """Parser of the command line."""
     out = argparse.ArgumentParser(prog=program_name("serving.rag"), description="The RAG service.")
+    add = out.add_argument
     knowledge_base = "a tenant's knowledge base, its JSONL at PATH; once for each"
-    out.add_argument("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]", help=knowledge_base)
+    add("--kb", action="append", required=True, metavar="TENANT[/KB][=PATH]", help=knowledge_base)
     indexes = "folder for the indexes of knowledge bases with a PATH; default: runs/index"
-    out.add_argument("--index-root", type=Path, metavar="FOLDER", help=indexes)
-    out.add_argument(
-        "--opensearch", default="", metavar="URL", help="an OpenSearch: searches the knowledge bases without a PATH"
-    )
-    out.add_argument(
-        "--opensearch-deadline", type=float, metavar="SECONDS", help="the longest wait for a search there"
-    )
-    out.add_argument("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
-    out.add_argument("--port", type=int, default=8000, help="0 takes a free one")
-    out.add_argument("--rewriter", default="", metavar="[kserve=|openai=]URL", help="rewrites each question first")
-    out.add_argument(
-        "--rewriter-model", type=Path, metavar="FOLDER", help="of an openai rewriter's model: has its prompts"
-    )
-    out.add_argument("--rewriter-deadline", type=float, metavar="SECONDS", help="the longest wait for a rewrite")
-    out.add_argument(
-        "--rewrite-cache", type=int, metavar="ENTRIES", help="rewrites that are remembered; 0 asks every time"
-    )
-    out.add_argument("--as-asked", type=float, metavar="SCORE", help="from here on a question is searched as asked")
-    out.add_argument(
-        "--reranker", action="append", default=[], metavar="TENANT=PATH", help="a tenant's fitted reranker"
-    )
+    add("--index-root", type=Path, metavar="FOLDER", help=indexes)
+    add("--opensearch", default="", metavar="URL", help="an OpenSearch: searches the knowledge bases without a PATH")
+    add("--opensearch-deadline", type=float, metavar="SECONDS", help="the longest wait for a search there")
+    add("--host", default="127.0.0.1", help="address to listen on; 0.0.0.0 is every one")
+    add("--port", type=int, default=8000, help="0 takes a free one")
+    add("--rewriter", default="", metavar="[kserve=|openai=]URL", help="rewrites each question first")
+    add("--rewriter-model", type=Path, metavar="FOLDER", help="of an openai rewriter's model: has its prompts")
+    add("--rewriter-deadline", type=float, metavar="SECONDS", help="the longest wait for a rewrite")
+    add("--rewrite-cache", type=int, metavar="ENTRIES", help="rewrites that are remembered; 0 asks every time")
+    add("--as-asked", type=float, metavar="SCORE", help="from here on a question is searched as asked")
+    add("--reranker", action="append", default=[], metavar="TENANT=PATH", help="a tenant's fitted reranker")
     scored = "scores passages in place of the local reranker"
-    out.add_argument("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME", help=scored)
-    out.add_argument("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")
+    add("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME", help=scored)
+    add("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")
     # ContentConfig is the home of their defaults: what is not given is not passed on.
-    check = out.add_argument_group("content check", argument_default=argparse.SUPPRESS)
-    check.add_argument(
-        "--style-deadline",
-        dest="deadline_seconds",
-        type=float,
-        metavar="SECONDS",
-        help="the longest wait for the check",
-    )
-    check.add_argument("--style-label", dest="label", metavar="NAME", help="the manner that is looked for")
+    add = out.add_argument_group("content check", argument_default=argparse.SUPPRESS).add_argument
+    longest = "the longest wait for the check"
+    add("--style-deadline", dest="deadline_seconds", type=float, metavar="SECONDS", help=longest)
+    add("--style-label", dest="label", metavar="NAME", help="the manner that is looked for")
     called_for = "from here on a question calls for that manner; 0: each does"
-    check.add_argument("--called-for-threshold", type=float, metavar="P", help=called_for)
-    harmless = "below it an answer lacks that manner"
-    check.add_argument("--harmless-threshold", type=float, metavar="P", help=harmless)
+    add("--called-for-threshold", type=float, metavar="P", help=called_for)
+    add("--harmless-threshold", type=float, metavar="P", help="below it an answer lacks that manner")
     return out
 
 

@@ -64,30 +64,22 @@ class RewriterConfig(Config):
     """System prompts by tenant for `openai`, from the model's card; other tenants use a file in qinglan/prompts."""
 
     @classmethod
-    def read(
-        cls,
-        text: str,
-        model: Path | None = None,
-        deadline_seconds: float | None = None,
-        cached_rewrites: int | None = None,
-        as_asked: float | None = None,
-    ) -> Self | None:
-        """Parse `URL`, `kserve=URL` or `openai=URL`, and the rewriter's options. Returns None without a rewriter.
+    def read(cls, text: str, model: Path | None = None, **chosen: Any) -> Self | None:
+        """Parse `URL`, `kserve=URL` or `openai=URL`, and the settings in `chosen` that are not None.
 
-        The prompts of an `openai` rewriter are read from the card in the model's folder.
+        Returns None without a rewriter. The prompts of an `openai` rewriter are read from the card in the model's
+        folder.
         """
-        options = {"deadline_seconds": deadline_seconds, "cached_rewrites": cached_rewrites, "as_asked": as_asked}
-        chosen = {name: value for name, value in options.items() if value is not None}
+        values = {name: value for name, value in chosen.items() if value is not None}
         if not text:
-            if model is not None or chosen:
+            if model is not None or values:
                 raise ConfigError(
                     "--rewriter-model, --rewriter-deadline, --rewrite-cache, --as-asked: give --rewriter URL, too."
                 )
             return None
         refuse_credentials("--rewriter", text, NO_CREDENTIALS_HINT)
         kind, equals, url = text.partition("=")
-        named = equals and not kind.startswith("http")
-        values: dict[str, Any] = {**chosen, **({"kind": kind, "url": url} if named else {"url": text})}
+        values |= {"kind": kind, "url": url} if equals and not kind.startswith("http") else {"url": text}
         if model is not None:
             if values.get("kind") != "openai":
                 raise ConfigError("--rewriter-model: a KServe rewriter knows its prompts; give it with openai=URL.")
@@ -134,9 +126,6 @@ class RerankServiceConfig(Config):
     model: str = Field(min_length=1, max_length=200)
     """Name of the model as vLLM serves it or as TEI's /info reports it; scores of another model are refused."""
 
-    template: Literal["server", "qwen3"] = "server"
-    """Renderer of the prompt: `server`, or `qwen3` for a Qwen3-Reranker that is served without a chat template."""
-
     deadline_seconds: float = Field(default=1.0, gt=0)
     """Time limit in seconds to score all passages of one text."""
 
@@ -149,7 +138,7 @@ class RerankServiceConfig(Config):
     @property
     def scorer(self) -> str:
         """JSON of the settings that change the scores; the address is left out, since a model may move."""
-        return self.model_dump_json(include={"kind", "model", "template"})
+        return self.model_dump_json(include={"kind", "model"})
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -186,8 +175,7 @@ class RagConfig(Config):
 
 
 def read_reranker_option(text: str) -> tuple[str, str]:
-    """Parse `tenant=path`."""
-    tenant, equals, path = text.partition("=")
-    if not equals or not path:
+    tenant, _, path = text.partition("=")
+    if not path:
         raise ConfigError(f"--reranker {text}: write TENANT=PATH.")
     return tenant, path

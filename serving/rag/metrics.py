@@ -45,12 +45,10 @@ class Metrics:
 
     def watch_rewriter(self, patience_seconds: Callable[[], float], circuit_open: Callable[[], bool]) -> None:
         """Add gauges of the rewriter client: the current wait for a rewrite, and if its circuit breaker is open."""
-        gauges = {
-            "patience_seconds": ("Longest wait for a rewrite at present.", patience_seconds),
-            "circuit_open": ("1 while questions are not sent to a rewriter that hangs.", circuit_open),
-        }
-        for name, (about, read) in gauges.items():
-            Gauge(f"qinglan_rag_rewriter_{name}", about, registry=self.registry).set_function(read)
+        about = "Longest wait for a rewrite at present."
+        Gauge("qinglan_rag_rewriter_patience_seconds", about, registry=self.registry).set_function(patience_seconds)
+        about = "1 while questions are not sent to a rewriter that hangs."
+        Gauge("qinglan_rag_rewriter_circuit_open", about, registry=self.registry).set_function(circuit_open)
 
     def answered(self, tenant: str, rewriter: str, seconds: float, hits: int) -> None:
         """Count and time an answer. `rewriter` is the version of the deployed model, or a label of NO_VERSION."""

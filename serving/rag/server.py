@@ -39,9 +39,9 @@ def serve_knowledge_bases(options: Namespace) -> None:
     rewriter = RewriterConfig.read(
         options.rewriter,
         options.rewriter_model,
-        options.rewriter_deadline,
-        options.rewrite_cache,
-        options.as_asked,
+        deadline_seconds=options.rewriter_deadline,
+        cached_rewrites=options.rewrite_cache,
+        as_asked=options.as_asked,
     )
     service = options.reranker_service
     # An option of the content check that is absent has the default of ContentConfig.

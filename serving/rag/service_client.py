@@ -33,7 +33,6 @@ class ServiceError(Exception):
 
 
 def require_closed(breaker: CircuitBreaker) -> None:
-    """Raise a ServiceError if the circuit breaker is open."""
     try:
         breaker.check()
     except OutageError as error:
@@ -58,7 +57,6 @@ class ServiceClient:
         return await self._send("POST", path, orjson.dumps(body), within)
 
     async def get(self, path: str) -> bytes:
-        """Send a GET and return the answer's body. Raises a ServiceError unless its status is 200."""
         return await self._send("GET", path, None)
 
     async def _send(self, method: str, path: str, content: bytes | None, within: float | None = None) -> bytes:

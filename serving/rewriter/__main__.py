@@ -25,9 +25,8 @@ def parser() -> argparse.ArgumentParser:
         prog=program_name("serving.rewriter"), description="The trained rewriter.", argument_default=argparse.SUPPRESS
     )
     out.add_argument("--model", type=Path, required=True, metavar="FOLDER", help="the model to serve")
-    out.add_argument(
-        "--backend", metavar="WHERE", help="transformers (in this process), or a vLLM's http://host:port"
-    )
+    backend = "transformers (in this process), or a vLLM's http://host:port"
+    out.add_argument("--backend", metavar="WHERE", help=backend)
     out.add_argument("--base", type=Path, metavar="FOLDER", help="of vLLM's base model: must be the adapter's own")
     out.add_argument("--name", help="in the paths: /v1/models/NAME:predict; at vLLM the adapter's")
     out.add_argument("--host", help="address to listen on; 0.0.0.0 is every one")

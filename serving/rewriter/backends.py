@@ -1,8 +1,8 @@
 """Backends that write rewrites with greedy decoding: the model in this process, or a separate vLLM server."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
 
 import httpx2
 import orjson
@@ -32,24 +32,31 @@ and a request that is sent just then is lost."""
 HEALTH_SECONDS = 2.0
 
 
-class Backend(Protocol):
+class Backend(ABC):
+    """Backend that is always ready, and has no limit of its own; a separate server overrides these answers."""
+
     @property
+    @abstractmethod
     def waiting(self) -> int:
         """Number of questions that wait for the backend."""
 
+    @abstractmethod
     async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
         """Write one rewrite for each prompt. Raises an OutageError if the backend fails."""
 
     async def is_ready(self) -> bool:
         """True if the backend would answer now."""
+        return True
 
     async def context_tokens(self) -> int | None:
         """Backend's limit for prompt and rewrite together, in tokens; None if only the model's limit applies."""
+        return None
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        return None
 
 
-class TransformersBackend:
+class TransformersBackend(Backend):
     """Backend with transformers in this process, on a GPU if there is one. It answers waiting prompts in batches."""
 
     def __init__(self, student: Student) -> None:
@@ -62,17 +69,8 @@ class TransformersBackend:
     async def write(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
         return await self._batches.ask(prompts)
 
-    async def is_ready(self) -> bool:
-        return True
 
-    async def context_tokens(self) -> int | None:
-        return None
-
-    async def aclose(self) -> None:
-        return None
-
-
-class VllmBackend:
+class VllmBackend(Backend):
     """Backend with a vLLM server, which gets the rendered prompt at /v1/completions.
 
     It does not use /v1/chat/completions, where vLLM renders the messages itself, so that the prompt would depend on

@@ -23,7 +23,6 @@ PAYLOAD_OUTCOMES = ("kept", "dropped", "failed")
 
 
 def request_outcome(status: int) -> str:
-    """Convert the HTTP status of an answer to an outcome."""
     return OUTCOME_OF_STATUS.get(status) or (REFUSED if status < 500 else FAILED)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from kserve import InferRequest, InferResponse
 from kserve.errors import InvalidInput
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from qinglan.config import Config, Name, Positive, explain_validation_error
 from qinglan.prompts import parse_user_message, student_messages
@@ -45,8 +45,6 @@ class StreamOptions(Config):
 
 class ChatRequest(Config):
     """Request for a chat completion, with the options that a rewriter supports."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str
     messages: tuple[ChatMessage, ...]

@@ -15,7 +15,6 @@ INPUT_TENSORS: list[dict[str, Any]] = [{"name": "text", "datatype": "BYTES", "sh
 
 
 def output_tensors(labels: int) -> list[dict[str, Any]]:
-    """Names and shapes of the V2 outputs for the model's metadata."""
     return [
         {"name": "predicted_label", "datatype": "BYTES", "shape": [-1]},
         {"name": "confidence", "datatype": "FP64", "shape": [-1]},

@@ -1,11 +1,10 @@
 """python -m standins.company_rag --kb fivedoctors=kb.jsonl      prints {"company_rag": "http://127.0.0.1:8000"}"""
 
-import sys
 from pathlib import Path
 
-from qinglan.errors import ConfigError, QinglanError
+from qinglan.errors import ConfigError
 from qinglan.rag.lexical.index import Index, build_index
-from qinglan.terminal import say_error
+from serving.programs import exit_on_error
 from standins.behaviour_options import options_parser, read_behaviour, serve
 from standins.company_rag.app import CompanyRag, create_app
 from standins.company_rag.behaviour import Behaviour
@@ -18,13 +17,10 @@ def main() -> None:
     parser.add_argument("--kb", required=True, action="append", metavar="TENANT=PATH")
     parser.add_argument("--index-root", type=Path, required=True)
     arguments = parser.parse_args()
-    try:
+    with exit_on_error():
         behaviour = read_behaviour(arguments, Behaviour, "stand-in RAG service")
         service = CompanyRag(open_indexes(arguments.kb, arguments.index_root), behaviour)
         serve("company_rag", create_app(service), arguments)
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def open_indexes(bases: list[str], root: Path) -> dict[str, Index]:

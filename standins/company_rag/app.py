@@ -3,7 +3,6 @@
 Its answers have no `snapshot`, it lists no knowledge bases, and by default it ignores `need`.
 """
 
-import asyncio
 import math
 from collections.abc import Mapping
 from random import Random
@@ -88,7 +87,6 @@ def create_app(service: CompanyRag) -> FastAPI:
         query = "q" if service.behaviour.layout == "flat" else "query"
         if not isinstance(body, dict) or not isinstance(body.get(query), str):
             return _json({"detail": "A query belongs here."}, 422)
-        await asyncio.sleep(service.behaviour.latency)
         return _json(service.answer(body))
 
     app.add_exception_handler(ClientDisconnect, client_disconnected)

@@ -33,6 +33,3 @@ class Behaviour(Config):
 
     restless: Fraction = 0.0
     """Share of answers whose passages are in a random order."""
-
-    latency: float = Field(default=0.0, ge=0)
-    """Seconds until an answer."""

@@ -38,7 +38,6 @@ def _answer(id: str, item: str, term: str, drawn: TenantDraw, rng: random.Random
 
 
 def _documented(term: str, drawn: TenantDraw, rng: random.Random) -> list[str]:
-    """Choose the users' phrasings that the passage lists."""
     usual = [ask for ask in drawn.world.aspects[term].asks if ask != drawn.gaps[term]]
     asks = rng.sample(usual, len(usual)) if rng.random() < drawn.settings.documented else []
     return [*asks, drawn.gaps[term]] if rng.random() < drawn.settings.rare else asks

@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from collections import ChainMap
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,22 +112,18 @@ class SampleSettings(Config):
     """Share of incomplete questions that also ask for a second aspect of the item; both passages are gold."""
 
 
-UNDOCUMENTED: dict[str, Any] = {"documented": 0.0, "rare": 0.0}
-PLAIN_TITLES: dict[str, Any] = {"plain_titles": True}
-ONE_NUMBER: dict[str, Any] = {"numbered_items": True}
-WANDERING: dict[str, Any] = {"detours": 4}
-WRONG_ROWS: dict[str, Any] = {"wrong": 0.05}
-TWO_THINGS: dict[str, Any] = {"two_things": 0.5}
-
+DIFFICULTIES: dict[str, dict[str, Any]] = {
+    "undocumented": {"documented": 0.0, "rare": 0.0},
+    "plain-titles": {"plain_titles": True},
+    "one-number": {"numbered_items": True},
+    "wandering": {"detours": 4},
+    "wrong-rows": {"wrong": 0.05},
+    "two-things": {"two_things": 0.5},
+}
 VARIANTS: dict[str, SampleSettings] = {
     "plain": SampleSettings(),
-    "undocumented": SampleSettings(**UNDOCUMENTED),
-    "plain-titles": SampleSettings(**PLAIN_TITLES),
-    "one-number": SampleSettings(**ONE_NUMBER),
-    "wandering": SampleSettings(**WANDERING),
-    "wrong-rows": SampleSettings(**WRONG_ROWS),
-    "two-things": SampleSettings(**TWO_THINGS),
-    "all": SampleSettings(**UNDOCUMENTED, **PLAIN_TITLES, **ONE_NUMBER, **WANDERING, **WRONG_ROWS, **TWO_THINGS),
+    **{name: SampleSettings(**values) for name, values in DIFFICULTIES.items()},
+    "all": SampleSettings(**dict(ChainMap(*DIFFICULTIES.values()))),
 }
 """Settings by name of the variant: the plain sample, each difficulty by itself, and all difficulties together."""
 
@@ -158,7 +155,6 @@ def load_tenant_content(tenant: str) -> TenantContent:
 
 
 def content_file(tenant: str) -> Path:
-    """Path of a sample tenant's data file."""
     return FOLDER / f"{tenant}.yaml"
 
 

@@ -2,26 +2,27 @@
 
 import argparse
 import json
-import sys
-from typing import Any
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from qinglan.errors import ConfigError, QinglanError
-from qinglan.terminal import program_name, say_error
+from qinglan.errors import ConfigError
+from qinglan.terminal import program_name
+from serving.programs import exit_on_error
 from standins.behaviour_options import options_parser, read_behaviour, serve
 from standins.teacher.app import create_app
-from standins.teacher.config import Behaviour, TeacherConfig
+from standins.teacher.config import Behaviour, Variant
 from standins.teacher.stand_in_backend import StandInBackend
 
 
 def main() -> None:
     arguments = parser().parse_args()
-    try:
-        config = read_config(arguments)
-        backend = StandInBackend(config.knowledge_bases, config.vocabularies, config.variants)
-        serve("teacher", create_app(backend, config.behaviour), arguments, path="/v1")
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
+    with exit_on_error():
+        behaviour = read_behaviour(arguments, Behaviour, "stand-in teacher")
+        knowledge_bases = {name: Path(path) for name, path in _pairs("--kb", arguments.kb)}
+        vocabularies = {name: Path(path) for name, path in _pairs("--vocabulary", arguments.vocabulary)}
+        variants = {name: read_variant(name, text) for name, text in _pairs("--variant", arguments.variant)}
+        app = create_app(StandInBackend(knowledge_bases, vocabularies, variants), behaviour)
+        serve("teacher", app, arguments, path="/v1")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,29 +36,19 @@ def parser() -> argparse.ArgumentParser:
     return out
 
 
-def read_config(arguments: argparse.Namespace) -> TeacherConfig:
-    values = {
-        "knowledge_bases": dict(_pair("--kb", text, "TENANT=PATH") for text in arguments.kb),
-        "vocabularies": dict(_pair("--vocabulary", text, "TENANT=PATH") for text in arguments.vocabulary),
-        "variants": dict(_variant(text) for text in arguments.variant),
-        "behaviour": read_behaviour(arguments, Behaviour, "stand-in teacher"),
-    }
-    return TeacherConfig.parse(values, "stand-in teacher")
+def _pairs(flag: str, texts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise ConfigError(f"{flag} {text}: write NAME=VALUE.")
+        yield name, value
 
 
-def _pair(flag: str, text: str, shape: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (equals and value):
-        raise ConfigError(f"{flag} {text}: write {shape}.")
-    return name, value
-
-
-def _variant(text: str) -> tuple[str, Any]:
-    name, value = _pair("--variant", text, "MODEL=JSON")
+def read_variant(name: str, text: str) -> Variant:
     try:
-        return name, json.loads(value)
+        return Variant.parse(json.loads(text), f"--variant {name}")
     except ValueError as error:
-        raise ConfigError(f"--variant {text}: not JSON after the name ({error}).") from error
+        raise ConfigError(f"--variant {name}: not JSON after the name ({error}).") from error
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Settings of the stand-in teacher: delays, limits and faults of its server, and its additional models."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
@@ -74,18 +73,3 @@ class Variant(Skill):
     """Additional model of the stand-in, on a tenant's knowledge base."""
 
     tenant: Name
-
-
-class TeacherConfig(Config):
-    """Settings of one stand-in server."""
-
-    knowledge_bases: dict[Name, Path] = Field(min_length=1)
-    """Knowledge bases by tenant; the name of a tenant is also the name of its model."""
-
-    vocabularies: dict[Name, Path] = {}
-    """YAML files by tenant with users' phrasings of each company term, for the judge of relevance."""
-
-    variants: dict[str, Variant] = {}
-    """Additional models by name. A provider's rules for parameters apply to a model with a name of this provider."""
-
-    behaviour: Behaviour = Behaviour()

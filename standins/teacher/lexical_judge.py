@@ -71,7 +71,6 @@ def _intent(reader: QuestionParser, case: JudgeCase) -> float:
 
 
 def _question_part(reading: ParsedQuestion) -> str:
-    """Return the question without its subject."""
     rest = reading.core.replace(reading.subject, " ") if reading.subject else reading.core
     return rest if search_terms(rest) else reading.core
 

@@ -65,6 +65,5 @@ def _parse_judge_prompt(content: str) -> PromptTask | None:
 
 
 def _with_passage(kind: TaskKind, row: dict[str, Any], title: Any, passage: Any) -> PromptTask:
-    """Build a task in which the teacher may use a passage."""
     question, profile, history = (str(row[name]) for name in CHINESE.fields)
     return PromptTask(kind, question, profile, history, title=str(title), passage=str(passage))

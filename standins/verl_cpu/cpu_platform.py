@@ -50,19 +50,12 @@ def _device_module() -> ModuleType:
 class CpuPlatform(PlatformBase):  # type: ignore[misc]
     """Platform of verl for VERL_PLATFORM=cpu. Its resource in Ray is called GPU, because verl requests GPUs."""
 
-    _module = _device_module()
+    device_name = vendor_name = "cpu"
+    device_module = _device_module()
 
-    @property
-    def device_name(self) -> str:
-        return "cpu"
-
-    @property
-    def vendor_name(self) -> str:
-        return "cpu"
-
-    @property
-    def device_module(self) -> ModuleType:
-        return self._module
+    set_device = synchronize = set_allocator_settings = empty_cache = _nothing
+    profiler_start = profiler_stop = cudart = _nothing
+    manual_seed = manual_seed_all = staticmethod(torch.manual_seed)
 
     def is_available(self) -> bool:
         return True
@@ -72,24 +65,6 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
 
     def device_count(self) -> int:
         return 1
-
-    def set_device(self, device_index: int) -> None:
-        return None
-
-    def synchronize(self, device_index: int | None = None) -> None:
-        return None
-
-    def manual_seed(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def manual_seed_all(self, seed: int) -> None:
-        torch.manual_seed(seed)
-
-    def set_allocator_settings(self, settings: str) -> None:
-        return None
-
-    def empty_cache(self) -> None:
-        return None
 
     def get_device_capability(self, device_index: int = 0) -> tuple[None, None]:
         return None, None
@@ -104,12 +79,6 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
     def nvtx_range(self, msg: str) -> Iterator[None]:
         yield
 
-    def profiler_start(self) -> None:
-        return None
-
-    def profiler_stop(self) -> None:
-        return None
-
     def ray_resource_name(self) -> str:
         return "GPU"
 
@@ -118,6 +87,3 @@ class CpuPlatform(PlatformBase):  # type: ignore[misc]
 
     def is_ipc_supported(self) -> bool:
         return False
-
-    def cudart(self) -> None:
-        return None

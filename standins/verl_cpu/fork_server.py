@@ -75,7 +75,6 @@ def listen_with_modules(path: str) -> socket.socket:
 
 
 def import_libraries() -> None:
-    """Import the libraries that all of verl's processes need, except Ray."""
     import importlib
 
     further = filter(None, os.environ.get(PRELOAD_VARIABLE, "").split(","))

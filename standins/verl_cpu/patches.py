@@ -64,5 +64,4 @@ def _skip_monitor_and_dashboard(module: Any) -> None:
 
 @when_imported("ray._private.utils")
 def _agent_without_dashboard(module: Any) -> None:
-    """Start Ray's node agent without the dashboard's web server."""
     module.get_dashboard_dependency_error = lambda: ImportError("no dashboard is wanted")

@@ -23,9 +23,10 @@ from qinglan.rows.rows import Question
 from qinglan.terminal import say
 from serving.programs import exit_on_error
 from serving.rag.config import KnowledgeBaseSource
-from serving.rag.rerank import lexical_reranker, score_report
+from serving.rag.rerank import lexical_reranker
 from serving.rag.rerank.lexical_reranker import (
     DEFAULT_RERANKER,
+    CalibrationBin,
     Features,
     FitReport,
     LexicalReranker,
@@ -33,10 +34,10 @@ from serving.rag.rerank.lexical_reranker import (
     Weights,
     read_reranker,
 )
-from serving.rag.rerank.score_report import ScoredPassage, build_report
 
 CANDIDATES = 20
 HELD_OUT = 0.2
+BINS = 10
 FEWEST_CONVERSATIONS = 20
 ENOUGH_CONVERSATIONS = round(FEWEST_CONVERSATIONS / (1 - HELD_OUT))
 """Number of labelled training conversations of which about FEWEST_CONVERSATIONS remain for the fit."""
@@ -54,6 +55,13 @@ class LabelledPassage(NamedTuple):
     """Features of a retrieved passage of an example, with the label if it answers."""
 
     signs: Features
+    answers: bool
+
+
+class ScoredPassage(NamedTuple):
+    """Score of a passage, with the label if it answers."""
+
+    score: float
     answers: bool
 
 
@@ -110,7 +118,7 @@ def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: 
 
     So a resumed run, which has the same inputs, saves some seconds.
     """
-    code = [Path(str(module.__file__)) for module in (index_code, lexical_reranker, score_report, text_code)]
+    code = [Path(str(module.__file__)) for module in (index_code, lexical_reranker, text_code)]
     inputs_digest = sha256_text(*map(sha256_file, [rows, knowledge_base, Path(__file__), *code]))
     note = out.with_suffix(".inputs")
     if out.is_file() and note.is_file() and note.read_text() == inputs_digest:
@@ -195,6 +203,65 @@ def _fit_logistic_regression(pairs: Sequence[LabelledPassage]) -> RerankerModel:
     bias = model.intercept_[0] - float(weights @ mean)
     named = {name: round(float(weight), 4) for name, weight in zip(Features._fields, weights, strict=True)}
     return RerankerModel(bias=round(float(bias), 4), weights=Weights(**named))
+
+
+def build_report(
+    index: Index, labels: str, fitted: int, held_out: int, lists: Sequence[Sequence[ScoredPassage]]
+) -> FitReport:
+    """Build the report on held-out lists of passages. `fitted` and `held_out` are numbers of conversations."""
+    judged = [passage for passages in lists for passage in passages]
+    # Production shows the passage with the best score first; of equal scores, the earliest.
+    firsts = [max(passages, key=lambda passage: passage.score) for passages in lists if passages]
+    return FitReport(
+        tenant_id=index.manifest.tenant_id,
+        snapshot=index.snapshot,
+        labels=labels,
+        fitted_conversations=fitted,
+        held_out_conversations=held_out,
+        held_out_pairs=len(judged),
+        auc=auc(judged),
+        calibration_error=calibration_error(judged),
+        top1_calibration_error=calibration_error(firsts),
+        reliability=reliability(judged),
+        top1_answers=round(sum(passage.answers for passage in firsts) / len(firsts), 4) if firsts else None,
+    )
+
+
+def auc(judged: Sequence[ScoredPassage]) -> float | None:
+    from sklearn.metrics import roc_auc_score
+
+    answers = [passage.answers for passage in judged]
+    if len(set(answers)) < 2:
+        return None
+    return round(float(roc_auc_score(answers, [passage.score for passage in judged])), 4)
+
+
+def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
+    """Bins of the reliability curve: each tenth of the score range that has pairs, from the lowest."""
+    return tuple(
+        CalibrationBin(
+            score=round(sum(passage.score for passage in members) / len(members), 4),
+            frequency=round(sum(passage.answers for passage in members) / len(members), 4),
+            pairs=len(members),
+        )
+        for members in _score_bins(judged)
+    )
+
+
+def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
+    """Expected calibration error: mean distance between score and frequency over the bins; None without passages."""
+    if not judged:
+        return None
+    # ECE = sum over bins of (n_bin / n) * |mean score - frequency| = (1 / n) * sum |sum(score - answer)|
+    gaps = (abs(sum(passage.score - passage.answers for passage in members)) for members in _score_bins(judged))
+    return round(sum(gaps) / len(judged), 4)
+
+
+def _score_bins(judged: Sequence[ScoredPassage]) -> list[list[ScoredPassage]]:
+    held: dict[int, list[ScoredPassage]] = {}
+    for passage in judged:
+        held.setdefault(min(int(passage.score * BINS), BINS - 1), []).append(passage)
+    return [members for _, members in sorted(held.items())]
 
 
 if __name__ == "__main__":

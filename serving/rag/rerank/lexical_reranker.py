@@ -185,7 +185,6 @@ class LexicalReranker:
         return [self.model.score(signs) for signs in self.signs(text, numbers)]
 
     def signs(self, text: str, numbers: Sequence[int]) -> list[Features]:
-        """Compute the features of each passage for one text."""
         bm25 = dict(self.index.search(text, RIVALS))
         return compute_features(
             self._weigh(text), bm25, {it: self._compared(it) for it in {*numbers, *bm25}}, numbers

@@ -21,7 +21,6 @@ from qinglan.rag.calibration import are_probabilities
 from qinglan.rag.knowledge_base import searched_text
 from serving.rag.config import RerankServiceConfig
 from serving.rag.engine import Candidate
-from serving.rag.rerank.qwen3_prompt import as_document, as_query
 from serving.rag.service_client import ServiceClient, ServiceError, require_closed
 
 API_KEY = "QINGLAN_RERANKER_API_KEY"
@@ -107,8 +106,6 @@ class RerankerClient:
 
 def request_body(config: RerankServiceConfig, text: str, documents: Sequence[str]) -> tuple[str, dict[str, Any]]:
     """Build path and body of a request in the service's protocol. By default both services return sigmoid scores."""
-    if config.template == "qwen3":
-        text, documents = as_query(text), [as_document(document) for document in documents]
     if config.kind == "vllm":
         body = {
             "model": config.model,

@@ -150,8 +150,8 @@ def test_a_cache_can_tell_scorers_apart_and_an_operator_who_is_not_calibrated(
 
     usual, uncalibrated = served()
     moved, _ = served(url="http://other", deadline_seconds=9)
-    digests = [served(model="n")[0], served(kind="tei")[0], served(template="qwen3")[0]]
+    digests = [served(model="n")[0], served(kind="tei")[0]]
 
     assert moved == usual
-    assert len({usual, engines[KEY].knowledge_base.reranker, *digests}) == 5
+    assert len({usual, engines[KEY].knowledge_base.reranker, *digests}) == 4
     assert uncalibrated == ["fivedoctors"]

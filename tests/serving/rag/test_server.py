@@ -177,9 +177,9 @@ def test_a_rewriter_of_another_protocol_is_refused() -> None:
 
 
 def test_the_options_of_a_rewriter_need_one() -> None:
-    rewriter = RewriterConfig.read("http://h", None, 1.5, 0)
+    rewriter = RewriterConfig.read("http://h", deadline_seconds=1.5, cached_rewrites=0)
 
     assert rewriter and (rewriter.deadline_seconds, rewriter.cached_rewrites) == (1.5, 0)
     assert RewriterConfig.read("") is None
     with pytest.raises(ConfigError, match="give --rewriter URL, too"):
-        RewriterConfig.read("", None, 1.5)
+        RewriterConfig.read("", deadline_seconds=1.5)

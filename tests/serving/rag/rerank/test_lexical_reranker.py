@@ -11,9 +11,8 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.rag.lexical.index import Index, build_index
 from serving.rag.engine import TantivyEngine
 from serving.rag.rerank import fit
-from serving.rag.rerank.fit import fit_from_rows
+from serving.rag.rerank.fit import ScoredPassage, calibration_error, fit_from_rows, reliability
 from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, Features, LexicalReranker, read_reranker
-from serving.rag.rerank.score_report import ScoredPassage, calibration_error, reliability
 
 Engines = dict[tuple[str, str], TantivyEngine]
 Row = dict[str, Any]
