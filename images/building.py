@@ -111,7 +111,6 @@ def build(name: str, engine: str, base: str, base_digest: str, pushed_to: str) -
 
 
 def build_stand_ins(name: str, engine: str) -> None:
-    """The stand-ins on top of the image that was built here last."""
     below = ["--build-arg", f"BELOW=qinglan/{WITH_STAND_INS[name]}:{VERSION}"]
     with _committed_tree() as folder:
         command = [engine, "build", "--file", f"{folder}/images/{STAND_INS}/Containerfile", *below]
@@ -154,7 +153,6 @@ def _push(name: str, engine: str, tag: str, where: str) -> Built:
 
 
 def _show(command: Sequence[str]) -> None:
-    """Run it before everyone's eyes."""
     if code := subprocess.run(command, check=False).returncode:
         sys.exit(f"{command[0]} {command[1]} ended with {code}; what it said is above.")
 

@@ -57,12 +57,10 @@ def source(name: str) -> Path:
 
 
 def lock_file(name: str) -> Path:
-    """The lock that is resolved from it."""
     return IMAGES / CPU_TWINS[name] / "cpu.lock" if name in CPU_TWINS else source(name).with_suffix(".lock")
 
 
 def pins(lock: str) -> dict[str, str]:
-    """Package and version."""
     return dict(_PIN.findall(lock))
 
 
