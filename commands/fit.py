@@ -30,10 +30,9 @@ def fit(
     known.
     """
     from pipelines.checks.sizing.check import cpu_machine, on_gpus, uncounted_models
-    from pipelines.checks.sizing.profiles import is_shipped, load_profile
+    from pipelines.checks.sizing.profiles import is_shipped, load_profile, profile_workload
     from pipelines.checks.sizing.report import PLANNED, Workload, fit_report
     from pipelines.checks.sizing.table import print_fit, uncounted_in_words
-    from pipelines.checks.sizing.tenant_rows import profile_workload
     from pipelines.execute.rundir import RUNS, run_folder
     from pipelines.lines.rewriter import RunConfig
     from qinglan.errors import ConfigError

@@ -7,9 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from components.training.base.config import BaseConfig
-from pipelines.checks.sizing.needs import WHOLE_RUN, Machine
+from pipelines.checks.sizing.needs import WHOLE_RUN, Machine, model_shape
 from pipelines.checks.sizing.report import DEFAULT_CARD, FitReport, Workload, fit_report
-from pipelines.checks.sizing.shapes import model_shape
 from pipelines.checks.sizing.table import verdict_lines
 from pipelines.lines.line import LineConfig
 from pipelines.lines.rewriter import RunConfig
@@ -120,12 +119,7 @@ def this_machine(folder: Path) -> Machine | None:
 
 def free_bytes(folder: Path) -> int:
     """Free bytes on the disk where the folder is or will be."""
-    return shutil.disk_usage(existing_folder(folder)).free
-
-
-def existing_folder(folder: Path) -> Path:
-    """The folder, or its nearest parent that exists."""
     folder = folder.resolve()
     while not folder.exists():
         folder = folder.parent
-    return folder
+    return shutil.disk_usage(folder).free

@@ -1,25 +1,24 @@
 """Needs of a run's stages: bytes needed on cards, in machines and on volumes, and bytes available."""
 
 from collections.abc import Collection, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from components.evaluation.rewriter import fit as evaluation
+from components.training.base.config import BaseConfig
 from components.training.ppo import fit as ppo
 from components.training.sft import fit as sft
 from components.training.style import fit as style
-from pipelines.checks.sizing.runtimes import Runtime, vllm_runtime
-from pipelines.checks.sizing.shapes import base_shape, model_shape
-from pipelines.checks.sizing.volumes import claimed_bytes
+from pipelines.checks.sizing.manifests import Runtime, claimed_bytes, vllm_runtime
 from pipelines.lines.cluster_resources import ClusterConfig
 from pipelines.lines.config import training_settings
 from pipelines.lines.rewriter import RunConfig
 from pipelines.lines.style import StyleRunConfig
+from qinglan.models.base_weights import local_model_folder
 from qinglan.sizing.cards import Card, card_of_labels
 from qinglan.sizing.constants import GIB
 from qinglan.sizing.ledger import Amount, Need, Phase, phase
-from qinglan.sizing.shape import ModelShape
+from qinglan.sizing.shape import ModelShape, UncountedError, known_shapes, read_shape
 from qinglan.sizing.vllm import least_phase
 
 WHOLE_RUN, SERVE = "run", "serve"
@@ -43,6 +42,20 @@ class Models(NamedTuple):
     critic: ModelShape | None
 
 
+def model_shape(model: str) -> ModelShape | None:
+    """The shape of a folder or a public name; None if it is unknown, or no formula covers it."""
+    folder = local_model_folder(model)
+    try:
+        return read_shape(folder) if folder else known_shapes().get(model)
+    except UncountedError:
+        return None
+
+
+def base_shape(config: BaseConfig) -> ModelShape | None:
+    """The base model's shape; None if it is unknown, and for a tiny model, which fits everywhere."""
+    return model_shape(config.model) if config.source == "hub" else None
+
+
 def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need]:
     """Needs of these stages, or of all if `stages` is None. For a volume, only the phases of these stages count."""
     if stages is None:
@@ -57,8 +70,7 @@ def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need
 
 
 def rewriter_models(config: RunConfig) -> Models | None:
-    """Shapes of the models; None if a shape is unknown, as for a tiny model, or for a public model that is neither on
-    this machine nor in qinglan/sizing/shapes.yaml."""
+    """Shapes of the models; None if a shape is unknown, or for a tiny model."""
     base = base_shape(config.base)
     critic = model_shape(config.ppo.critic_model) if config.ppo.critic_model else base
     if base is None or critic is None:
@@ -95,7 +107,6 @@ def training_needs(config: RunConfig, models: Models, card: Card, machine: Machi
 
 
 def _volume_needs(config: RunConfig, models: Models, machine: Machine | None) -> Iterator[Need]:
-    """Needs of the scratch volume and, on a cluster, of the volume of base weights."""
     if machine or config.sft.device != "cuda":
         disk = machine.disk if machine else 0.0
         yield Need(WHOLE_RUN, "scratch volume", _scratch_phases(config, models, remote=False), disk)
@@ -127,19 +138,12 @@ def style_needs(config: StyleRunConfig, shape: ModelShape, card: Card, machine: 
 
 
 def serving_runtime(config: RunConfig) -> Runtime | None:
-    """The runtime that the profile deploys to or, without `deploy`, the one in its training file; None if it does not
-    run vLLM."""
-    return vllm_runtime(config.deploy.runtime if config.deploy else _named_runtime(config.training))
-
-
-@cache
-def _named_runtime(training: str) -> str:
-    """The runtime that a training file names."""
-    return str(training_settings({"training": training}).get("deploy", {}).get("runtime", ""))
+    """The runtime that the profile, or else its training file, deploys to; None if it does not run vLLM."""
+    deploy = training_settings({"training": config.training}).get("deploy", {})
+    return vllm_runtime(config.deploy.runtime if config.deploy else deploy.get("runtime", ""))
 
 
 def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
-    """Needs of the runtime's vLLM, on the cards of the nodes that serve."""
     runtime = serving_runtime(config)
     card = card_of_labels(runtime.labels) if runtime else None
     if runtime and card:
@@ -165,7 +169,7 @@ def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Ph
 
 
 def _host(cluster: ClusterConfig, stage: str, machine: Machine | None) -> float:
-    """Bytes of memory in a stage's machine: on a cluster the limit of its pod, or 0 if the profile sets none."""
+    """Bytes of memory for a stage: on a cluster the limit of its pod, or 0 if the profile sets none."""
     if machine:
         return machine.host
     return cluster.pods[stage].memory * GIB if stage in cluster.pods else 0.0

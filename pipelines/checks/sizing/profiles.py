@@ -1,14 +1,16 @@
-"""Load the profile that `qinglan fit` examines."""
+"""Load the profile that `qinglan fit` examines, and count its training rows."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from components.training.ppo.config import PpoConfig
 from components.training.sft.config import SftConfig
+from pipelines.checks.sizing.report import PLANNED, Workload, sheet_workload
 from pipelines.graph.compiler import GOLDEN_TENANT
 from pipelines.lines.config import STYLES, TRAINING, load_config, load_style_config, tenant_folders
 from pipelines.lines.overrides import NO_OVERRIDES, PAID_PROFILE
 from pipelines.lines.rewriter import RunConfig
+from pipelines.lines.sheet import read_sheet, with_folds
 from pipelines.lines.style import StyleRunConfig
 from qinglan.config import merge_settings
 from qinglan.errors import ConfigError
@@ -20,8 +22,7 @@ NO_FILE = "labelled answers"
 def load_profile(
     name: str, profile: str | None = None, gpus: int | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> RunConfig | StyleRunConfig:
-    """Load a training profile with the data of a shipped tenant, a tenant's own profile, or a profile of the style
-    line."""
+    """Load a training profile, a tenant's own profile, or a profile of the style line."""
     shipped = is_shipped(name)
     if profile and (shipped or name.startswith("style/")):
         raise ConfigError(f"--profile {profile}: {name} is a profile itself. Leave --profile out, or name a tenant.")
@@ -40,13 +41,23 @@ def load_profile(
     return with_gpus(config, gpus) if gpus else config
 
 
+def profile_workload(config: RunConfig) -> tuple[RunConfig, Workload, str]:
+    """The settings with the folds of the profile's sheet, its rows, and the origin of their number.
+
+    Without a sheet the original plan's number of rows is used.
+    """
+    if config.questions is None or not config.questions.is_file():
+        missing = f"{config.questions} is not here" if config.questions else "the profile names no sheet"
+        return config, PLANNED, f"Rows are the original plan's, since {missing}; --rows counts for others."
+    sheet = read_sheet(config)
+    return with_folds(config, sheet), sheet_workload(sheet), f"Rows are those of {config.questions}."
+
+
 def is_shipped(name: str) -> bool:
-    """True if the name is that of a training profile, and not of a tenant."""
     return (TRAINING / f"{name}.yaml").is_file()
 
 
 def with_gpus(config: RunConfig, gpus: int) -> RunConfig:
-    """The settings on machines with `gpus` cards each."""
     sft = SftConfig.parse({**config.sft.model_dump(), "gpus": gpus}, f"--gpus {gpus}: sft")
     hardware = {"per_node": gpus, "tensor_parallel": min(config.ppo.hardware.tensor_parallel, gpus)}
     ppo = PpoConfig.parse(merge_settings(config.ppo.model_dump(), {"hardware": hardware}), f"--gpus {gpus}: ppo")

@@ -11,16 +11,16 @@ from pipelines.checks.sizing.needs import (
     WHOLE_RUN,
     Machine,
     Models,
+    base_shape,
     needs_of,
     rewriter_models,
     rewriter_needs,
     serving_runtime,
     style_needs,
 )
-from pipelines.checks.sizing.shapes import base_shape
 from pipelines.lines.line import LineConfig
 from pipelines.lines.rewriter import RunConfig
-from pipelines.lines.sheet import in_folds
+from pipelines.lines.sheet import Sheet, in_folds
 from pipelines.lines.style import StyleRunConfig
 from qinglan.config import Config
 from qinglan.sizing.cards import Card, card_of_labels, card_of_size
@@ -46,8 +46,7 @@ class Part(Config):
 
 
 class Room(Config):
-    """The most that a stage needs of one room, such as a card, a machine's memory or a volume, and the available
-    room, in GB."""
+    """GB that a stage needs at most of a card, a machine's memory or a volume, and the available GB."""
 
     stage: str
     room: str
@@ -57,8 +56,7 @@ class Room(Config):
 
     available: float | None
     by_manifests: bool
-    """True if `available` is taken from this repository's manifests; another cluster may have other cards and
-    volumes."""
+    """True if `available` is taken from this repository's manifests, which another cluster may have changed."""
 
     fits: bool
     guessed: float
@@ -100,10 +98,9 @@ class FitReport(Config):
 
 
 class Workload(NamedTuple):
-    """Number of training rows, and tokens of a row."""
+    """Number of training rows."""
 
     rows: int
-    row_tokens: float = ROW_TOKENS.value
     folds: tuple[int, ...] = ()
     """Training rows of each fold's sibling; empty if no sheet was counted, or if it is not cross-fitted."""
 
@@ -116,6 +113,11 @@ class Workload(NamedTuple):
 
 
 PLANNED = Workload(PLAN_ROWS)
+
+
+def sheet_workload(sheet: Sheet) -> Workload:
+    rows, *folds = sheet.trainings
+    return Workload(rows, folds=tuple(folds))
 
 
 def fit_report(
@@ -150,8 +152,8 @@ def fit_report(
         steps, folds = _style_steps(config, load.rows)
         values = {
             "cards": int("cuda" in (config.style.device, config.distil.device)),
-            "paces": (_pace("style", steps, None, 1, 0.0),),
-            "notes": (*_fold_notes(folds), "Hours of the style line are not estimated."),
+            "paces": (_pace("style", steps),),
+            "notes": (*([_fold_note(folds)] if folds else []), "Hours of the style line are not estimated."),
         }
     else:
         return None
@@ -169,7 +171,7 @@ def fit_report(
 
 
 def _style_steps(config: StyleRunConfig, rows: int) -> tuple[Steps, int]:
-    """Steps of all trainings, and the number of trainings for cross-fitting: 0 if a test is locked away."""
+    """Steps of all trainings, and the number of folds: 0 if a test is locked away."""
     prepare = config.prepare
     test = rows * prepare.test / (1 - prepare.test - prepare.dev)
     if test >= prepare.cross_fit_below:
@@ -180,13 +182,12 @@ def _style_steps(config: StyleRunConfig, rows: int) -> tuple[Steps, int]:
     return Steps(released.each, total, tests), prepare.folds
 
 
-def _fold_notes(folds: int) -> Iterator[str]:
-    if folds:
-        yield (
-            f"style trains {folds + 1} times on so few rows: the released model, and {folds} that judge the rows "
-            "they did not learn from (prepare.cross_fit_below). All are in its steps. They leave no test for a small "
-            "model: `qinglan style run` makes none, and in a submitted run `distil` refuses, behind `register`."
-        )
+def _fold_note(folds: int) -> str:
+    return (
+        f"style trains {folds + 1} times on so few rows: the released model, and {folds} that judge the rows "
+        "they did not learn from (prepare.cross_fit_below). All are in its steps. They leave no test for a small "
+        "model: `qinglan style run` makes none, and in a submitted run `distil` refuses, behind `register`."
+    )
 
 
 def _unknown_card(config: LineConfig, card: Card) -> Iterator[str]:
@@ -219,34 +220,31 @@ def _cards(config: RunConfig) -> int:
 
 
 def rewriter_paces(config: RunConfig, models: Models, card: Card, load: Workload) -> Iterator[Pace]:
-    """Steps, hours and price of SFT and PPO."""
-    price = config.evaluate.gpu_hour_price
-    cards = _cards(config)
-    has_speed = cards and card.teraflops
-    trainings, tokens = load.trainings(config.convert.folds), load.row_tokens
-    network = config.cluster.network * GIGABIT
+    trainings, tokens = load.trainings(config.convert.folds), ROW_TOKENS.value
     supervised = 2 * trainings if config.trains_sft_twice else trainings  # each with further rows, and without
-    seconds = (
-        sum(sft.seconds(config.sft, models.base, rows, tokens, card, network) for rows in supervised)
-        if has_speed
-        else None
-    )
-    yield _pace("sft", steps_of_all(sft.steps(config.sft, rows) for rows in supervised), seconds, cards, price)
-    steps = steps_of_all(ppo.steps(config.ppo, rows) for rows in trainings)
-    counted = has_speed and steps.total
-    shapes = (models.base, models.critic)
-    seconds = (
-        sum(ppo.seconds(config.ppo, *shapes, rows, tokens, card, network) for rows in trainings) if counted else None
-    )
-    yield _pace("ppo", steps, seconds, cards, price)
+    sft_steps = steps_of_all(sft.steps(config.sft, rows) for rows in supervised)
+    ppo_steps = steps_of_all(ppo.steps(config.ppo, rows) for rows in trainings)
+    sft_seconds = ppo_seconds = 0.0
+    if _cards(config) and card.teraflops:
+        network = config.cluster.network * GIGABIT
+        sft_seconds = sum(sft.seconds(config.sft, models.base, rows, tokens, card, network) for rows in supervised)
+        ppo_seconds = sum(ppo.seconds(config.ppo, *models, rows, tokens, card, network) for rows in trainings)
+    price = _cards(config) * config.evaluate.gpu_hour_price
+    yield _pace("sft", sft_steps, sft_seconds, price)
+    yield _pace("ppo", ppo_steps, ppo_seconds if ppo_steps.total else 0.0, price)
 
 
-def _pace(stage: str, steps: Steps, seconds: float | None, cards: int, price: float) -> Pace:
-    pace = Pace(stage=stage, steps_each=steps.each, steps=steps.total, validations=steps.tests, hours=None, cost=None)
-    if seconds is None:
-        return pace
+def _pace(stage: str, steps: Steps, seconds: float = 0.0, hour_price: float = 0.0) -> Pace:
+    """The pace of a stage; `seconds` is 0 if they are not known."""
     hours = seconds / HOUR
-    return pace.model_copy(update={"hours": round(hours, 2), "cost": round(hours * cards * price, 2)})
+    return Pace(
+        stage=stage,
+        steps_each=steps.each,
+        steps=steps.total,
+        validations=steps.tests,
+        hours=round(hours, 2) if hours else None,
+        cost=round(hours * hour_price, 2) if hours else None,
+    )
 
 
 def _notes(config: RunConfig, card: Card, load: Workload) -> Iterator[str]:

@@ -49,15 +49,6 @@ def test_an_option_that_a_profile_has_no_use_for_is_refused() -> None:
             load_profile(name, "demo")
 
 
-def test_a_frozen_base_in_fp32_takes_twice_its_bytes_on_the_cards() -> None:
-    both = [
-        peaks(report_of(rewriter(Change("ppo.hardware.dtype", dtype))))["ppo card"]
-        for dtype in ("float32", "bfloat16")
-    ]
-
-    assert both[0] - both[1] == pytest.approx(32.76 * 2 / 4 * 1.03, abs=0.2)
-
-
 def test_what_waits_in_the_machines_memory_is_not_on_the_cards() -> None:
     held = peaks(report_of(rewriter(Change("ppo.hardware.offload", False))))
     waiting = peaks(report_of(rewriter(Change("ppo.hardware.offload", True))))
@@ -98,18 +89,6 @@ def test_no_rows_and_no_paid_call_are_needed_to_count_steps() -> None:
     assert ppo.hours and ppo.cost == pytest.approx(ppo.hours * 4 * config.evaluate.gpu_hour_price, rel=0.05)
 
 
-def test_steps_a_pass_are_the_released_models_and_steps_those_of_all_trainings() -> None:
-    config = rewriter()
-    folded = config.model_copy(update={"convert": config.convert.model_copy(update={"folds": 5})})
-    alone = fit_report(config, "test", load=Workload(560))
-    crossed = fit_report(folded, "test", load=Workload(560, folds=(448,) * 5))
-    assert alone and crossed
-
-    for once, all_six in zip(alone.paces, crossed.paces, strict=True):
-        assert all_six.steps_each == once.steps_each
-        assert all_six.steps > 3 * once.steps and all_six.validations > 4 * once.validations
-
-
 def test_hours_on_two_nodes_are_those_of_the_network_between_them() -> None:
     """On two nodes of four cards a step of PPO waits longer for weights than one node of four computes."""
     hours = {}
@@ -124,7 +103,10 @@ def test_hours_on_two_nodes_are_those_of_the_network_between_them() -> None:
 
 
 def test_hours_are_not_invented_for_a_card_of_unknown_speed() -> None:
-    assert [pace.hours for pace in report_of(rewriter(), memory=90).paces] == [None, None]
+    report = report_of(rewriter(), memory=90)
+
+    assert [pace.hours for pace in report.paces] == [None, None]
+    assert any("the speed of 90 GB is not known" in note for note in report.notes)
 
 
 def test_a_base_on_the_volume_of_base_weights_is_not_copied_to_scratch() -> None:
@@ -149,18 +131,14 @@ def test_without_further_rows_sft_trains_once_and_leaves_one_model() -> None:
     assert [any("sft trains twice" in note for note in report.notes) for report in reports if report] == [True, False]
 
 
-def test_a_small_scratch_volume_is_named_with_the_size_that_it_takes() -> None:
-    machine = Machine(card_of_size(80), host=600 * GB, disk=200 * GB)
+@pytest.mark.parametrize(
+    ("host", "disk", "fault"), [(600, 200, r"run needs .* of scratch volume"), (64, 9000, r"sft needs .* GB of host")]
+)
+def test_a_machine_with_little_memory_or_disk_is_refused(host: float, disk: float, fault: str) -> None:
+    machine = Machine(card_of_size(80), host=host * GB, disk=disk * GB)
 
-    with pytest.raises(ConfigError, match=r"run needs .* GB of scratch volume .* there are 200.0"):
+    with pytest.raises(ConfigError, match=fault):
         check_fit(rewriter(), machine, ["sft", "ppo"])
-
-
-def test_a_machine_with_little_memory_is_named() -> None:
-    machine = Machine(card_of_size(80), host=64 * GB, disk=9000 * GB)
-
-    with pytest.raises(ConfigError, match=r"sft needs .* GB of host"):
-        check_fit(rewriter(), machine, ["sft"])
 
 
 def test_stages_that_do_not_run_are_not_checked() -> None:
@@ -220,14 +198,7 @@ def test_a_card_for_a_training_without_one_is_refused(profile: str) -> None:
 
 @pytest.mark.parametrize("size", ["inf", "nan", "1e300", "0"])
 def test_a_card_of_a_size_that_no_card_has_is_refused(size: str) -> None:
-    answer = CliRunner().invoke(app, ["fit", "a100x4", "--gpu-memory", size])
-
-    assert answer.exit_code == 2 and "Invalid value for '--gpu-memory'" in answer.stderr
-
-
-def test_an_unknown_profile_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match=r"No profile 'nobody'.*a100x4.*style/a100"):
-        load_profile("nobody")
+    assert CliRunner().invoke(app, ["fit", "a100x4", "--gpu-memory", size]).exit_code == 2
 
 
 def test_weights_that_are_here_say_their_own_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,15 +232,12 @@ def test_a_model_of_unknown_shape_is_named_and_said_to_be_unchecked(monkeypatch:
 
     words, printed = (CliRunner().invoke(app, ["fit", "acme", *options]) for options in ([], ["--json"]))
 
-    assert words.exit_code == printed.exit_code == 2
-    assert "nothing was checked" in words.stdout and "meta-llama/Llama-3-8B" in words.stdout
+    assert words.exit_code == printed.exit_code == 2 and "meta-llama/Llama-3-8B" in words.stdout
     assert json.loads(printed.stdout) == {"profile": "acme", "fits": None, "unknown": ["meta-llama/Llama-3-8B"]}
 
 
 def test_a_tiny_model_fits_everywhere() -> None:
-    answer = CliRunner().invoke(app, ["fit", "laptop"])
-
-    assert answer.exit_code == 0 and "it fits everywhere" in answer.stdout and "nothing was" not in answer.stdout
+    assert CliRunner().invoke(app, ["fit", "laptop"]).exit_code == 0
 
 
 def test_too_few_rows_for_a_step_of_ppo_are_noted_and_cost_nothing() -> None:
@@ -290,10 +258,3 @@ def test_what_the_manifests_claim_is_marked_as_theirs() -> None:
 
     assert of_cluster == {"serve", "run"}
     assert here and {room.stage for room in here.rooms if room.by_manifests} == {"serve"}
-
-
-def test_hours_that_are_not_estimated_have_a_reason() -> None:
-    style = fit_report(load_profile("style/a100"), "test")
-
-    assert style and "Hours of the style line are not estimated." in style.notes
-    assert any("the speed of 90 GB is not known" in note for note in report_of(rewriter(), memory=90).notes)

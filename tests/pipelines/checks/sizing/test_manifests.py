@@ -2,8 +2,7 @@
 
 import pytest
 
-from pipelines.checks.sizing.runtimes import vllm_runtime
-from pipelines.checks.sizing.volumes import claimed_bytes
+from pipelines.checks.sizing.manifests import claimed_bytes, vllm_runtime
 from pipelines.lines.config import TRAINING, load_config
 from pipelines.lines.rewriter import student_gpus
 from qinglan.config import load_yaml
