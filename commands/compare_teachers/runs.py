@@ -23,7 +23,7 @@ from commands.compare_teachers.report import compare_runs, write_comparison
 from commands.run.run import ROLES, knowledge_base_options, run_pipeline, start_backends
 from components.data.convert.split_rows import SplitInput, conversation_splits
 from pipelines.checks.planned_run import check_run
-from pipelines.checks.preflight import input_file_problems, raise_missing, with_run_files
+from pipelines.checks.preflight import input_file_problems, raise_together, with_run_files
 from pipelines.checks.readiness import problem_of
 from pipelines.execute.execution import run_lock, select_stages
 from pipelines.execute.rundir import RunDir
@@ -67,7 +67,7 @@ def compare(
     """Run every teacher and write the results; returns the content of comparison.json."""
     shared = RunDir(root)
     config = with_run_files(config, shared, "")
-    raise_missing([*input_file_problems(config)])
+    raise_together([*input_file_problems(config)])
     sample = draw_sample(config, rows, config.evaluate.seed)
     with run_lock(shared), ExitStack() as services:
         questions = root / "questions.jsonl"
@@ -137,7 +137,7 @@ def _plan_calls(config: RunConfig, runs: Mapping[str, tuple[RunDir, RunConfig]])
     """Check all runs and count their calls; a comparison above the budget is refused before anything is paid."""
     checked = {name: check_run(settings, run, STAGES) for name, (run, settings) in runs.items()}
     problems = [problem for check in checked.values() if (problem := problem_of(check.raise_problems))]
-    raise_missing(list({str(problem): problem for problem in problems}.values()))
+    raise_together(list({str(problem): problem for problem in problems}.values()))
     planned: dict[str, PlannedCalls] = {}
     for name, check in checked.items():
         for step in check.plan.steps:

@@ -21,15 +21,17 @@ def plan(
     Where `qinglan run` with the same arguments would be refused, the last lines say so, and the exit code is its own.
     """
     from commands.plan.table import print_plan
-    from pipelines.checks.planned_run import plan_run
+    from pipelines.checks.planned_run import check_run
+    from pipelines.checks.readiness import problem_of
     from pipelines.execute.execution import select_stages
-    from pipelines.execute.rundir import run_folder
+    from pipelines.execute.rundir import RunDir, run_folder
     from pipelines.lines.config import load_config
     from pipelines.lines.rewriter import REWRITER
 
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base, training=training or None)
     config = load_config(tenant, profile, **options)
-    planned = plan_run(config, out or run_folder(tenant, profile), select_stages(REWRITER, "", until))
-    say_json(planned.plan.model_dump(mode="json")) if as_json else print_plan(planned.plan)
-    if planned.refusal:
-        raise planned.refusal
+    run = RunDir(out or run_folder(tenant, profile))
+    checked = check_run(config, run, select_stages(REWRITER, "", until))
+    say_json(checked.plan.model_dump(mode="json")) if as_json else print_plan(checked.plan)
+    if problem := problem_of(checked.raise_problems):
+        raise type(problem)("`qinglan run` with the same arguments would be refused:", *problem.lines) from problem

@@ -24,7 +24,7 @@ from components.data.generate.stage import STEP as GENERATE
 from components.data.validate.stage import STEP as VALIDATE
 from components.evaluation.rewriter.score_systems import fixed_judgements
 from pipelines.checks.plan import ANSWER_TOKENS, TokenCount
-from pipelines.checks.preflight import check_sheet, input_file_problems, raise_missing, with_run_files
+from pipelines.checks.preflight import check_sheet, input_file_problems, raise_together, with_run_files
 from pipelines.checks.promotion import too_few_rows
 from pipelines.checks.readiness import missing_keys_and_hosts
 from pipelines.execute.execution import StepFailed, run_lock
@@ -116,7 +116,7 @@ def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int =
     check_currency(config.gateway)
     # The examiner is asked only once the run has divided its rows.
     roles = ("teacher", "judge", *(["examiner"] if run.shown("locked_test").exists() else []))
-    raise_missing([*input_file_problems(config), *missing_keys_and_hosts(config, roles)])
+    raise_together([*input_file_problems(config), *missing_keys_and_hosts(config, roles)])
     sheet = read_sheet(config)
     check_sheet(config, sheet, (GENERATE, VALIDATE))
     for refusal in too_few_rows(config, sheet, REWRITER.until(REWRITER.last)):

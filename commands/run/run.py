@@ -12,8 +12,8 @@ from typing import Any
 
 from pipelines.checks.plan import Plan
 from pipelines.checks.planned_run import check_run, check_style_run
-from pipelines.checks.preflight import check_served, knowledge_bases, names_knowledge_bases
-from pipelines.checks.promotion import promotion, promotion_lines
+from pipelines.checks.preflight import check_served, knowledge_bases
+from pipelines.checks.promotion import promotion_lines
 from pipelines.checks.readiness import asks_examiner
 from pipelines.execute.cross_fit import cross_fit_words, cross_fitted_parts
 from pipelines.execute.environments.stage_environments import prepare_environments
@@ -56,6 +56,9 @@ def run_pipeline(
     else:
         for warning in checked.plan.warnings:
             say(f"! {warning}", to=sys.stderr)
+        if "evaluate" in stages and checked.plan.promotion.obstacles:  # it may be useful without a promotion
+            lines = promotion_lines(checked.plan.promotion)
+            say("! Can this be promoted?", *(f"  {line}" for line in lines), to=sys.stderr)
     check_keys()
     pythons = prepare_environments(REWRITER, config, stages)
     assert config.questions is not None and config.knowledge_base is not None
@@ -106,11 +109,9 @@ def run_gateway(
             gateway_url = start_services(config, run, stages, services)
             if gateway_url:
                 check_served(gateway_url, sheet.tenants, config.retrieval.kb_name)
-                if "evaluate" in stages:
-                    warn_of_obstacles(config, sheet, gateway_url)
-                    if sheet.folds:
-                        record["cross_fitted"] = {"folds": len(sheet.folds), "rows": sheet.labelled_test_rows}
-                        say(f"! {cross_fit_words(config, sheet)}", to=sys.stderr)
+                if "evaluate" in stages and sheet.folds:
+                    record["cross_fitted"] = {"folds": len(sheet.folds), "rows": sheet.labelled_test_rows}
+                    say(f"! {cross_fit_words(config, sheet)}", to=sys.stderr)
                 record["gateway_before"] = _gateway_report(gateway_url)
             yield gateway_url
             record["gateway"] = _gateway_report(gateway_url)
@@ -119,14 +120,6 @@ def run_gateway(
         with suppress(QinglanError):
             record["gateway"] = read_report(run.journal)  # the gateway has ended, and so have its last calls
         raise
-
-
-def warn_of_obstacles(config: RunConfig, sheet: Sheet, gateway_url: str) -> None:
-    """Warn before anything is paid that the gate can only hold; the run continues, since it may be useful anyway."""
-    sends = config.stand_ins.rag or names_knowledge_bases(gateway_url, sheet.questions, config.retrieval.kb_name)
-    answer = promotion(config, sheet, sends)
-    if answer.obstacles:
-        say("! Can this be promoted?", *(f"  {line}" for line in promotion_lines(answer)), to=sys.stderr)
 
 
 def start_services(config: RunConfig, run: RunDir, stages: Collection[str], stack: ExitStack) -> str:

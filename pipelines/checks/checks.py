@@ -28,7 +28,6 @@ class Check(NamedTuple):
 
 
 def failed(subject: str, error: QinglanError, next_step: str = "") -> Check:
-    """A failed check of the subject, with the lines of this error."""
     first, *more = error.lines
     return Check("error", subject, first, next_step, tuple(more))
 

@@ -1,6 +1,7 @@
 """`qinglan plan`: the calls, cost and time of a run, counted from its sheet before anything is spent."""
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from itertools import islice
@@ -22,8 +23,8 @@ from pipelines.checks.preflight import (
 from pipelines.checks.promotion import Promotion, promotion
 from pipelines.checks.sizing.check import planned_fit_report
 from pipelines.checks.sizing.needs import SERVE
+from pipelines.checks.sizing.report import sheet_workload
 from pipelines.checks.sizing.table import summary_lines
-from pipelines.checks.sizing.tenant_rows import sheet_workload
 from pipelines.execute.cross_fit import cross_fit_words
 from pipelines.lines.rewriter import REWRITER, RunConfig
 from pipelines.lines.sheet import Sheet, read_sheet, unknown_gold, with_folds
@@ -119,20 +120,16 @@ class Plan(Config):
 
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
-    """Files, keys, hosts, services and GPUs that a run on this machine still lacks: a text of one or more lines for
-    each."""
+    """Everything that a run on this machine still lacks: a text of one or more lines for each."""
 
 
 class TrainingCalls(NamedTuple):
-    """Upper bounds of the calls in training and evaluation. Repeated texts are answered from the journal and cost
-    nothing."""
+    """Upper bounds of the calls in training; repeated texts are answered from the journal and cost nothing."""
 
     rollouts: int
     steps: int
     judgements: int
     retrievals: int
-    test_rows: int
-    examined: int
 
 
 class TokenCount(NamedTuple):
@@ -140,58 +137,44 @@ class TokenCount(NamedTuple):
     input: int = 0
 
     def of(self, calls: int) -> "TokenCount":
-        """Scale to another number of calls of the same average length."""
+        """The tokens of another number of calls of the same average length."""
         return TokenCount(calls, round(self.input / self.calls * calls) if self.calls else 0)
 
     def plus(self, messages: list[Message]) -> "TokenCount":
         return TokenCount(self.calls + 1, self.input + sum(estimate_tokens(m["content"]) for m in messages))
 
 
-class CallTokens(NamedTuple):
-    """Input tokens of the paid calls for the sheet's rows."""
-
-    rewrites: TokenCount
-    needs: TokenCount
-    judgements: TokenCount
-    labels: TokenCount
-    """A label for each row without gold."""
-
-    choices: TokenCount
-    """A choice from a list of passages for each row without gold."""
-
-    hindsight: TokenCount
-    """A rewrite that sees a passage, for each row."""
-
-    pseudo: TokenCount
-    """A question from a passage, in the manner of each row."""
-
-    def plus(self, row: Question, config: RunConfig, passage: str) -> "CallTokens":
-        need_prompt, judge_prompt = config.validate_.need_prompt, config.ppo.reward.judge_prompt
-        need, labels, choices = row.need or row.question, self.labels, self.choices
-        if not row.gold:
-            headings = [passage[:HEADING_CHARACTERS]] * config.label.listed
-            labels = labels.plus(label_messages(need, "", passage))
-            choices = choices.plus(choice_messages(need, headings, config.label.chosen))
-        return CallTokens(
-            self.rewrites.plus(teacher_messages(row, config.generate.system_prompt)),
-            self.needs if row.need else self.needs.plus(need_messages(row, need_prompt)),
-            self.judgements.plus(judge_messages(row, row.question, judge_prompt)),
-            labels,
-            choices,
-            self.hindsight.plus(hindsight_messages(row, "", passage)),
-            self.pseudo.plus(pseudo_messages("", passage, row)),
-        )
+CallTokens = Mapping[str, TokenCount]
+"""Input tokens of the paid calls for the sheet's rows, by the kind of answer."""
 
 
 def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
     """Read the sheet and count the tokens of the calls for its rows, in one pass."""
-    tokens, passage = CallTokens(*([TokenCount()] * len(CallTokens._fields))), typical_passage(config)
+    tokens: dict[str, TokenCount] = defaultdict(TokenCount)
+    passage = typical_passage(config)
 
     def count(row: Question) -> None:
-        nonlocal tokens
-        tokens = tokens.plus(row, config, passage)
+        for kind, messages in row_prompts(row, config, passage).items():
+            tokens[kind] = tokens[kind].plus(messages)
 
     return read_sheet(config, count), tokens
+
+
+def row_prompts(row: Question, config: RunConfig, passage: str) -> dict[str, list[Message]]:
+    """A prompt of each kind of call that a run may make for the row; `passage` stands for the passages."""
+    prompts = {
+        "rewrites": teacher_messages(row, config.generate.system_prompt),
+        "judgements": judge_messages(row, row.question, config.ppo.reward.judge_prompt),
+        "hindsight rewrites": hindsight_messages(row, "", passage),
+        "pseudo questions": pseudo_messages("", passage, row),
+    }
+    if not row.need:
+        prompts["needs"] = need_messages(row, config.validate_.need_prompt)
+    if not row.gold:
+        need, headings = row.need or row.question, [passage[:HEADING_CHARACTERS]] * config.label.listed
+        prompts["labels"] = label_messages(need, "", passage)
+        prompts["choices"] = choice_messages(need, headings, config.label.chosen)
+    return prompts
 
 
 def make_plan(
@@ -248,8 +231,7 @@ def make_plan(
 
 
 def typical_passage(config: RunConfig) -> str:
-    """A text of the average length of the knowledge base's first passages; without a knowledge base, of the longest
-    length."""
+    """A text of the average length of the first passages; of the longest length without a knowledge base."""
     longest = config.label.passage_characters
     if config.knowledge_base is None:
         return "段" * longest
@@ -261,17 +243,18 @@ def typical_passage(config: RunConfig) -> str:
 
 def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
     models, learned, rows = config.gateway.models(), training_calls(config, sheet), sheet.splits.total()
-    judged, examined = (tokens.judgements.of(n) for n in (learned.judgements, SYSTEMS * learned.examined))
+    judged = tokens["judgements"].of(learned.judgements)
+    examined = tokens["judgements"].of(SYSTEMS * min(config.evaluate.examined_rows, sheet.test_rows))
     # SFT with and without the teacher's further rows is compared on dev, in each training.
     trainings = 2 * (1 + len(sheet.folds)) if config.trains_sft_twice else 0
     compared = trainings * min(sheet.splits["dev"], COMPARED_ROWS)
     # A gate by labels judges every system's first passage of every test row without gold.
-    pooled_rows = min(tokens.labels.calls, learned.test_rows) if config.evaluate.gate.by == "labels" else 0
-    pooled_labels = tokens.labels.of(SYSTEMS * pooled_rows)
+    pooled_rows = min(tokens["labels"].calls, sheet.test_rows) if config.evaluate.gate.by == "labels" else 0
+    pooled_labels = tokens["labels"].of(SYSTEMS * pooled_rows)
     pooled = [_paid_step(config, "evaluate", "labels", pooled_labels, models["examiner"])] if pooled_rows else []
     return (
-        _paid_step(config, "generate", "rewrites", tokens.rewrites, models["teacher"]),
-        _paid_step(config, "validate", "needs", tokens.needs, models["judge"]),
+        _paid_step(config, "generate", "rewrites", tokens["rewrites"], models["teacher"]),
+        _paid_step(config, "validate", "needs", tokens["needs"], models["judge"]),
         _retrievals(config, "validate", 2 * rows),
         *_label_steps(config, tokens),
         *_augment_steps(config, sheet, tokens),
@@ -280,21 +263,21 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
         _retrievals(config, "ppo", learned.retrievals),
         _paid_step(config, "evaluate", "judgements", examined, models["examiner"]),
         *pooled,
-        _retrievals(config, "evaluate", SYSTEMS * learned.test_rows),
+        _retrievals(config, "evaluate", SYSTEMS * sheet.test_rows),
     )
 
 
 def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
-    """Steps with the most that labels can cost: empty if every row has gold, and never more calls than `label.calls`
-    allows."""
-    label, models, rows = config.label, config.gateway.models(), tokens.labels.calls
+    """Steps with the most that labels can cost: never more calls than `label.calls` allows."""
+    label, models, rows = config.label, config.gateway.models(), tokens["labels"].calls
     # Each judged passage costs a label by the judge and one by the examiner, and each row a choice from the list.
     judged = min(FIRST_PASSAGES + label.chosen, label.calls_per_row)
     every = rows * (2 * judged + 1)
     allowed = min(1.0, label.calls / every, label.calls_per_row / (2 * judged + 1)) if rows else 0.0
     if not allowed:
         return ()
-    labels, choices = tokens.labels.of(round(allowed * rows * judged)), tokens.choices.of(round(allowed * rows))
+    labels = tokens["labels"].of(round(allowed * rows * judged))
+    choices = tokens["choices"].of(round(allowed * rows))
     return (
         _paid_step(config, "label", "labels", labels, models["judge"]),
         _paid_step(config, "label", "choices", choices, models["judge"]),
@@ -304,16 +287,15 @@ def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
 
 
 def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
-    """Steps with the most that the teacher's further rows can cost: a rewrite in hindsight for every training row,
-    and every question from a passage."""
+    """Steps with the most that the teacher's further rows can cost."""
     augment, teacher = config.augment, config.gateway.models()["teacher"]
     relevant = sheet.splits["train"] if config.label.calls else len(sheet.gold)  # without labels only gold is known
     hindsight = min(augment.hindsight_calls, sheet.splits["train"], relevant)
     # A rewrite in hindsight is asked for once; each fold draws its own passages.
     pseudo = _pseudo_calls(config) * (1 + len(sheet.folds)) if sheet.splits["train"] else 0
     steps = (
-        _paid_step(config, "augment", "hindsight rewrites", tokens.hindsight.of(hindsight), teacher),
-        _paid_step(config, "augment", "pseudo questions", tokens.pseudo.of(pseudo), teacher),
+        _paid_step(config, "augment", "hindsight rewrites", tokens["hindsight rewrites"].of(hindsight), teacher),
+        _paid_step(config, "augment", "pseudo questions", tokens["pseudo questions"].of(pseudo), teacher),
         _retrievals(config, "augment", hindsight + 2 * pseudo),
     )
     return tuple(step for step in steps if step.calls)
@@ -341,8 +323,6 @@ def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
         steps=steps,
         judgements=round(share * (rollouts + learning)),
         retrievals=rollouts + 2 * learning,
-        test_rows=sheet.test_rows,
-        examined=min(config.evaluate.examined_rows, sheet.test_rows),
     )
 
 
@@ -398,7 +378,6 @@ def _warnings(
 
 
 def _gold_warnings(config: RunConfig, sheet: Sheet, known: dict[str, set[str]]) -> list[str]:
-    """Warn of rows with some unknown gold passages, and of gold passages that could not be looked up."""
     if sheet.gold and config.knowledge_base is None:
         return [f"Gold passages of {len(sheet.gold):,} rows were not looked up: give --knowledge-base."]
     warnings = [

@@ -1,18 +1,14 @@
 """Check a run before anything is paid, report all problems at once, and plan a run in its folder."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.checks.plan import Plan, count_tokens, make_plan
+from pipelines.checks.plan import CallTokens, Plan, count_tokens, make_plan
 from pipelines.checks.preflight import (
     base_warnings,
-    input_file_problems,
-    raise_missing,
     raise_refusals,
     raise_together,
     refusal_error,
-    refused_by_run,
     with_run_files,
 )
 from pipelines.checks.rag_probe import with_earlier_queries, with_snapshot_queries
@@ -27,7 +23,7 @@ from pipelines.execute.execution import (
     recorded_inputs,
     refuse_foreign_folder,
 )
-from pipelines.execute.recorded_config import refuse_other_line
+from pipelines.execute.recorded_config import check_line
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.rewriter import REWRITER, RunConfig
 from pipelines.lines.sheet import Sheet, with_folds
@@ -39,8 +35,7 @@ from qinglan.llm.paid.journal_reader import ModelAnswers, read_answers_by_model
 
 
 class CheckedRun(NamedTuple):
-    """The settings, the sheet and the plan of a run, and the problems that keep it from starting. Faults of the sheet
-    are in the plan."""
+    """The settings, the sheet and the plan of a run, and its problems; faults of the sheet are in the plan."""
 
     config: RunConfig
     sheet: Sheet
@@ -53,7 +48,7 @@ class CheckedRun(NamedTuple):
         refusals = self.plan.promotion.refusals
         if not self.problems:
             raise_refusals(refusals)
-        raise_missing([*self.problems, *map(refusal_error, refusals)])
+        raise_together([*self.problems, *map(refusal_error, refusals)])
 
 
 def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str = "") -> CheckedRun:
@@ -71,46 +66,31 @@ def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str =
     config = with_earlier_queries(config, run.config)
     ready = check_readiness(config, stages)
     problems += ready.missing
-    if any(input_file_problems(config, knowledge_base=False)):
-        raise_together([*problems, *_machine_problems(config, run, stages)])
-    try:
-        sheet, tokens = count_tokens(config)
-    except QinglanError as error:
-        raise_together([*problems, error, *_machine_problems(config, run, stages)])
-    config = with_folds(config, sheet)
+    counted: tuple[Sheet, CallTokens] | None = None
+    # The plan of a sheet needs no knowledge base.
+    if len(ready.by_subject["files"]) == (config.knowledge_base is None):
+        try:
+            counted = count_tokens(config)
+            config = with_folds(config, counted[0])
+        except QinglanError as error:
+            problems.append(error)
+    machine_checks = (lambda: check_room(config, run.root, stages), check_existing_keys)
+    problems += filter(None, map(problem_of, machine_checks))
+    if counted is None:
+        raise_together(problems)
+    assert counted is not None  # else there was a problem
     if ready.rag.snapshot_queries:
         config = with_snapshot_queries(config, ready.rag.snapshot_queries)
-    problems += _machine_problems(config, run, stages)
     earlier = earlier_answers(run, config) if REWRITER.gateway & set(stages) else []
     plan = make_plan(
-        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages, counted=(sheet, tokens),
+        config, missing=ready.missing, snapshot=ready.rag.snapshot, stages=stages, counted=counted,
         warnings=(*base_warnings(config, stages), *ready.rag.limits, *earlier),
     )  # fmt: skip
-    return CheckedRun(config, sheet, plan, problems)
-
-
-def _machine_problems(config: RunConfig, run: RunDir, stages: Sequence[str]) -> list[QinglanError]:
-    """Problems of this machine: too little room, and a key that cannot sign."""
-    checks = (lambda: check_room(config, run.root, stages), check_existing_keys)
-    return [problem for check in checks if (problem := problem_of(check))]
-
-
-class PlanWithRefusal(NamedTuple):
-    plan: Plan
-    refusal: QinglanError | None
-    """The error with which `qinglan run` would end before anything is paid; None if it would run."""
-
-
-def plan_run(config: RunConfig, folder: Path, stages: Sequence[str]) -> PlanWithRefusal:
-    """Plan a run of these stages in a folder, which is not changed."""
-    checked = check_run(config, RunDir(folder), stages)
-    problem = problem_of(checked.raise_problems)
-    return PlanWithRefusal(checked.plan, refused_by_run(problem) if problem else None)
+    return CheckedRun(config, counted[0], plan, problems)
 
 
 def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], only: str) -> StyleRunConfig:
-    """Check everything that a run of the style line needs; returns the configuration with the inputs that the
-    folder's run began with."""
+    """Check everything that a run of the style line needs; returns the configuration with the run's inputs."""
     problems: list[QinglanError] = []
     with_inputs = config
     try:
@@ -122,7 +102,7 @@ def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], 
         lambda: check_machine(STYLE, config, stages), lambda: check_tracking(STYLE, config, stages),
         lambda: check_room(config, run.root, stages), check_existing_keys,
     )  # fmt: skip
-    raise_missing([*problems, *filter(None, map(problem_of, checks))])
+    raise_together([*problems, *filter(None, map(problem_of, checks))])
     return with_inputs
 
 
@@ -130,7 +110,7 @@ def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRun
     """The configuration with the files of the folder's run. With --only, a stage takes the files that the run was
     prepared from; a continued run takes its first file in place of a copy. Any other file is refused."""
     refuse_foreign_folder(run)
-    refuse_other_line(STYLE, run)
+    check_line(STYLE, run)
     if check_stage_inputs(STYLE, run, only):
         before = StyleRunConfig.parse(load_yaml(run.config), str(run.config))
         return config.model_copy(update={name: getattr(before, name) for name in ("labelled", "labels", "prepare")})

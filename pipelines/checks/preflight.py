@@ -1,17 +1,15 @@
 """Checks before the first paid call: files, machine, labels, and what the RAG service serves."""
 
-import asyncio
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from components.evaluation.rewriter.gate_precheck import Obstacle
 from components.training.sft.model_family import with_family
 from pipelines.checks.promotion import too_few_rows
 from pipelines.execute.execution import check_stage_inputs, recorded_inputs, refuse_foreign_folder
-from pipelines.execute.recorded_config import refuse_other_line
+from pipelines.execute.recorded_config import check_line
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.rewriter import REWRITER, RunConfig
 from pipelines.lines.sheet import Sheet, UnknownGold, longest_prompt, unknown_gold
@@ -22,8 +20,7 @@ from qinglan.files.files import read_jsonl
 from qinglan.files.input_paths import path_fault
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder
 from qinglan.prompts import Message
-from qinglan.rag.client import RagClient
-from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage, RagRequest
+from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, Passage
 from qinglan.rag.knowledge_base import read_knowledge_base
 from qinglan.rewriter.base_check import find_critic, refuse_other_vocabulary, refuse_unfit_base
 from qinglan.rewriter.model import load_tokenizer, render_prompt
@@ -38,22 +35,12 @@ MANY_REPEATED = 0.2
 """Share of training rows that nearly repeat rows of dev or test, above which the run warns."""
 
 
-def check_input_files(config: RunConfig) -> None:
-    """Check that both files exist and that every line of a knowledge base is a passage."""
-    raise_missing(list(input_file_problems(config)))
-
-
-def input_file_problems(config: RunConfig, knowledge_base: bool = True) -> Iterator[QinglanError]:
-    """Yield an error for every input file that is missing or unusable. Without `knowledge_base`, no knowledge base
-    need be named."""
+def input_file_problems(config: RunConfig) -> Iterator[QinglanError]:
+    """Yield an error for every input file that is missing or unusable."""
     files = {"questions": config.questions, "knowledge-base": config.knowledge_base}
     for name, path in files.items():
-        if path is None and name == "knowledge-base" and not knowledge_base:
-            continue
         if path is None:
-            yield ConfigError(
-                f"--{name} is missing. Give yours, or make a sample with `qinglan sample TENANT --out DIR`."
-            )
+            yield ConfigError(f"--{name} is missing. {GIVE_INPUT}")
         elif fault := path_fault(path, GIVE_INPUT, folder=name == "knowledge-base"):
             yield ConfigError(f"--{name} {fault}")
         elif name == "knowledge-base":
@@ -81,18 +68,17 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
             yield problem
 
 
-def raise_missing(missing: Sequence[QinglanError]) -> None:
-    """Raise the problems, if there are any."""
-    if missing:
-        raise_together(missing)
-
-
-def raise_together(problems: Sequence[QinglanError]) -> NoReturn:
+def raise_together(
+    problems: Sequence[QinglanError],
+    kind: type[QinglanError] = ConfigError,
+    heading: str = "The run waits for this, and nothing was paid:",
+) -> None:
     """Raise a single problem as it is, and several problems as one error with a line for each."""
     if len(problems) == 1:
         raise problems[0]
-    lines = (f"{'  ' if at else '- '}{line}" for problem in problems for at, line in enumerate(problem.lines))
-    raise ConfigError("The run waits for this, and nothing was paid:", *lines)
+    if problems:
+        lines = (f"{'  ' if at else '- '}{line}" for problem in problems for at, line in enumerate(problem.lines))
+        raise kind(heading, *lines)
 
 
 def model_problems(config: RunConfig, stages: Sequence[str]) -> Iterator[QinglanError]:
@@ -198,8 +184,7 @@ def foreign_format(path: Path) -> str:
 
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
-    """Check that the knowledge bases hold the sheet's gold passages, and that it has enough rows for these stages;
-    DataError if not."""
+    """Raise a DataError if the sheet has too few rows for these stages, or gold that no knowledge base has."""
     known = known_gold(config, sheet) if config.knowledge_base else {}
     raise_refusals(sheet_refusals(config, sheet, known, stages))
 
@@ -217,22 +202,12 @@ def sheet_refusals(
 
 
 def raise_refusals(refusals: Sequence[Obstacle]) -> None:
-    """Raise a single reason as it is, and several reasons as one error with a line for each."""
-    if len(refusals) == 1:
-        raise refusal_error(refusals[0])
-    if refusals:
-        lines = (f"- {refusal_error(refusal)}" for refusal in refusals)
-        raise DataError("The sheet cannot be run, and nothing was paid:", *lines)
+    """Raise the reasons why a sheet cannot be run, if there are any."""
+    raise_together([*map(refusal_error, refusals)], DataError, "The sheet cannot be run, and nothing was paid:")
 
 
 def refusal_error(refusal: Obstacle) -> DataError:
     return DataError(f"{refusal.reason} {refusal.next_step}")
-
-
-def refused_by_run(error: QinglanError) -> QinglanError:
-    """The error with which a plan ends if the run would be refused; it has the lines and the exit code of the run's
-    error."""
-    return type(error)("`qinglan run` with the same arguments would be refused:", *error.lines)
 
 
 def missing_gold(config: RunConfig, sheet: Sheet, existing_gold: dict[str, set[str]]) -> Iterator[Obstacle]:
@@ -248,7 +223,6 @@ def missing_gold(config: RunConfig, sheet: Sheet, existing_gold: dict[str, set[s
 
 
 def without_knowledge_base(config: RunConfig, sheet: Sheet) -> Iterator[Obstacle]:
-    """Report tenants of the sheet without a knowledge base, if the run starts the RAG service itself."""
     missing = sorted(sheet.tenants - knowledge_bases(config).keys())
     if missing and config.stand_ins.rag:
         yield Obstacle(
@@ -272,7 +246,6 @@ def known_gold(config: RunConfig, sheet: Sheet) -> dict[str, set[str]]:
 
 
 def rows_in_words(rows: Sequence[UnknownGold]) -> str:
-    """List the first rows by name, and count the rest."""
     named = ", ".join(f"{row.row_id!r} ({', '.join(map(repr, row.ids[:SHOWN]))})" for row in rows[:SHOWN])
     return named + (f", and {len(rows) - SHOWN:,} more" if len(rows) > SHOWN else "")
 
@@ -297,28 +270,13 @@ def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
         )
 
 
-def names_knowledge_bases(gateway_url: str, questions: Mapping[str, str], kb_name: str) -> bool:
-    """Tell whether the RAG service's answers name their knowledge base. This sends one free request for each
-    tenant."""
-
-    async def ask() -> bool:
-        async with RagClient.of_gateway(gateway_url) as rag:
-            requests = [
-                RagRequest(query=question, rewritten_query=question, tenant_id=tenant, kb_name=kb_name)
-                for tenant, question in questions.items()
-            ]
-            return all([(await rag.retrieve(request)).data.snapshot for request in requests])
-
-    return asyncio.run(ask())
-
-
 def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
     """The configuration with the sheet and the knowledge base of the folder's run; other files are refused.
 
     With --only, the stage takes both from the run's folder.
     """
     refuse_foreign_folder(run)
-    refuse_other_line(REWRITER, run)
+    check_line(REWRITER, run)
     if run.config.is_file() and (owner := load_yaml(run.config).get("tenant_id")) != config.tenant_id:
         raise ConfigError(f"{run.root} holds a run of tenant {owner!r}. Give --out another folder.")
     changes: dict[str, Path] = {}

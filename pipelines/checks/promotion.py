@@ -28,8 +28,7 @@ class Promotion(Config):
 def promotion(
     config: RunConfig, sheet: Sheet | None, snapshot: bool | None = None, refusals: Iterable[Obstacle] = ()
 ) -> Promotion:
-    """Apply the gate's own thresholds to the settings and the sheet. `snapshot` is True if the RAG service sends one,
-    and None if that is not known."""
+    """Apply the gate's own thresholds. `snapshot`: True if the RAG service sends one, None if not known."""
     refusals = tuple(refusals)
     models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
     price = models["teacher"].price
@@ -59,8 +58,7 @@ def promotion(
 
 
 def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
-    """Yield the obstacle of a sheet that has fewer rows in all than the test needs, so that no split or label
-    helps."""
+    """Yield the obstacle of a sheet with fewer rows in all than the test needs: no split or label helps."""
     gate = config.evaluate.gate
     rows, required = sheet.splits.total() if sheet else 0, gate.cross_rows if config.cross_fit else gate.rows
     if sheet and not sheet.folds and rows < required:
@@ -109,8 +107,7 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
 
 
 def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Obstacle | None:
-    """The obstacle of a sheet whose rows of train, or of dev, are all near duplicates that convert would leave out;
-    None for any other sheet."""
+    """The obstacle of a sheet whose rows of train, or of dev, are all near duplicates; None for any other."""
     lacking = [
         (split, splits[split])
         for split in (("train", "dev") if "sft" in stages else ("train",))  # convert itself writes an empty dev
@@ -128,8 +125,7 @@ def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:
-    """Sentences on what in the profile keeps a run on a cluster from promotion; its sheet and RAG service are not
-    read."""
+    """Notes on what in the profile prevents a promotion on a cluster; sheet and RAG service are not read."""
     unchecked = (
         "Not looked at: whether the cluster's RAG service names the knowledge base in its answers (data.snapshot). "
         "This is about the profile."

@@ -82,19 +82,16 @@ def missing_keys_and_hosts(config: RunConfig, roles: Sequence[str]) -> Iterator[
 
 
 def called_models(config: RunConfig, roles: Sequence[str]) -> dict[str, PaidModel]:
-    """Paid models of these roles; empty if stand-ins answer."""
     return {str(role): model for role, model in config.gateway.models().items() if role in roles and config.pays}
 
 
 def gateway_addresses(config: RunConfig, roles: Sequence[str], rag: bool) -> dict[str, str]:
-    """Addresses that a run's gateway calls, by setting."""
     addresses = {f"{role}.base_url": model.base_url for role, model in called_models(config, roles).items()}
     return addresses | ({"rag.base_url": config.gateway.rag.base_url} if rag and not config.stand_ins.rag else {})
 
 
 def disallowed_hosts(addresses: Mapping[str, str]) -> Iterator[ConfigError]:
-    """Yield one error for all hosts that the operator's allowlist lacks, with the value that would allow them, and
-    one for each wrong address."""
+    """Yield one error for all hosts that the allowlist lacks, and one for each wrong address."""
     lacking: dict[str, list[str]] = defaultdict(list)
     for where, url in addresses.items():
         try:
@@ -112,7 +109,9 @@ def missing_keys(models: Mapping[str, PaidModel]) -> Iterator[ConfigError]:
     """Yield an error for each environment variable that holds no key, with the models that need it."""
     lacking: dict[str, list[str]] = defaultdict(list)
     for name, model in models.items():
-        if problem_of(lambda model=model, name=name: read_api_key(model, name)):  # type: ignore[misc]
+        try:
+            read_api_key(model, name)
+        except ConfigError:
             lacking[model.api_key_env].append(f"{name} at {model.base_url}")
     for variable, users in lacking.items():
         yield ConfigError(f"No key for {', '.join(users)}. Set the environment variable {variable}.")

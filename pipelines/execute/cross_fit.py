@@ -49,7 +49,6 @@ def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], 
 
 
 def fold_run(run: RunDir, number: int) -> RunDir:
-    """The folder of a fold's own trainings."""
     return RunDir(run.root / "folds" / f"fold-{number}")
 
 

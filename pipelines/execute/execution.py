@@ -82,17 +82,13 @@ def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
 
 
 def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
-    """Tell if a stage that runs by --only takes artifacts of earlier stages; ConfigError if one of them is
-    missing."""
+    """Tell if a stage by --only takes artifacts of earlier stages; ConfigError if one of them is missing."""
     taken = [name for name in line.stages[only].inputs if name not in line.inputs] if only else []
     missing = [name for name in taken if not run.shown(name).exists()]
     if missing:
         last = [name for name, stage in line.stages.items() if stage.outputs.keys() & {*missing}][-1]
-        absent = [
-            name
-            for name in line.until(last)
-            if not all(run.shown(output).exists() for output in line.stages[name].outputs)
-        ]
+        outputs = {name: line.stages[name].outputs for name in line.until(last)}
+        absent = [name for name, made in outputs.items() if not all(run.shown(output).exists() for output in made)]
         raise ConfigError(
             f"{run.root}: lacks {', '.join(ARTIFACT_FILES[name] for name in missing)}, which {only} takes: "
             f"{', '.join(absent)} must run first.",
@@ -144,8 +140,8 @@ def refuse_foreign_folder(run: RunDir) -> None:
         raise ConfigError(f"{run.root}: a file, and a run needs a folder. Give --out a new folder.")
     names = sorted(path.name for path in run.root.iterdir())
     # A desktop, an editor or a file system makes files such as .DS_Store and lost+found by itself.
-    if files := [name for name in names if not name.startswith(".") and name != "lost+found"]:
-        shown = [*map(visible, files[:SHOWN_FILES]), *(["..."] if len(files) > SHOWN_FILES else [])]
+    if files := [visible(name) for name in names if not name.startswith(".") and name != "lost+found"]:
+        shown = [*files[:SHOWN_FILES], *(["..."] if len(files) > SHOWN_FILES else [])]
         raise ConfigError(
             f"{run.root}: holds files that are no run's ({', '.join(shown)}), and nothing was changed. Give --out a "
             "new folder, or an earlier run's to go on there."
@@ -153,12 +149,11 @@ def refuse_foreign_folder(run: RunDir) -> None:
 
 
 def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str, Path]:
-    """The files that the folder's run began with, if `inputs` are copies of them; other files are refused.
+    """The files that the folder's run began with, if `inputs` are copies of them; other files are refused, since
+    they would overwrite the first results.
 
-    Other files would overwrite the first results. A file at the same path counts as the same, even if it was
-    corrected. A file at another path counts as the same if its bytes equal those of the first file or, if that is
-    gone, have the digest that a step recorded. The run continues with the first file as long as it exists, since a
-    copy may be temporary.
+    A file at the same path counts as the same, even if it was corrected. The run continues with the first file as
+    long as it exists, since a copy may be temporary.
     """
     before = load_yaml(run.config) if run.config.is_file() else {}
     recorded = {}
@@ -209,8 +204,7 @@ def run_lock(run: RunDir) -> Iterator[None]:
 
 
 def state_in_words(run: RunDir) -> str:
-    """The state of the folder's last run in words, for an error about a missing file; empty if there is no
-    run.json."""
+    """The state of the folder's last run in words; empty if there is no run.json."""
     if not run.record.is_file():
         return ""
     status = orjson.loads(run.record.read_bytes()).get("status")
@@ -222,7 +216,6 @@ def state_in_words(run: RunDir) -> str:
 
 
 def is_locked(run: RunDir) -> bool:
-    """Tell if a run is under way in the folder."""
     with suppress(FileNotFoundError), open_plain(run.lock) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -231,13 +224,10 @@ def is_locked(run: RunDir) -> bool:
     return False
 
 
-def prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
-    """Make the run's folders, and remove the records of the stages that run now and of all stages after them.
-
-    If a stage runs by --only, the records of the other stages stay.
-    """
+def _prepare_folders(run: RunDir, line: Line, stages: Sequence[str], alone: bool) -> None:
     for folder in (run.records, run.logs, run.artifacts):
         folder.mkdir(parents=True, exist_ok=True)
+    # The records of stages that run now, and of all after them, are stale; of a stage by --only, only its own.
     for stage in stages if alone else line.stages:
         if stage not in stages:
             run.unlink((run.step_record(stage) or {}).get("outputs", ()))
@@ -262,23 +252,14 @@ def check_existing_keys() -> None:
         load_signer("builder")
 
 
-def with_store(config: Config, run: RunDir) -> Config:
-    """The configuration with a store of releases: the profile's, else the one in QINGLAN_STORE, else a folder `store`
-    beside the run's folder."""
-    if config.register_.store:
-        return config
-    store = os.environ.get(STORE_VARIABLE) or str(run.root.resolve().parent / "store")
-    return config.model_copy(update={"register_": config.register_.model_copy(update={"store": store})})
-
-
 def prepare_run(line: Line, config: Config, run: RunDir, stages: Sequence[str], alone: bool) -> Config:
-    """Make the run's folders and write its config.yaml; returns the configuration with the store and with absolute
-    paths."""
-    prepare_folders(run, line, stages, alone)
-    config = with_store(config, run)
+    """Make the run's folders and config.yaml; returns the configuration with a store and absolute paths."""
+    _prepare_folders(run, line, stages, alone)
+    store = config.register_.store or os.environ.get(STORE_VARIABLE) or str(run.root.resolve().parent / "store")
     # Absolute paths: in another folder the same relative path is another file.
     paths = {name: path.absolute() for name in line.inputs if (path := getattr(config, name)) is not None}
-    config = config.model_copy(update=paths)
+    register = config.register_.model_copy(update={"store": store})
+    config = config.model_copy(update={**paths, "register_": register})
     dump_config(config, run.config)
     return config
 
@@ -289,8 +270,7 @@ class Part(NamedTuple):
     run: RunDir
     stages: tuple[str, ...]
     alone: bool
-    """True if the stages take artifacts that the folder already holds; otherwise they begin with the line's
-    inputs."""
+    """True if the stages take artifacts of the folder; otherwise they begin with the line's inputs."""
 
     borrowed: tuple[str, ...] = ()
     """Artifacts that the part takes from the whole run's folder."""
@@ -316,9 +296,8 @@ def run_stages(
     """Execute the stages; returns the content of run.json, which is written at the start, and at the end even after a
     failure.
 
-    `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. `pythons` are the
-    interpreters of stages that run in an environment of their own. If the stages are not executed together, `parts`
-    are executed one after another: a part is taken from `parts` only when the outputs of the part before are linked.
+    `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. If the stages are not
+    executed together, a part is taken from `parts` only when the outputs of the part before are linked.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": RUNNING, "started": started.isoformat(), "code": code_version()}
@@ -329,8 +308,7 @@ def run_stages(
         with gateway(record) as url:
             # absolute: an audit reads the records in another folder than the run's
             uris = {name: str(path.absolute()) for name, path in inputs.items()}
-            parts = parts or [Part(run, stages, alone)]
-            for number, part in enumerate(parts):
+            for number, part in enumerate(parts or [Part(run, stages, alone)]):
                 for name in part.borrowed:
                     part.run.link(name, run.artifact(name))
                 if part.title and not quiet:
@@ -361,8 +339,8 @@ def execute(
 ) -> None:  # fmt: skip
     """Run the child, show its steps, and turn a failure into an error that says what to do.
 
-    With `append`, the child's output is appended to run.log instead of replacing it. `show` is called with the names
-    of stages that have just ended, while later ones still run, so that their files can be looked at already.
+    With `append`, the child's output is appended to run.log. `show` is called with the names of stages that have just
+    ended, while later ones still run, so that their files can be looked at already.
     """
     log, shown = run.logs / "run.log", set[str]()
     with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
@@ -400,11 +378,10 @@ def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -
     for name, path in inputs.items():
         if path.exists():
             run.link(name, path)
-    for stage in stages:
-        record = run.step_record(stage)
-        for name, artifact in shown_outputs(record or {}).items():
+    for record in (run.step_record(stage) or {} for stage in stages):
+        for name, artifact in shown_outputs(record).items():
             run.link(name, Path(artifact["uri"]))
-        if lineage := (record or {}).get(LINEAGE):
+        if lineage := record.get(LINEAGE):
             run.link(LINEAGE, Path(lineage))
 
 

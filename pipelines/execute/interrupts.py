@@ -12,8 +12,7 @@ INTERRUPTED, TERMINATED = 130, 143
 """Exit codes: 128 and the number of the signal."""
 
 RESUMED = {"run", "demo", "prepay", "compare-teachers", "evaluate", "headroom"}
-"""Commands that continue from what an earlier call has finished, and pay no answer twice; `run` includes `style
-run`."""
+"""Commands that continue an earlier call, and pay no answer twice; `run` includes `style run`."""
 
 
 class InterruptedCommand(QinglanError):
@@ -29,8 +28,7 @@ class TerminatedCommand(InterruptedCommand):
 
 
 def interrupted(words: Sequence[str], kind: type[InterruptedCommand] = InterruptedCommand) -> InterruptedCommand:
-    """The error of a command that was stopped by a signal; `words` are the command line without the program's
-    name."""
+    """The error of a command that was stopped; `words` are the command line without the program's name."""
     names = [word for word in words if not word.startswith("-")][:2]
     if RESUMED.isdisjoint(names):
         return kind(f"Stopped by {kind.signal}.")
@@ -46,8 +44,7 @@ def end_at_sigterm() -> None:
 
 
 def _end(*_: object) -> None:
-    """Exit the process. Inside an event loop, cancel its tasks instead, because asyncio prints a traceback if a task
-    exits."""
+    """Exit the process; inside an event loop, cancel its tasks."""
     # sys.exit() in a callback of a loop is reported as an exception of a task; cancelled tasks end quietly.
     try:
         loop = asyncio.get_running_loop()

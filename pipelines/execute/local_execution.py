@@ -61,17 +61,8 @@ def read_job(run: RunDir) -> LocalJob:
     return LocalJob(**{**values, "stages": tuple(values["stages"])})
 
 
-def last_line(run: RunDir) -> str:
-    """The name of the line whose stages ran last in the folder; empty if none ran, or if that cannot be read."""
-    try:
-        return str(orjson.loads((run.root / JOB).read_bytes())["line"])
-    except (OSError, orjson.JSONDecodeError, LookupError, TypeError):
-        return ""
-
-
 def execute_job(run: RunDir) -> None:
-    """Run the stages of the folder's job: from the line's inputs or, if `alone`, on the artifacts in the run's
-    folder."""
+    """Run the stages of the folder's job."""
     from kfp import local
 
     job = read_job(run)

@@ -1,6 +1,5 @@
 """Read the config.yaml in a run's folder: the line of the run, and the settings of a rewriter's run."""
 
-from pipelines.execute.local_execution import last_line
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.all_lines import LINES
 from pipelines.lines.line import Line
@@ -9,32 +8,14 @@ from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 
 
-def _other_line(line: Line, run: RunDir) -> Line | None:
-    """The line of the folder's run, if it is not `line`; else None. It is the line whose inputs config.yaml names or,
-    if that file was removed, the line whose stages ran last."""
-    if run.config.is_file():
-        settings = load_yaml(run.config)
-        recorded = next((known for known in LINES.values() if known.inputs.keys() <= settings.keys()), None)
-    else:
-        recorded = LINES.get(last_line(run))
-    return None if recorded is line else recorded
-
-
-def refuse_other_line(line: Line, run: RunDir) -> None:
-    """Raise a ConfigError if the folder holds a run of another line, whose configuration would be overwritten."""
-    if other := _other_line(line, run):
-        raise ConfigError(
-            f"{run.root}: holds a run of the {other.name} line, and this would be one of the {line.name} line. "
-            "Nothing was changed. Give --out another folder."
-        )
-
-
 def check_line(line: Line, run: RunDir) -> None:
-    """Raise a ConfigError if the folder holds a run of another line than the command reads."""
-    if other := _other_line(line, run):
+    """Raise a ConfigError if the folder holds a run of another line, by the inputs that its config.yaml names."""
+    settings = load_yaml(run.config) if run.config.is_file() else {}
+    other = next((known for known in LINES.values() if known.inputs.keys() <= settings.keys()), line)
+    if other is not line:
         raise ConfigError(
-            f"{run.root}: this is a run of the {other.name} line; this command reads runs of the {line.name} "
-            "line. Give the folder of such a run."
+            f"{run.root}: holds a run of the {other.name} line, and this command is one of the {line.name} line. "
+            "Nothing was changed. Give another folder."
         )
 
 

@@ -87,8 +87,7 @@ class RunDir:
                 link.unlink()
 
     def link(self, name: str, target: Path) -> None:
-        """Link an artifact in files/, under the name that people know. Nothing changes if a real file has that name,
-        or if `target` is the link itself."""
+        """Link an artifact in files/, under the name that people know; a real file of that name stays."""
         link = self.files / ARTIFACT_FILES[name]
         if name == "questions" and target.suffix == JSON_LINES:
             link = link.with_suffix(JSON_LINES)
@@ -108,8 +107,7 @@ class RunDir:
         fresh.replace(link)
 
     def artifact(self, name: str) -> Path:
-        """The artifact behind a link in files/, not its copy that programs open. A file that a person put there is
-        returned itself."""
+        """The artifact behind a link in files/, not its copy that programs open."""
         path = self.shown(name).resolve()
         original = path.with_name(name)
         return original if self._made_here(path) and original.is_file() else path
@@ -136,7 +134,6 @@ class RunDir:
 
 
 def run_folder(tenant: str, profile: str) -> Path:
-    """The default folder of a run."""
     return RUNS / f"{tenant}-{Path(profile).stem}"
 
 

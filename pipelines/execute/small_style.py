@@ -16,8 +16,7 @@ MORE_ROWS = "For one, label rows until a test can be locked away (prepare.cross_
 
 
 def style_parts(run: RunDir, stages: tuple[str, ...], only: bool) -> Iterator[Part]:
-    """Yield the parts of a run of these stages. The second part follows only if the gate promotes the larger model,
-    and if a test is locked away."""
+    """Yield the parts; the second only if the gate promotes the larger model, and a test is locked away."""
     if only or FIRST_STAGE not in stages:
         yield Part(run, stages, only)
         return

@@ -19,8 +19,7 @@ LINE_SECONDS = 30.0
 """Seconds between two lines about a running step in a log, in which no line can be overwritten."""
 
 SHOWN_FACTS = 3
-"""Number of facts at the beginning and at the end of a step's line; summary.txt in the run's folder has all of
-them."""
+"""Number of facts at the beginning and at the end of a step's line; summary.txt has all of them."""
 
 FIGURES = re.compile(r"(\w+ )*\d[\d,]*(/\d+)?(, |$)")
 """The beginning of a line of progress, such as `rl 3/40, 2 a second` or `step 3/8, loss 0.2`."""
@@ -104,7 +103,6 @@ class StepDisplay:
 
 
 def alarm_lines(run: RunDir, stages: Collection[str]) -> Iterator[str]:
-    """Alarms of the trainings of these stages."""
     for training in read_trainings(run.live):
         if training.stage.partition("-")[0] in stages:
             for alarm in training.alarms:
@@ -145,8 +143,7 @@ def text_in_language(text: str) -> str:
 
 
 def _figure_in_language(text: str) -> str:
-    """Translate a figure with its name, such as `gold on dev 0.877`. If no template covers both, only the name is
-    translated."""
+    """Translate a figure with its name, such as `gold on dev 0.877`, or only the name if no template has both."""
     name, _, value = text.rpartition(" ")
     shown = in_language(text)
     return f"{in_language(name)} {value}" if shown == text and name else shown

@@ -61,7 +61,7 @@ def golden_targets() -> list[CompileTarget]:
 def rewriter_target(
     tenant: str, profile: str, training: str | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> CompileTarget:
-    """The target for a tenant's own profile, on the machines that the profile or `training` names."""
+    """The target for a tenant's profile, the usual one by default; for the style line if `tenant` is `style`."""
     config = load_config(tenant, profile, **{**overrides, **({"training": training} if training else {})})
     if "mlflow" in config.trackers and config.gateway.mlflow is None:
         raise ConfigError(
@@ -104,8 +104,7 @@ def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, 
 
 
 def compile_targets(targets: Iterable[CompileTarget], out: Path, images: Mapping[str, str]) -> list[Path]:
-    """Write each graph into a folder; equal settings give equal bytes. With `images`, every image must be named by
-    digest."""
+    """Write each graph into a folder. With `images`, every image must be named by digest."""
     from pipelines.graph.checks import check_compiled
 
     out.mkdir(parents=True, exist_ok=True)
@@ -156,7 +155,6 @@ def read_images(options: Iterable[str]) -> dict[str, str]:
 
 
 def image_names() -> set[str]:
-    """The names of every image that a stage runs in, without tags."""
     components = [stage.load_component() for line in LINES.values() for stage in line.stages.values()]
     return {without_tag(component.component_spec.implementation.container.image) for component in components}
 

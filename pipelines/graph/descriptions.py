@@ -32,8 +32,7 @@ METRICS = "_metrics"
 
 
 def describe_component(component: Any, artifacts: Mapping[str, str]) -> Any:
-    """A copy of the component with a description of each output. `artifacts` are the line's descriptions, by
-    artifact."""
+    """A copy of the component with a description of each output; `artifacts` are the line's, by name."""
     descriptions = {**DESCRIPTIONS, **artifacts}
     spec, described = component.component_spec, copy.copy(component)
     described.component_spec = dataclasses.replace(spec, outputs=_described(spec.outputs or {}, descriptions))

@@ -97,7 +97,12 @@ def line_graph(
     Laptop and cluster run this same graph. Its parameters are the line's inputs and the values that people choose for
     each run.
     """
-    parameters = run_parameters(line, settings)
+    parameters = {name: item.about for name, item in line.inputs.items()}
+    defaults = {RELEASE_NAME: settings["register"]["name"]}
+    if line.gateway:
+        parameters[GATEWAY_URL] = DESCRIPTIONS[GATEWAY_URL]
+        defaults[GATEWAY_URL] = GATEWAY
+    parameters[RELEASE_NAME] = DESCRIPTIONS[RELEASE_NAME]
 
     def graph(*values: Any) -> None:
         chosen = dict(zip(parameters, values, strict=True))
@@ -111,35 +116,16 @@ def line_graph(
     # (kfp/dsl/component_factory.py), so both are built from the line instead of written as code.
     graph.__signature__ = Signature(  # type: ignore[attr-defined]
         [
-            Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=parameter.default)
-            for name, parameter in parameters.items()
+            Parameter(
+                name, Parameter.POSITIONAL_OR_KEYWORD, annotation=str, default=defaults.get(name, Parameter.empty)
+            )
+            for name in parameters
         ]
     )
-    graph.__doc__ = f"{line.about}\n\nArgs:\n" + "\n".join(
-        f"    {name}: {parameter.about}" for name, parameter in parameters.items()
-    )
-    described = describe_graph(
-        f"{line.about} {about}".strip(),
-        {name: parameter.about for name, parameter in parameters.items()},
-        [line.stages[name] for name in stages],
-    )
-    return dsl.pipeline(graph, name=f"qinglan-{line.name}", description=described)
-
-
-class RunParameter(NamedTuple):
-    """A parameter of a graph."""
-
-    about: str
-    default: Any = Parameter.empty
-
-
-def run_parameters(line: Line, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, RunParameter]:
-    """The graph's parameters: addresses of the line's inputs, and values that people may choose for each run."""
-    parameters = {name: RunParameter(item.about) for name, item in line.inputs.items()}
-    if line.gateway:
-        parameters[GATEWAY_URL] = RunParameter(DESCRIPTIONS[GATEWAY_URL], GATEWAY)
-    parameters[RELEASE_NAME] = RunParameter(DESCRIPTIONS[RELEASE_NAME], settings["register"]["name"])
-    return parameters
+    described = "\n".join(f"    {name}: {description}" for name, description in parameters.items())
+    graph.__doc__ = f"{line.about}\n\nArgs:\n{described}"
+    page = describe_graph(f"{line.about} {about}".strip(), parameters, [line.stages[name] for name in stages])
+    return dsl.pipeline(graph, name=f"qinglan-{line.name}", description=page)
 
 
 def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], inputs: GraphInputs) -> None:
@@ -181,7 +167,6 @@ def partial_graph(line: Line, stages: Sequence[str], uris: dict[str, str], input
 
 
 def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> Any:
-    """Add one stage to the graph, with the artifacts and parameters that it names."""
     machine, settings = inputs.cluster.machines.get(stage.name), inputs.settings[stage.name]
     component = _with_own_resources(describe_component(stage.load_component(), inputs.artifacts), machine)
     names = component.component_spec.inputs
@@ -234,8 +219,7 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
 
 
 def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
-    """Add a step that reads the gateway's state, and return its output; None for a graph that KFP's cache cannot
-    answer for."""
+    """Add a step that reads the gateway's state, and return its output; None if KFP's cache cannot answer."""
     from components.gateway_state import gateway_state
 
     image = resolve_image(gateway_state.component_spec.implementation.container.image, inputs.cluster.images)
@@ -262,13 +246,11 @@ def with_interpreter(command: Sequence[str], python: str) -> list[str]:
 
 
 def _launches_job(component: Any) -> bool:
-    """Tell if the step passes its GPUs on to a job that it launches."""
     return bool(component.component_spec.task_config_passthroughs)
 
 
 def _with_own_resources(component: Any, machine: Machine | None) -> Any:
-    """Request the machine's resources for the step's own pod if it has no GPU: it then trains there and starts no
-    job."""
+    """Request the machine's resources for the step's own pod if it has no GPU: it then starts no job."""
     if machine is None or machine.gpus or not _launches_job(component):
         return component
     spec, in_own_pod = component.component_spec, copy.copy(component)
@@ -288,8 +270,7 @@ def _mount_signing_key(task: Any, secret: str, image: str) -> None:
 
 
 def _add_labels(task: Any, stage: str, tenant: str) -> None:
-    """Add the labels by which network policies and people recognise the pod, and from which a job that it launches
-    takes its tenant."""
+    """Add the labels that network policies use, and from which a job that the step launches takes its tenant."""
     labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, "qinglan.dev/tenant": tenant}
     for name, value in labels.items():
         if value:
@@ -322,7 +303,6 @@ def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
 
 
 def _mount_volumes(task: Any, machine: Machine) -> None:
-    """Mount the volumes of checkpoints, which outlive the pod, and of base models, which are read without a copy."""
     if machine.scratch:
         kubernetes.mount_pvc(task, pvc_name=machine.scratch, mount_path=SCRATCH)
         task.set_env_variable("QINGLAN_CACHE", f"{SCRATCH}/cache")

@@ -92,5 +92,4 @@ def without_tag(image: str) -> str:
 
 
 def resolve_image(image: str, images: Mapping[str, str]) -> str:
-    """The replacement of this image, or the image itself if it has none."""
     return images.get(without_tag(image), image)

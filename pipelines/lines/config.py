@@ -35,7 +35,6 @@ FOLD_SETTINGS = ("folds", "fold")
 
 
 def profiles() -> list[Path]:
-    """Profiles of the project's own tenants."""
     return sorted(path for path in CONFIGS.glob("*/*.yaml") if path.parent not in (TRAINING, STYLES))
 
 
@@ -46,8 +45,7 @@ def tenant_folders(tenant: str) -> list[Path]:
 
 
 def profile_path(tenant: str, profile: str) -> Path:
-    """The file of a profile, which is named by name or by path; ConfigError with the known profiles if it does not
-    exist."""
+    """The file of a profile, which is named by name or by path; ConfigError if it does not exist."""
     if profile.endswith(".yaml"):
         path = Path(profile)
     else:
@@ -67,8 +65,7 @@ def profile_path(tenant: str, profile: str) -> Path:
 
 
 def _missing_profile(tenant: str, profile: str) -> str:
-    """The error's text about a missing profile. It names the tenant's profiles or, if the tenant has no folder,
-    `qinglan init`, which writes only new tenants."""
+    """The text of the error. Without a folder of the tenant it names `qinglan init`, which writes new tenants."""
     folders = tenant_folders(tenant)
     if not folders:
         return (
@@ -88,18 +85,23 @@ def load_config(tenant: str, profile: str, **options: Any) -> RunConfig:
         raise ConfigError(f"{path}: is for tenant {values['tenant_id']!r}, and {tenant!r} was asked for.")
     values = with_prompt_texts(with_own_files(values, path), path)
     options = {name: value for name, value in options.items() if value is not None}
-    try:
-        config = _parse_run(merge_settings(values, options), str(path))
-    except ConfigError:
-        if not options:
-            raise
-        # If the file itself has the error, this raises it with the file's name; otherwise the options have it.
-        _parse_run(values, str(path))
-        config = _parse_run(merge_settings(values, options), "--set")
-    return within_limits(config, lambda limits: limits.rewriter)
+    return within_limits(_parse(_parse_run, values, options, path), lambda limits: limits.rewriter)
 
 
 Run = TypeVar("Run", RunConfig, StyleRunConfig)
+
+
+def _parse(
+    parse: Callable[[dict[str, Any], str], Run], values: dict[str, Any], options: dict[str, Any], path: Path
+) -> Run:
+    """Parse a profile's values with the options over them; an error names the profile if that has it, else --set."""
+    try:
+        return parse(merge_settings(values, options), str(path))
+    except ConfigError:
+        if not options:
+            raise
+        parse(values, str(path))
+        return parse(merge_settings(values, options), "--set")
 
 
 def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
@@ -136,8 +138,7 @@ def _parse_run(values: dict[str, Any], where: str) -> RunConfig:
 
 
 def _refuse_two_services(values: dict[str, Any], where: str) -> None:
-    """Refuse the address of a RAG service beside `stand_ins.rag`: the project's service would silently be used
-    instead."""
+    """Refuse the address of a RAG service beside `stand_ins.rag`, which would silently be used instead."""
     gateway, stand_ins = values.get("gateway"), values.get("stand_ins")
     rag = gateway.get("rag") if isinstance(gateway, dict) else None
     address = rag.get("base_url") if isinstance(rag, dict) else None
@@ -149,8 +150,7 @@ def _refuse_two_services(values: dict[str, Any], where: str) -> None:
 
 
 def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
-    """The values with data paths relative to the profile's folder, and not to the directory in which a command is
-    called."""
+    """The values with data paths relative to the profile's folder, not to the working directory."""
     named = {name: values[name] for name in ("questions", "knowledge_base") if isinstance(values.get(name), str)}
     for name, value in named.items():
         path = profile.parent / value
@@ -170,20 +170,16 @@ def load_style_config(profile: str, **options: Any) -> StyleRunConfig:
         raise ConfigError(
             f"--profile {profile}: no such profile. There are: {profiles}, or a path that ends in .yaml."
         )
+
+    def parse(values: dict[str, Any], where: str) -> StyleRunConfig:
+        if labels := values.get("labels"):
+            mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
+            values = merge_settings(values, {"prepare": {"labels": mapping}})
+        return StyleRunConfig.parse(values, where)
+
     options = {name: value for name, value in options.items() if value is not None}
-    inputs = {name: value for name, value in options.items() if name in STYLE.inputs}
-    settings = load_yaml(path)
-    values = merge_settings(settings, options)
-    if labels := values.get("labels"):
-        mapping = [label.model_dump() for label in read_labels(Path(labels)).labels]
-        values = merge_settings(values, {"prepare": {"labels": mapping}})
-    try:
-        config = StyleRunConfig.parse(values, str(path))
-    except ConfigError:
-        if options == inputs:
-            raise
-        StyleRunConfig.parse(merge_settings(settings, inputs), str(path))  # an error of the file itself
-        config = StyleRunConfig.parse(values, "--set")
+    inputs = {name: options.pop(name) for name in STYLE.inputs if name in options}
+    config = _parse(parse, merge_settings(load_yaml(path), inputs), options, path)
     return within_limits(config, lambda limits: limits.style)
 
 

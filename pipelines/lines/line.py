@@ -125,8 +125,7 @@ class Stage:
 
     @property
     def judges(self) -> bool:
-        """True if the stage judges a model by the locked test, and so puts it on the store's list of judged
-        models."""
+        """True if the stage judges a model by the locked test; the store lists such models."""
         return "evaluation" in {name.removeprefix("small_") for name in self.outputs}
 
     @property
@@ -220,7 +219,6 @@ class LineConfig(Config):
         return machines
 
     def stages(self) -> dict[str, dict[str, Any]]:
-        """Each stage's settings as plain data, as the graph takes them."""
         config = self.model_copy(update={"register_": with_base_name(self.register_, self.base)})
         settings = {}
         for name, stage in stages_of(type(self)).items():
@@ -263,7 +261,6 @@ class Line:
 
     @property
     def files(self) -> Mapping[str, str]:
-        """Name of each artifact's file in a run's files/, by artifact."""
         files = {name: item.file for name, item in self.inputs.items()}
         for stage in self.stages.values():
             files |= {name: output.file for name, output in stage.outputs.items()}
@@ -284,8 +281,7 @@ class Line:
 
     @property
     def required(self) -> Mapping[str, Mapping[str, list[str]]]:
-        """The stages that a release must have passed, by the release's name, with the inputs that each stage must
-        name."""
+        """The stages that a release must have passed, by its name, with the inputs that each must name."""
         required: dict[str, dict[str, list[str]]] = {}
         for suffix, names in (self.releases or {"": tuple(self.stages)}).items():
             stages = {name: self.stages[name].required for name in names}
@@ -323,7 +319,6 @@ def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
 
 
 def _settings_class(annotation: Any) -> type[Config]:
-    """The class of a field's settings, also if the field may be None."""
     kinds: list[type[Config]] = [kind for kind in (annotation, *get_args(annotation)) if isinstance(kind, type)]
     return kinds[0]
 

@@ -270,8 +270,7 @@ class RunConfig(LineConfig):
     @model_validator(mode="before")
     @classmethod
     def _one_critic(cls, values: Any) -> Any:
-        """Copy the critic's name to the base stage, which is the first to see the weights and checks the critic
-        too."""
+        """Copy the critic's name to the base stage, which checks its weights too."""
         ppo, base = (values.get("ppo"), values.get("base", {})) if isinstance(values, dict) else (None, None)
         if not isinstance(ppo, dict) or not isinstance(base, dict) or not ppo.get("critic_model"):
             return values
@@ -317,7 +316,6 @@ class RunConfig(LineConfig):
 
     @property
     def pays(self) -> bool:
-        """True if the run spends money."""
         return not self.stand_ins.teacher
 
     @property

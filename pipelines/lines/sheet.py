@@ -7,12 +7,7 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from components.data.convert.config import ConvertConfig
-from components.data.convert.split_rows import (
-    SplitInput,
-    conversation_splits,
-    divide,
-    near_duplicates,
-)
+from components.data.convert.split_rows import SplitInput, conversation_splits, divide, near_duplicates
 from components.evaluation.rewriter.gate_precheck import GoldCounts, Obstacle
 from pipelines.lines.rewriter import RunConfig
 from qinglan.errors import ConfigError, DataError
@@ -55,9 +50,7 @@ class Sheet:
     unfit: list[str] = field(default_factory=list)
     """Rows that are no questions, each with the reason."""
 
-    questions: dict[str, str] = field(default_factory=dict)
-    """One question of each tenant."""
-
+    tenants: set[str] = field(default_factory=set)
     splits: Counter[Split] = field(default_factory=Counter)
     """Rows by split: the split that the sheet names, else the one that the convert stage will draw."""
 
@@ -83,10 +76,6 @@ class Sheet:
     model, then of each fold's sibling. Empty for a sheet of more than MOST_COMPARED rows."""
 
     @property
-    def tenants(self) -> set[str]:
-        return set(self.questions)
-
-    @property
     def trainings(self) -> tuple[int, ...]:
         """Training rows of the released model, and of each fold's sibling."""
         return tuple(splits["train"] for splits in (self.splits, *self.folds))
@@ -94,12 +83,8 @@ class Sheet:
     @property
     def left(self) -> list[Counter[Split]]:
         """Rows by split without near duplicates: of the released model, and of each fold's sibling."""
-        return [
-            splits - repeated
-            for splits, repeated in zip_longest(
-                [self.splits, *self.folds], self.near_duplicates, fillvalue=Counter[Split]()
-            )
-        ]
+        pairs = zip_longest([self.splits, *self.folds], self.near_duplicates, fillvalue=Counter[Split]())
+        return [splits - repeated for splits, repeated in pairs]
 
     @property
     def test_rows(self) -> int:
@@ -108,13 +93,11 @@ class Sheet:
 
     @property
     def labelled_test_rows(self) -> int:
-        """Labelled rows of the test, or of all folds."""
         return sum(counts.rows for counts in self.test.values())
 
 
 def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: None) -> Sheet:
-    """Count the sheet, and call `visit` with each question. Faults that would end a run only after it has paid are
-    errors here."""
+    """Count the sheet, and call `visit` with each question; faults of the sheet are errors."""
     assert config.questions is not None
     sheet = Sheet()
     conversations: dict[Conversation, _Conversation] = {}
@@ -123,9 +106,9 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
         if isinstance(row, QuarantinedRow):
             sheet.unfit.append(f"{row.where}: {row.detail}")
             continue
-        if row.tenant_id not in sheet.questions:
+        if row.tenant_id not in sheet.tenants:
             check_prompts(config, row.tenant_id)
-            sheet.questions[row.tenant_id] = row.question
+            sheet.tenants.add(row.tenant_id)
         _count(config, conversations, row)
         sheet.with_history += bool(row.history_summary)
         if len(texts) <= MOST_COMPARED:
@@ -194,8 +177,7 @@ def _near_duplicates(rows: Sequence[SplitInput], config: ConvertConfig) -> Count
 
 
 def check_prompts(config: RunConfig, tenant: str) -> None:
-    """Raise a ConfigError that names every prompt which the tenant has neither in its profile nor in
-    qinglan/prompts."""
+    """Raise a ConfigError that names every prompt which the tenant lacks."""
     missing = [
         setting
         for setting, prompt, name in (
@@ -238,8 +220,7 @@ def with_folds(config: RunConfig, sheet: Sheet) -> RunConfig:
 
 
 def in_folds(config: ConvertConfig, folds: int, fold: int = 0) -> ConvertConfig:
-    """The convert settings of one training of a cross-fitted run: fold 0 is the released model, the others are the
-    siblings."""
+    """The convert settings of one training: fold 0 is the released model, the others are the siblings."""
     return config.model_copy(update={"folds": folds, "fold": fold})
 
 
@@ -251,9 +232,8 @@ def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], conf
     tested = [name for name, split in splits.items() if split == "test"]
     if folds := _folds_needed(config, conversations, tested):
         tested = [name for name, mark in marks.items() if not mark]
-        sheet.splits, *sheet.folds = (
-            _rows_of(divide(marks, in_folds(config.convert, folds, fold)), conversations) for fold in range(folds + 1)
-        )
+        divisions = (divide(marks, in_folds(config.convert, folds, fold)) for fold in range(folds + 1))
+        sheet.splits, *sheet.folds = (_rows_of(division, conversations) for division in divisions)
     for name in tested:
         tenant, conversation = sheet.test.get(name[0], GoldCounts()), conversations[name]
         sheet.test[name[0]] = GoldCounts(
@@ -295,8 +275,7 @@ class UnknownGold(NamedTuple):
 
 
 def unknown_gold(rows: Iterable[GoldRow], existing: dict[str, set[str]]) -> list[UnknownGold]:
-    """Rows with gold ids that are missing in their tenant's knowledge base. Tenants that `existing` lacks are not
-    checked."""
+    """Rows with gold ids that are missing in `existing`, which may lack a tenant."""
     unknown = []
     for row in rows:
         if row.tenant_id in existing:

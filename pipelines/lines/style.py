@@ -55,7 +55,6 @@ SMALL_EVALUATION_OUTPUTS = {
 
 
 def style_gpus(config: "StyleRunConfig") -> int:
-    """Number of GPUs of the training, and of the evaluation of its model."""
     return 1 if config.style.device == "cuda" else 0
 
 

@@ -6,11 +6,12 @@ The run belongs to KFP: following it can be interrupted and resumed with `qingla
 import re
 import time
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
-from pipelines.submit.kfp_client import FINAL_STATES, Run
+from pipelines.submit.kfp_client import FINAL_STATES, KfpClient, Run
+from pipelines.submit.pods import ClusterPods, PodProblem
 from pipelines.submit.step_states import branches, step_names, step_states
-from pipelines.submit.workflow import WorkflowSnapshot
+from pipelines.submit.workflow import ClusterWorkflow, WorkflowSnapshot
 from qinglan.errors import GateHeldError, OutageError, TrainingError
 
 MARKS = {"SUCCEEDED": "✓", "FAILED": "✗", "RUNNING": "▶", "SKIPPED": "-", "CANCELED": "■", "CANCELING": "■"}
@@ -48,36 +49,12 @@ class PollIntervals(NamedTuple):
 DEFAULT_INTERVALS = PollIntervals()
 
 
-class PodProblem(NamedTuple):
-    """The reason why a pod of a run cannot go on, or how it ended."""
-
-    step: str
-    name: str
-    state: Literal["waiting", "failed"]
-    why: str
-    container: str = "main"
-
-
-class PodReader(Protocol):
-    """Source of the run's pods, if they may be read."""
-
-    def stuck(self, run_id: str) -> list[PodProblem]: ...
-
-    def last_lines(self, pod: PodProblem) -> list[str]: ...
-
-
-class WorkflowReader(Protocol):
-    """Source of the run's Workflow, if it may be read."""
-
-    def read(self, run_id: str) -> WorkflowSnapshot: ...
-
-
 class ClusterView(NamedTuple):
     """The cluster that runs the steps, as far as the follower may read it."""
 
     namespace: str = "NAMESPACE"
-    pods: PodReader | None = None
-    workflow: WorkflowReader | None = None
+    pods: ClusterPods | None = None
+    workflow: ClusterWorkflow | None = None
 
     def stuck_pods(self, run_id: str) -> list[PodProblem]:
         return self.pods.stuck(run_id) if self.pods else []
@@ -86,24 +63,12 @@ class ClusterView(NamedTuple):
 UNKNOWN_CLUSTER = ClusterView()
 
 
-class RunClient(Protocol):
-    """The calls to KFP that following a run needs."""
-
-    def run(self, run_id: str) -> Run: ...
-
-    def spec(self, run: Run) -> dict[str, Any]: ...
-
-    def cancel(self, run_id: str) -> None: ...
-
-    def page(self, run_id: str) -> str: ...
-
-
 class Follower:
     """Reads a run until it is over, and reports what has changed."""
 
     def __init__(
         self,
-        kfp: RunClient,
+        kfp: KfpClient,
         run_id: str,
         say: Callable[[str], None],
         cluster: ClusterView = UNKNOWN_CLUSTER,
@@ -121,7 +86,6 @@ class Follower:
 
     @property
     def states(self) -> dict[str, str]:
-        """Each step's state at the last reading."""
         return dict(self._shown)
 
     def follow(self) -> Run:
@@ -256,7 +220,6 @@ class Follower:
             )
 
     def _failure(self, run: Run) -> list[str]:
-        """Describe the failed steps, with the messages of their pods and nodes if these can be read."""
         failed = ", ".join(name for name, state in step_states(run, self._steps(run)).items() if state == "FAILED")
         where = f" at {failed}" if failed else ""
         lines = [f"{run.name} {WORDS.get(run.state, run.state.lower())}{where}. {run.error}".rstrip()]

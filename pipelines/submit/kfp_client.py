@@ -129,7 +129,6 @@ class KfpClient:
         self._health = api.HealthzServiceApi(client)
 
     def page(self, run_id: str) -> str:
-        """The address of a run for people."""
         return f"{self._access.page_of}{run_id}"
 
     def many_users(self) -> bool:
@@ -137,8 +136,7 @@ class KfpClient:
         return bool(self._ask("reach KFP", self._health.healthz_service_get_healthz_with_http_info).multi_user)
 
     def version(self, name: str, graph: Graph, namespace: str) -> tuple[str, str, bool]:
-        """Find or upload the version with these bytes. Returns the pipeline's id, the version's id, and True if it
-        was uploaded now."""
+        """Find or upload these bytes. Returns the pipeline's id, the version's id, and True if uploaded now."""
         pipeline, called = self._pipeline(name, graph, namespace), f"sha256-{graph.digest[:24]}"
         versions = self._ask(
             "look for the version", self._pipelines.pipeline_service_list_pipeline_versions_with_http_info, pipeline,
@@ -322,7 +320,6 @@ def _equals(field: str, value: str) -> str:
 
 
 def _error(detail: Any) -> str:
-    """A run's own error, or the last in its history."""
     history = [state.error for state in detail.state_history or () if state.error]
     error = detail.error or (history[-1] if history else None)
     return str(error.message or "") if error else ""

@@ -1,9 +1,8 @@
 """Read a run's pods, if that is allowed: the reason why a pod waits or has failed, which KFP does not report."""
 
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from pipelines.checks.cluster.cluster_reader import TIMEOUTS
-from pipelines.submit.follower import PodProblem
 from pipelines.submit.workflow import RUN_LABEL, step_of_node
 
 RUN_LABELS = (RUN_LABEL, "qinglan.dev/run")
@@ -15,6 +14,16 @@ STEP_LABEL, NODE_NAME = "qinglan.dev/step", "workflows.argoproj.io/node-name"
 # (https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-state-waiting).
 WAITING = {"CreateContainerConfigError", "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff"}
 LAST_LINES = 15
+
+
+class PodProblem(NamedTuple):
+    """The reason why a pod of a run cannot go on, or how it ended."""
+
+    step: str
+    name: str
+    state: Literal["waiting", "failed"]
+    why: str
+    container: str = "main"
 
 
 class ClusterPods:
@@ -36,9 +45,8 @@ class ClusterPods:
                 listed = self._core.list_namespaced_pod(
                     self._namespace, label_selector=f"{label}={run_id}", _request_timeout=TIMEOUTS
                 )
-                problems |= {
-                    pod.name: pod for listed_pod in listed.items if (pod := read_pod(listed_pod))
-                }  # some have both
+                # Some pods have both labels.
+                problems |= {pod.name: pod for item in listed.items if (pod := read_pod(item))}
         except (ApiException, HTTPError):
             return []
         return list(problems.values())

@@ -85,8 +85,7 @@ def submit(kfp: KfpClient, graph: Graph, request: RunRequest, say: Callable[[str
 
 
 def open_graph(path: str, options: Iterable[object]) -> tuple[Graph, str]:
-    """Read a compiled graph, and return it with the name of its pipeline. ConfigError if `options` of a profile are
-    given, since they are part of the graph."""
+    """Read a compiled graph, and name its pipeline; `options` of a profile are refused."""
     if any(options):
         raise ConfigError(f"{path} is compiled: tenant, profile, training, images and settings are part of it.")
     return read_graph(Path(path)), "-".join(("qinglan", *re.findall("[a-z0-9]+", Path(path).stem.lower())))
@@ -106,8 +105,7 @@ def profile_target(
 
 
 def compile_graph(target: "CompileTarget", images: Iterable[str], folder: Path) -> tuple[Graph, str]:
-    """Compile a profile's graph into the folder, from the current code, and return it with the name of its
-    pipeline."""
+    """Compile a profile's graph into the folder, from the current code, and name its pipeline."""
     from pipelines.graph.compiler import compile_targets, read_images
 
     [path] = compile_targets([target], folder, read_images(images))
@@ -115,7 +113,6 @@ def compile_graph(target: "CompileTarget", images: Iterable[str], folder: Path) 
 
 
 def parse_parameters(options: Iterable[str]) -> dict[str, str]:
-    """Parameters of the run, from options of the form NAME=VALUE."""
     pairs = {option: option.partition("=") for option in options}
     if wrong := [option for option, (name, equals, _) in pairs.items() if not (name and equals)]:
         raise ConfigError(f"--set {wrong[0]}: write it as NAME=VALUE.")

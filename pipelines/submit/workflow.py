@@ -96,7 +96,6 @@ def snapshot_of(workflow: Mapping[str, Any]) -> WorkflowSnapshot:
 
 
 def decompress(text: str) -> dict[str, Any]:
-    """The nodes in status.compressedNodes: base64 of gzip of JSON."""
     return dict(orjson.loads(gzip.decompress(b64decode(text, validate=True)))) if text else {}
 
 

@@ -45,10 +45,7 @@ RELEASE_KEYS = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, STORE_ENDPOINT)
 def check_requirements(
     needs: Requirements, snapshot: ClusterSnapshot, volumes: Mapping[str, float] = {}
 ) -> list[Check]:
-    """Check everything that would let a step fail or wait without end; errors come first, then warnings.
-
-    `volumes` are the bytes that the run keeps on its volumes, by the names of their claims.
-    """
+    """Check everything that would stop the run; `volumes` are the bytes that it keeps, by volume claim."""
     checks = [check for need in needs.objects for check in _object_checks(need, snapshot)]
     checks += [check for machine in needs.machines for check in _machine_checks(machine, snapshot)]
     checks += _volume_checks(volumes, snapshot)
@@ -107,7 +104,6 @@ def _object_checks(need: RequiredObject, snapshot: ClusterSnapshot) -> Iterator[
 
 
 def _create_command(need: RequiredObject, namespace: str) -> str:
-    """The kubectl command that creates the object with the keys it must hold."""
     if need.kind == "ServiceAccount":
         return f"kubectl -n {namespace} create serviceaccount {need.name}"
     if need.kind == "PersistentVolumeClaim":
@@ -175,17 +171,11 @@ def _shortage(machine: NodeRequest, nodes: Sequence[Node], labelled: Sequence[No
         values = sorted({node.labels[name] for name in machine.labels for node in nodes if name in node.labels})
         known = f" (there are: {', '.join(values)})" if values else ""
         return f"none of {len(nodes)} nodes has that label{known}"
-    if enough := sum(_has_room(node, machine) for node in labelled):
-        return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
-    for resource, count in machine.asks.items():
-        most = max(node.allocatable.get(resource, 0) for node in labelled)
-        if most < count:
-            return f"the largest of them has {_amount(resource, most)}"
-    return "none of them has all of that"
+    enough = sum(_has_room(node, machine) for node in labelled)
+    return f"{enough} of {len(labelled)} nodes with that label {'has' if enough == 1 else 'have'} as much"
 
 
 def _volume_checks(volumes: Mapping[str, float], snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Report volume claims that are smaller than the bytes that the run keeps there."""
     for name, needed in volumes.items():
         size = snapshot.claim_bytes.get(name, 0.0)
         if 0 < size < needed:
@@ -242,8 +232,7 @@ def _rollout_checks(target: RolloutTarget, needs: Requirements, snapshot: Cluste
 def _denied(
     account: str, home: str, namespace: str, denied: Iterable[Permission], whole: Sequence[Permission], outcome: str
 ) -> Check:
-    """Report rights that an account of namespace `home` lacks in `namespace`, with a command for a Role that grants
-    them."""
+    """Report rights that an account of namespace `home` lacks in `namespace`, with a command that grants them."""
     name, group = f"{account}-{whole[0].resource}", "rbac.authorization.k8s.io"
     about = {"apiVersion": f"{group}/v1", "metadata": {"name": name, "namespace": namespace}}
     role = {**about, "kind": "Role", "rules": [permission.rule for permission in whole]}
@@ -301,8 +290,7 @@ def _release_checks(release: ReleaseStore, snapshot: ClusterSnapshot) -> Iterato
 def _secret_checks(
     secret: str, required: Sequence[str], outcome: str, instead: str, snapshot: ClusterSnapshot
 ) -> Iterator[Check]:
-    """Report a store's Secret that does not exist or lacks keys. `outcome` says what would fail; `instead` is another
-    remedy."""
+    """Report a store's Secret that lacks keys. `outcome` says what would fail; `instead` is another remedy."""
     namespace = snapshot.namespace
     if not secret:
         next_step = f"{instead}, or compile it anew:" if instead else "Compile it anew:"
@@ -344,7 +332,6 @@ def _image_checks(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Ch
 
 
 def join_names(names: Sequence[str], at_most: int = 12) -> str:
-    """The names as part of a sentence; those beyond `at_most` are only counted."""
     if len(names) > at_most:
         names = (*names[: at_most - 1], f"{len(names) - at_most + 1} more")
     *first, last = names

@@ -95,7 +95,6 @@ def read_platform(api: Any) -> Platform:
 
 
 def read_cluster(api: Any, needs: Requirements, namespace: str) -> ClusterSnapshot:
-    """Read a snapshot of everything that the graph needs."""
     return ClusterReader(api, namespace).snapshot(needs)
 
 
@@ -161,8 +160,7 @@ class ClusterReader:
         )
 
     def get(self, what: str, path: str, body: Any = None) -> dict[str, Any] | None:
-        """The answer of the API server: {} if the object does not exist, None if it may not be read, which `unread`
-        records."""
+        """The API server's answer; {} if the object does not exist, None if it may not be read (see `unread`)."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -206,7 +204,6 @@ class ClusterReader:
         return str((settings.get("data") or {}).get("defaultPipelineRoot") or USUAL_ROOT)
 
     def _secret(self, name: str) -> dict[str, str] | None:
-        """The decoded values of a Secret."""
         secret = self.get(f"Secret {name}", f"{self._folder}/secrets/{name}")
         if secret is None:
             return None

@@ -44,13 +44,11 @@ class Graph(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, dict[str, Any]]:
-        """The parameters of a run, by name."""
         return parameters_of(self.spec["root"])
 
 
 def read_graph(path: Path) -> Graph:
-    """Read a graph; ConfigError if it does not parse, is not in KFP's form, or refers to something that does not
-    exist."""
+    """Read a graph; ConfigError if KFP could not run it."""
     try:
         text = path.read_bytes()
         documents = parse_yaml_documents(text.decode("utf-8"), str(path))
@@ -93,28 +91,18 @@ def _faults(graph: Graph) -> Iterator[str]:
     if not spec.get("root", {}).get("dag", {}).get("tasks"):
         yield "the graph has no task"
     components, executors = spec.get("components", {}), spec.get("deploymentSpec", {}).get("executors", {})
-    for where, component in (("root", spec.get("root", {})), *components.items()):
-        yield from _faults_of(where, component, components, executors)
-    for label in graph.platform:
-        if label not in executors:
-            yield f"Kubernetes is told of {label!r}, which no task runs"
-
-
-def _faults_of(where: str, component: Mapping[str, Any], components: Any, executors: Any) -> Iterator[str]:
-    if "dag" not in component:
-        label = component.get("executorLabel")
-        if label not in executors:
-            yield f"component {where!r} runs {label!r}, which is not there"
-        return
-    parameters = parameters_of(component)
-    for name, task in component["dag"]["tasks"].items():
-        reference = task.get("componentRef", {}).get("name")
-        if reference not in components:
-            yield f"task {name!r} refers to {reference!r}, which is not there"
-        for value in task.get("inputs", {}).get("parameters", {}).values():
-            source = value.get("componentInputParameter")
-            if source is not None and source not in parameters:
-                yield f"task {name!r} takes {source!r}, which {where!r} is not given: it could never start"
+    for name, component in components.items():
+        if "dag" not in component and component.get("executorLabel") not in executors:
+            yield f"component {name!r} runs {component.get('executorLabel')!r}, which is not there"
+    # A task whose parameter its branch is not given never starts; KFP's API server takes such a graph.
+    for component in (spec.get("root", {}), *components.values()):
+        parameters = parameters_of(component)
+        for name, task in component.get("dag", {}).get("tasks", {}).items():
+            if task.get("componentRef", {}).get("name") not in components:
+                yield f"task {name!r} refers to a component that is not there"
+            for value in task.get("inputs", {}).get("parameters", {}).values():
+                if (source := value.get("componentInputParameter")) and source not in parameters:
+                    yield f"task {name!r} takes {source!r}, which the graph around it is not given"
 
 
 def accelerator_type(accelerator: Mapping[str, Any]) -> str:

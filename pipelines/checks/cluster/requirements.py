@@ -95,8 +95,7 @@ class ContainerTask(NamedTuple):
 
 
 def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Requirements:
-    """Read everything that must exist before the first step starts, also what only the last step uses, hours
-    later."""
+    """Read everything that must exist before the first step starts, also for the last step, hours later."""
     containers = list(steps(graph, parameters))
     required: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
     for step in containers:
@@ -120,7 +119,6 @@ def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_accou
 
 
 def steps(graph: Graph, parameters: Mapping[str, Any]) -> Iterator[ContainerTask]:
-    """Yield every task that runs a container, also in branches."""
     yield from _steps(graph, graph.spec["root"], {**_defaults(graph.spec["root"]), **parameters}, {})
 
 
@@ -179,7 +177,6 @@ def _filled(constant: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def _objects(step: ContainerTask) -> Iterator[tuple[Kind, str, frozenset[str]]]:
-    """The objects that this step's pod needs to start, each with the keys it must hold."""
     pod = step.pod
     for mount in _required(pod, "secretAsEnv"):
         yield "Secret", _named(mount, "secretName", step), frozenset(key["secretKey"] for key in mount["keyToEnv"])
@@ -212,7 +209,6 @@ def _named(source: Mapping[str, Any], field: str, step: ContainerTask) -> str:
 
 
 def _inputs(steps: Iterable[ContainerTask]) -> tuple[ImportedInputs, ...]:
-    """Imported inputs, grouped by the Secret with which they are fetched."""
     groups: dict[str, list[ContainerTask]] = {}
     for step in steps:
         if step.uris:
@@ -228,7 +224,6 @@ def _inputs(steps: Iterable[ContainerTask]) -> tuple[ImportedInputs, ...]:
 
 
 def _store_secret(step: ContainerTask, variable: str = ACCESS_KEY_VARIABLE) -> str:
-    """The Secret that gives a step this variable of an S3 store."""
     for source in step.pod.get("secretAsEnv", ()):
         if variable in {key["envVar"] for key in source["keyToEnv"]}:
             return _named(source, "secretName", step)
@@ -247,7 +242,6 @@ def _rollouts(steps: Iterable[ContainerTask]) -> tuple[RolloutTarget, ...]:
 
 
 def _releases(steps: Iterable[ContainerTask]) -> tuple[ReleaseStore, ...]:
-    """The S3 stores of releases, grouped by address and Secret."""
     groups: dict[tuple[str, str], list[str]] = {}
     for step in steps:
         address = _setting(step, "store")
@@ -263,7 +257,6 @@ def _setting(step: ContainerTask, name: str) -> str:
 
 
 def _machines(containers: Iterable[ContainerTask]) -> list[NodeRequest]:
-    """Group the steps that request the same resources."""
     groups: list[NodeRequest] = []
     for step in containers:
         if not (request := _node_request(step)):

@@ -76,7 +76,6 @@ def _probe(uri: str, endpoint: str, secret: Mapping[str, str], required: bool) -
 
 
 def _first_key(connection: S3Connection, path: str) -> str:
-    """The object of this path, or the first one under it."""
     for prefix in (path, f"{path}/") if path else ("",):
         listing = connection.client.list_objects(connection.settings.bucket, prefix, recursive=True)
         key = next((item.object_name or "" for item in listing), "")

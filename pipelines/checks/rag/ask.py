@@ -63,8 +63,7 @@ class Measurements(NamedTuple):
 
 
 async def measure(service: RagUpstream, retrieval: RetrievalConfig, rows: Sequence[Question]) -> Measurements:
-    """Ask the service all questions. OutageError if it does not answer, DataError if the shape of its answers cannot
-    be guessed."""
+    """Ask the service all questions; DataError if the shape of its answers cannot be guessed."""
     plain = service.model_copy(update={"calibration": {}})
     async with open_client(plain) as client:
         body = await client.retrieve_raw(search_request(retrieval, rows[0], rows[0].question))
@@ -115,7 +114,6 @@ async def ask_rows(client: RagClient, retrieval: RetrievalConfig, rows: Sequence
 
 
 async def ask_twice(client: RagClient, retrieval: RetrievalConfig, rows: Sequence[Question]) -> list[RowAnswers]:
-    """Ask every question, then every question again."""
     first = await gather_or_cancel(*(ask(client, retrieval, row, row.question) for row in rows))
     again = await gather_or_cancel(*(ask(client, retrieval, row, row.question) for row in rows))
     return [RowAnswers(*answers) for answers in zip(rows, first, again, strict=True)]

@@ -219,7 +219,6 @@ def order_checks(rows: Sequence[RowAnswers]) -> Iterator[Check]:
 def _fit_calibration(
     labelled: Sequence[RowAnswers], service: RagUpstream, ranged: str, calibrated: bool
 ) -> tuple[Calibration | None, list[Check]]:
-    """Fit a calibration of logits on questions with a gold passage among their hits."""
     pairs = [
         (hit["reranker_score"], hit["id"] in row.row.gold) for row in labelled for hit in row.first.data["recall"]
     ]
@@ -241,7 +240,6 @@ def _fit_calibration(
 
 
 def gold_rank(row: RowAnswers) -> int:
-    """Rank of the first gold passage; 0 if none was retrieved."""
     ranks = [rank for rank, hit in enumerate(row.first.data["recall"], 1) if hit["id"] in row.row.gold]
     return ranks[0] if ranks else 0
 
@@ -335,5 +333,4 @@ def latency_check(rows: Sequence[RowAnswers], service: RagUpstream) -> Check:
 
 
 def profile_lines(settings: RagUpstream) -> dict[str, Any]:
-    """The settings as a profile has them."""
     return {"gateway": {"rag": {"base_url": settings.base_url, **settings.changes()}}}

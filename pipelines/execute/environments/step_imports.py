@@ -26,8 +26,7 @@ def step_modules(module: str, function: str) -> set[str]:
 
 
 def step_names(module: str, body: ast.FunctionDef) -> set[str]:
-    """The names that a component's body imports, and those that its module imports, since a step imports the whole
-    module."""
+    """The names that a component's body and its module import: a step imports the whole module."""
     around = [node for node in tree(module).body if isinstance(node, ast.Import | ast.ImportFrom)]
     return set().union(leads_to(module, body), *(leads_to(module, node) for node in around))
 
@@ -55,8 +54,7 @@ def imports(module: str, text: ast.AST) -> Iterator[str]:
 
 
 def processes(text: ast.AST) -> Iterator[str]:
-    """Modules that the code starts as processes: `-m NAME` in a command, or a text that is the name of a module of
-    ours."""
+    """Modules that the code starts as processes: `-m NAME` in a command, or the name of a module of ours."""
     for node in ast.walk(text):
         if isinstance(node, ast.List | ast.Tuple):
             for flag, name in pairwise(node.elts):

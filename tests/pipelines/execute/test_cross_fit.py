@@ -52,7 +52,6 @@ def test_a_plan_says_how_a_small_sheet_is_tested_and_counts_every_training(tmp_p
     plan, once = make_plan(config), make_plan(config.model_copy(update={"cross_fit": 0}))
 
     assert plan.cross_fitted.startswith("Cross-fitted in 3 folds") and once.cross_fitted == ""
-    assert "Each of 60 labelled rows is rewritten by a model that did not learn from it" in plan.cross_fitted
     calls, before = ({(step.step, step.what): step.calls for step in outputs.steps} for outputs in (plan, once))
     assert calls["generate", "rewrites"] == before["generate", "rewrites"] == 60
     assert calls["evaluate", "retrievals"] == 5 * 60
@@ -93,16 +92,11 @@ def test_by_labels_rows_without_gold_count(tmp_path: Path) -> None:
     assert divided(config_of(sheet(tmp_path / "q.jsonl", gold=""), **gate)).convert.folds == 3
 
 
-def test_one_fold_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="one fold leaves nothing to learn from"):
-        config_of(sheet(tmp_path / "q.jsonl"), cross_fit=1)
-
-
-@pytest.mark.parametrize("convert", [{"folds": 5}, {"folds": 5, "fold": 2}])
-def test_settings_that_name_the_folds_themselves_are_refused(tmp_path: Path, convert: dict[str, int]) -> None:
-    """A submission would make an empty test of them, and fail after both trainings."""
-    with pytest.raises(ConfigError, match=r"--set: convert\.folds is set, .*write `cross_fit: 5`"):
-        config_of(tmp_path / "q.jsonl", convert=convert)
+@pytest.mark.parametrize("settings", [{"cross_fit": 1}, {"convert": {"folds": 5}}, {"convert": {"fold": 2}}])
+def test_one_fold_and_folds_that_a_profile_names_itself_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+    """A submission would make an empty test of named folds, and fail after both trainings."""
+    with pytest.raises(ConfigError, match="fold"):
+        config_of(tmp_path / "q.jsonl", **settings)
 
 
 def test_the_room_that_a_plan_checks_is_that_of_the_cross_fitted_run(
@@ -188,17 +182,10 @@ def test_the_folds_take_the_runs_data_and_the_evaluation_takes_the_folds(
     assert (run.files / "rl_model").read_text() == "a:b ppo", "the released model is the run's own"
 
 
-@pytest.mark.parametrize(("folds", "step"), [(5, "Label 50 more rows: a sheet with 50"), (0, "(`cross_fit: 5`, ")])
-def test_a_profile_that_cross_fits_is_told_of_the_labels_that_it_lacks_and_not_of_its_own_setting(
-    tmp_path: Path, folds: int, step: str
-) -> None:
-    path = tmp_path / "q.jsonl"
-    rows = [{"question": f"第{number}个怎么吃", "conversation_id": f"c{number}"} for number in range(40)]
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    config = config_of(path, cross_fit=folds)
+@pytest.mark.parametrize("folds", [5, 0])
+def test_a_profile_that_cross_fits_is_not_told_of_its_own_setting(tmp_path: Path, folds: int) -> None:
+    config = config_of(sheet(tmp_path / "q.jsonl", 40, gold=""), cross_fit=folds)
 
-    small, test = [why for why in promotion(config, read_sheet(config)).obstacles if "stand-in" not in why.reason]
+    small, test = promotion(config, read_sheet(config)).obstacles
 
-    assert step in test.next_step
     assert ("`cross_fit: 5`" in small.next_step + test.next_step) == (not folds)
-    assert ("Give 50 questions gold passages (so far 0 have them)" in small.next_step) == bool(folds)

@@ -14,7 +14,6 @@ from pipelines.execute.environments.environments import (
     DONE,
     environment_folder,
     environment_locks,
-    installation_error,
     make_environment,
 )
 from qinglan.errors import ConfigError, OutageError
@@ -60,14 +59,8 @@ def test_an_environment_has_the_lock_and_this_checkout_and_the_cpu_twin_is_calle
     names = "m.version('vllm'), m.version('vllm-cpu'), qinglan.__file__"
     code = f"import importlib.metadata as m, vllm_cpu_stub, qinglan; print({names})"
     assert answer(python, code) == f"0.24.0+cpu 0.24.0 {environments.ROOT / 'qinglan' / '__init__.py'}"
-
-
-@pytest.mark.slow
-def test_an_environment_is_compiled_once_and_not_by_each_process_that_a_training_starts_at_once(images: Path) -> None:
-    python = make_environment("ppo", cpu=True)
-
-    code = "import importlib.util as u, pathlib, sys; print(*map(pathlib.Path.is_file, map(pathlib.Path, [%s])))"
-    assert answer(python, code % "u.find_spec('vllm_cpu_stub').cached") == "True"
+    bytecode = "import importlib.util as u; print(u.find_spec('vllm_cpu_stub').cached)"
+    assert Path(answer(python, bytecode)).is_file(), "else each process of a training compiles it"
 
 
 def test_a_new_lock_makes_another_environment(images: Path) -> None:
@@ -116,14 +109,11 @@ def test_a_package_that_no_index_has_is_an_outage_that_says_how_to_set_an_index(
         make_environment("ppo")
 
 
-def test_a_full_disk_and_a_missing_uv_are_called_by_their_names(tmp_path: Path) -> None:
-    full = installation_error(tmp_path, "error: No space left on device (os error 28)", 5 << 30)
-    almost = installation_error(tmp_path, "", 1 << 20)
-    without = installation_error(tmp_path, "/bin/python: No module named uv", 5 << 30)
+def test_a_missing_uv_is_called_by_its_name(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments, "find_spec", lambda name: None)
 
-    assert "the disk is full (5.4 GB free" in str(full) and "QINGLAN_CACHE" in str(full)
-    assert "the disk is full (0.0 GB free" in str(almost)
-    assert isinstance(without, ConfigError) and "requirements.uv.lock" in str(without)
+    with pytest.raises(ConfigError, match=r"requirements\.uv\.lock"):
+        make_environment("ppo", cpu=True)
 
 
 @pytest.mark.slow

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from pipelines.checks.cluster.graph import Graph
-from pipelines.submit.follower import ClusterView, Follower, PodProblem, PollIntervals, cancel_message
+from pipelines.submit.follower import ClusterView, Follower, PollIntervals, cancel_message
 from pipelines.submit.kfp_client import KfpAccess, KfpClient, Run, Task
+from pipelines.submit.pods import PodProblem
 from pipelines.submit.step_states import step_states
 from pipelines.submit.workflow import WorkflowSnapshot, snapshot_of
 from qinglan.errors import ConfigError, GateHeldError, OutageError, TrainingError

@@ -9,9 +9,16 @@ import pytest
 import qinglan.jobs
 from pipelines.checks.checks import Check
 from pipelines.checks.cluster.cluster_checks import check_requirements
+from pipelines.checks.cluster.cluster_reader import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS
 from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot, Node, Quota
-from pipelines.checks.cluster.requirements import ImportedInputs, NodeRequest, RequiredObject, Requirements
-from qinglan.jobs.cluster.rbac import LAUNCHER_PERMISSIONS
+from pipelines.checks.cluster.requirements import (
+    ImportedInputs,
+    NodeRequest,
+    RequiredObject,
+    Requirements,
+    RolloutTarget,
+)
+from qinglan.jobs.cluster.rbac import LAUNCHER_PERMISSIONS, Permission
 from qinglan.sizing.constants import GB
 
 GPU, LABEL, A100 = "nvidia.com/gpu", "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB"
@@ -61,21 +68,19 @@ def test_where_all_is_there_nothing_is_said() -> None:
             "kubectl -n team create serviceaccount runner",
         ),
         (RequiredObject("ConfigMap", "notes", frozenset({"a"}), ("sft",)), "kubectl -n team create configmap notes"),
+        (RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",)), "--set gateway_url="),
     ],
 )
 def test_a_missing_object_is_named_with_the_command_that_makes_it(need: RequiredObject, command: str) -> None:
     [result] = missing(check_requirements(needs(need), snapshot()._replace(objects={(need.kind, need.name): None})))
 
-    assert f"{need.kind} {need.name} is not in namespace team; {' and '.join(need.steps)} cannot start" in result
-    assert command in result
+    assert f"{need.kind} {need.name} is not in namespace team" in result and command in result
 
 
 def test_a_secret_without_its_key_is_as_good_as_none() -> None:
-    held = {("Secret", KEY.name): frozenset({"releaser.pem"})}
+    [result] = missing(check_requirements(needs(KEY), snapshot(KEY._replace(keys=frozenset({"releaser.pem"})))))
 
-    [result] = missing(check_requirements(needs(KEY), snapshot(objects=held)))
-
-    assert "Secret qinglan-builder-key in namespace team has no key builder.pem" in result
+    assert "has no key builder.pem" in result
 
 
 def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
@@ -94,26 +99,14 @@ def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
         ((), "the cluster has no node"),
         ((node("a", product="H100"),), "none of 1 nodes has that label (there are: H100)"),
         ((node("a", labels={}),), "none of 1 nodes has that label."),
-        ((node("a"), node("b", gpus=2)), "only 1 of them has as much"),
-        ((node("a", gpus=2), node("b", gpus=2)), "the largest of them has 2 nvidia.com/gpu"),
-        (
-            (node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),),
-            "the largest of them has 32 GiB",
-        ),
-        (
-            (
-                node("a", allocatable={GPU: 8, "cpu": 4, "memory": 64 * GIB}),
-                node("b", allocatable={GPU: 0, "cpu": 96, "memory": 64 * GIB}),
-            ),
-            "none of them has all of that",
-        ),
+        ((node("a"), node("b", gpus=2)), "1 of 2 nodes"),
+        ((node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),), "0 of 1 nodes"),
     ],
 )
 def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[Node, ...], why: str) -> None:
     [result] = missing(check_requirements(needs(machines=(SFT,)), snapshot(nodes=nodes)))
 
-    assert f"sft wants 2 nodes with {LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in result
-    assert f"kubectl get nodes -L {LABEL}" in result
+    assert f"{LABEL}={A100} and 4 {GPU}, 8 cpu, 64 GiB memory each, and {why}" in result
 
 
 def test_a_quota_below_the_whole_job_is_missing() -> None:
@@ -134,17 +127,24 @@ def test_jobs_need_their_kind_and_the_right_to_make_them() -> None:
     assert in_the_step == []
 
 
-def test_missing_launcher_permissions_are_named_with_the_whole_role() -> None:
-    denied = (LAUNCHER_PERMISSIONS[0]._replace(verbs=("watch", "create")), LAUNCHER_PERMISSIONS[2])
+@pytest.mark.parametrize(
+    ("changes", "rights", "namespace"),
+    [
+        ({"denied": LAUNCHER_PERMISSIONS[:1]}, LAUNCHER_PERMISSIONS, "team"),
+        ({"kfp_denied": KFP_PERMISSIONS}, KFP_PERMISSIONS, "team"),
+        ({"rollout_denied": {"serving": ROLLOUT_PERMISSIONS}}, ROLLOUT_PERMISSIONS, "serving"),
+    ],
+)
+def test_missing_rights_are_named_with_the_whole_role_in_their_namespace(
+    changes: dict[str, Any], rights: tuple[Permission, ...], namespace: str
+) -> None:
+    requirements = needs(machines=(SFT,))._replace(rollouts=(RolloutTarget("serving", ("deploy",)),))
+    here = {"rollout_kinds": frozenset({"modelrollouts"}), **changes}
 
-    [findings] = check_requirements(needs(machines=(SFT,)), snapshot(denied=denied))
+    [finding] = check_requirements(requirements, snapshot(**here))
 
-    assert (
-        "pipeline-runner in namespace team may not watch, create pytorchjobs; get pods/log: sft would"
-        in findings.what
-    )
-    role, binding = applied(findings.command)
-    assert role["rules"] == [right.rule for right in LAUNCHER_PERMISSIONS]
+    role, binding = json.loads(finding.command.partition("<<< '")[2].removesuffix("'"))["items"]
+    assert role["rules"] == [right.rule for right in rights] and role["metadata"]["namespace"] == namespace
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "pipeline-runner", "namespace": "team"}]
 
@@ -155,20 +155,6 @@ def test_the_rights_are_those_that_the_jobs_own_readme_lists() -> None:
     for right in LAUNCHER_PERMISSIONS:
         group = f" ({right.group})" if right.group else ""
         assert f"| {right.resource}{group} | {', '.join(right.verbs)} |" in table
-
-
-def applied(command: str) -> list[Any]:
-    """Return the objects that the command would create."""
-    return list(json.loads(command.partition("<<< '")[2].removesuffix("'"))["items"])
-
-
-def test_a_gateway_that_is_not_there_is_named_with_both_ways_to_one() -> None:
-    need = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
-
-    [result] = missing(check_requirements(needs(need), snapshot(objects={("Service", need.name): None})))
-
-    assert "Service qinglan-gateway is not in namespace team; generate cannot start without it" in result
-    assert "manifests/README.md" in result and "--set gateway_url=" in result
 
 
 INPUTS = ImportedInputs(
@@ -197,43 +183,25 @@ def test_inputs_in_kfps_own_bucket_need_no_key(root: str) -> None:
     assert judged(own_bucket, None, pipeline_root=root) == []
 
 
-def test_inputs_of_another_bucket_without_the_stores_secret_are_named() -> None:
-    [result] = missing(judged(store=None))
+@pytest.mark.parametrize(
+    ("inputs", "store", "command"),
+    [
+        (INPUTS, None, "kubectl -n team create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..."),
+        (INPUTS, STORE - {"AWS_REGION"}, '-p \'{"stringData":{"AWS_REGION":"..."}}\''),
+        (INPUTS._replace(secret=""), STORE, "qinglan compile"),
+    ],
+)
+def test_inputs_of_another_bucket_that_no_key_fetches_are_named(
+    inputs: ImportedInputs, store: frozenset[str] | None, command: str
+) -> None:
+    [result] = missing(judged(inputs, store))
 
-    assert (
-        "Secret qinglan-store is not in namespace team: KFP could not fetch s3://data/q.xlsx for generate" in result
-    )
-    assert "kubectl -n team create secret generic qinglan-store --from-literal=AWS_ACCESS_KEY_ID=..." in result
-    assert "--from-literal=AWS_REGION=... --from-literal=AWS_ENDPOINT_URL_S3=..." in result
-
-
-@pytest.mark.parametrize("lacking", sorted(STORE))
-def test_a_store_secret_that_lacks_what_fetching_needs_is_named(lacking: str) -> None:
-    [result] = missing(judged(store=STORE - {lacking}))
-
-    assert f"Secret qinglan-store in namespace team has no {lacking}: KFP could not fetch s3://data/q.xlsx" in result
-    assert f'kubectl -n team patch secret qinglan-store -p \'{{"stringData":{{"{lacking}":"..."}}}}\'' in result
+    assert "KFP could not fetch s3://data/q.xlsx" in result and command in result
 
 
-def test_a_graph_that_gives_its_steps_no_key_is_compiled_anew() -> None:
-    [result] = missing(judged(INPUTS._replace(secret="")))
-
-    assert "The graph gives these steps no store's key" in result and "qinglan compile" in result
-
-
-def test_a_cloud_identity_stands_for_a_key() -> None:
-    assert judged(store=None, cloud_identity=True) == []
-
-
-@pytest.mark.parametrize("unread", [{"pipeline_root": None}, {"stores": {}}])
-def test_nothing_is_said_of_inputs_where_kfps_bucket_or_the_secret_could_not_be_read(unread: dict[str, Any]) -> None:
-    assert judged(store=None, **unread) == []
-
-
-def test_an_image_by_tag_is_worth_a_word() -> None:
-    [findings] = check_requirements(needs(images=("qinglan/cpu:0.1.0", RELEASED)), snapshot())
-
-    assert (findings.state, findings.what.startswith("qinglan/cpu:0.1.0: by tag")) == ("warning", True)
+@pytest.mark.parametrize("changes", [{"cloud_identity": True}, {"pipeline_root": None}, {"stores": {}}])
+def test_a_cloud_identity_stands_for_a_key_and_what_cannot_be_read_is_no_finding(changes: dict[str, Any]) -> None:
+    assert judged(store=None, **changes) == []
 
 
 def test_an_image_by_tag_is_refused_where_the_namespace_would_refuse_its_pod() -> None:
@@ -242,9 +210,9 @@ def test_an_image_by_tag_is_refused_where_the_namespace_would_refuse_its_pod() -
 
     [result] = missing(check_requirements(needs(images=(loose, tagged, RELEASED)), here))
 
-    assert result.startswith(f"{loose}: by tag, and namespace team takes images by digest alone")
-    assert "--image NAME=REFERENCE@sha256:DIGEST" in result
-    assert missing(check_requirements(needs(images=(tagged, RELEASED)), here)) == []
+    assert result.startswith(f"{loose}: by tag")
+    [tolerated] = check_requirements(needs(images=(tagged, RELEASED)), here)
+    assert tolerated.state == "warning"
 
 
 def test_a_claim_that_is_too_small_is_named_with_the_command_that_enlarges_it() -> None:

@@ -1,6 +1,5 @@
 """Causes that would stop a run hours after its start are named before it: rights, the rollout, the store."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import yaml
 
 from pipelines.checks.checks import Check
 from pipelines.checks.cluster.cluster_checks import check_requirements, shared_namespace_checks
-from pipelines.checks.cluster.cluster_reader import KFP_PERMISSIONS, ROLLOUT_PERMISSIONS
 from pipelines.checks.cluster.cluster_snapshot import ClusterSnapshot, StoreAnswer
 from pipelines.checks.cluster.graph import read_graph
 from pipelines.checks.cluster.requirements import (
@@ -40,69 +38,34 @@ def test_where_all_is_there_nothing_is_said() -> None:
     assert deploy_checks() == []
 
 
-def test_a_cluster_that_knows_no_rollouts_is_named() -> None:
-    [finding] = deploy_checks(rollout_kinds=frozenset())
-
-    assert (
-        "deploy would create a ModelRollout, and this cluster does not know modelrollouts.qinglan.dev" in finding.what
-    )
-    assert "kubectl apply --server-side -k manifests/platform" in finding.command
-
-
-def test_a_namespace_of_rollouts_that_is_not_there_is_named() -> None:
-    [finding] = deploy_checks(absent_namespaces=frozenset({"serving"}))
-
-    assert "deploy would create a ModelRollout in namespace serving, which is not there" in finding.what
-
-
-def test_rights_that_deploying_lacks_are_named_with_the_role_for_the_account_of_the_run() -> None:
-    [finding] = deploy_checks(rollout_denied={"serving": ROLLOUT_PERMISSIONS})
-
-    what = "pipeline-runner in namespace team may not create, get, list modelrollouts in namespace serving"
-    assert what in finding.what and "deploy would fail" in finding.what
-    role, binding = json.loads(finding.command.partition("<<< '")[2].removesuffix("'"))["items"]
-    assert role["rules"] == [right.rule for right in ROLLOUT_PERMISSIONS]
-    assert (role["metadata"]["namespace"], binding["subjects"][0]["namespace"]) == ("serving", "team")
-
-
-def test_rights_that_every_pod_of_kfp_takes_are_named_with_the_object() -> None:
-    [finding] = deploy_checks(kfp_denied=KFP_PERMISSIONS)
-
-    assert "may not create, patch workflowtaskresults; get configmaps kfp-launcher: KFP's driver" in finding.what
-    role, _ = json.loads(finding.command.partition("<<< '")[2].removesuffix("'"))["items"]
-    assert role["rules"][1]["resourceNames"] == ["kfp-launcher"]
-
-
-@pytest.mark.parametrize("store", [None, frozenset({"AWS_ACCESS_KEY_ID"})])
-def test_a_store_without_its_secret_or_keys_is_named(store: frozenset[str] | None) -> None:
-    [finding] = deploy_checks(stores={"qinglan-store": store})
-
-    assert "register and deploy could not reach s3://qinglan/fivedoctors" in finding.what
-    assert "AWS_SECRET_ACCESS_KEY" in finding.command and "QINGLAN_S3_ENDPOINT" in finding.command
-
-
-def test_a_store_that_may_not_be_looked_at_is_no_finding() -> None:
-    assert deploy_checks(stores={}) == []
-
-
 @pytest.mark.parametrize(
-    ("answer", "message"),
+    ("changes", "named"),
     [
-        (StoreAnswer("absent", "the store has no such bucket"), "the store has no such bucket"),
-        (StoreAnswer("refused", "http://x:9 refuses the key (AccessDenied)"), "refuses the key (AccessDenied)"),
+        ({"rollout_kinds": frozenset()}, "modelrollouts.qinglan.dev"),
+        ({"absent_namespaces": frozenset({"serving"})}, "namespace serving"),
+        ({"stores": {"qinglan-store": None}}, STORE.address),
+        ({"stores": {"qinglan-store": frozenset({"AWS_ACCESS_KEY_ID"})}}, "AWS_SECRET_ACCESS_KEY"),
+        ({"answers": {STORE.address: StoreAnswer("absent", "no such bucket")}}, "no such bucket"),
+        ({"answers": {STORE.address: StoreAnswer("refused", "AccessDenied")}}, "AccessDenied"),
     ],
 )
-def test_what_a_store_answers_is_named_for_releases_and_for_inputs(answer: StoreAnswer, message: str) -> None:
+def test_what_would_stop_the_last_steps_is_an_error(changes: dict[str, Any], named: str) -> None:
+    [finding] = deploy_checks(**changes)
+
+    assert finding.state == "error" and named in finding.what
+
+
+@pytest.mark.parametrize("changes", [{"stores": {}}, {"answers": {STORE.address: StoreAnswer("silent", "x")}}])
+def test_a_store_that_cannot_be_looked_at_from_here_is_no_finding(changes: dict[str, Any]) -> None:
+    assert deploy_checks(**changes) == []
+
+
+def test_an_input_that_the_key_may_not_read_is_an_error() -> None:
     inputs = (ImportedInputs(("gs://data/q.xlsx",), ("generate",), "qinglan-store"),)
 
-    of_input, of_release = deploy_checks(inputs, answers={STORE.address: answer, "gs://data/q.xlsx": answer})
+    [finding] = deploy_checks(inputs, answers={"gs://data/q.xlsx": StoreAnswer("refused", "AccessDenied")})
 
-    assert of_release.what.startswith("s3://qinglan/fivedoctors cannot be read") and message in of_release.what
-    assert of_input.what.startswith("gs://data/q.xlsx cannot be read") and "generate would fail" in of_input.what
-
-
-def test_a_store_that_is_silent_here_is_no_finding() -> None:
-    assert deploy_checks(answers={STORE.address: StoreAnswer("silent", "x")}) == []
+    assert finding.what.startswith("gs://data/q.xlsx cannot be read")
 
 
 @pytest.mark.parametrize(("guarded", "message"), [(False, True), (True, False), (None, False)])
