@@ -12,8 +12,9 @@ JSON counts as one word.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import lru_cache
+from heapq import merge
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple, Self
@@ -29,30 +30,29 @@ NUMBER = re.compile(r"\s*[-+]?(\d[\d,.]*(e[-+]?\d+)?%?|nan|inf)\s*")
 MARK = re.compile(r"\s*(?:[-!✓✗·◇▶] |\[[^\]\s][^\]]*\] )?\s*")
 """Pattern of the bullet, or of the stage in brackets, before a sentence on a line; templates do not contain it."""
 
-JOINTS = {",": "，", ";": "；", ":": "："}
-"""Translation of the mark before a part that was joined to another text."""
-
-ENDS = {".": "。", ";": "；", ":": "："}
-"""Translation of the mark behind a text. The template may lack the mark if it was added when texts were joined."""
+ENDS = {".": "。", ",": "，", ";": "；", ":": "："}
+"""Translations of the marks that join texts. A template may lack the mark at the end of a text."""
 
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
 SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
-MOST_SENTENCES = 30
-SUBJECT_MARK = re.compile(": ")
-LIST_MARK = re.compile(", ")
-MOST_SUBJECTS, MOST_NESTED = 4, 8
+LIST_MARK, SUBJECT_MARK = re.compile(", "), re.compile(": ")
+MOST_PIECES, MOST_NESTED = 30, 8
 ARTIFACT = re.compile("[\\w./]+( [\\w./]+){0,3} [0-9a-f]{12}")
 """Pattern of an artifact's name, which may have blanks, and its digest, such as `prompt teacher 874df5cf2f8a`."""
 
-MOST_ITEMS, LONGEST_ITEM = 40, 4
 EDGE = 4
-"""Number of letters at the beginning or the end of a text by which its possible templates are looked up."""
+"""Number of letters at the beginning of a text by which its possible templates are looked up."""
 
-FEW_LETTERS = 8
-"""Number of letters below which a template is short: it might match texts that mean something else."""
+FEW_LETTERS, FEWEST_LETTERS = 8, 2
+"""Number of letters below which a template is short: it might match texts that mean something else, so its parts are
+single words, or marked (_may_fill). In templates with the fewest, such as `{0} of {1}`, not all are plain words."""
 
-QUOTE = re.compile(r"""`[^`]*`|"[^"]*"|(?<![^\s([{,:=])'[^']*'(?!\w)|[{}]""")
-FILLER = "·"
+PLAIN_WORDS = re.compile("[A-Za-z ]+[.;:]?")
+
+BRACES = r"\{[^{}]*\}"
+for _ in range(3):  # objects within objects
+    BRACES = rf"\{{(?:[^{{}}]|{BRACES})*\}}"
+QUOTE = re.compile(rf"""`[^`]*`|"[^"]*"|(?<![^\s([{{,:=])'[^']*'(?!\w)|{BRACES}""")
 
 CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
 NAME = re.compile("[a-z_]+:")
@@ -62,55 +62,26 @@ FULL_WIDTH = "\u3000"
 """First of the full-width characters, after which no blank is written."""
 
 
-class Quotes(NamedTuple):
-    """Positions of the quotes, backquotes and braces in a text."""
+def masked(text: str) -> str:
+    """Replace each character inside a quote by a dot, so that what is quoted neither divides nor ends a sentence."""
+    return QUOTE.sub(lambda quote: f"{quote[0][0]}{'·' * (len(quote[0]) - 2)}{quote[0][-1]}", text)
 
-    numbers: tuple[int, ...]
+
+@lru_cache(maxsize=32)
+def quote_numbers(text: str) -> list[int]:
     """Number of the quote around each gap between two characters; 0 if the gap is outside all quotes."""
-
-    masked: str
-    """Text in which a filler replaces each quoted character, so that quoted full stops do not end a sentence."""
-
-    @classmethod
-    @lru_cache(maxsize=32)
-    def of(cls, text: str) -> Self:
-        numbers, masked, end = [0] * (len(text) + 1), [], 0
-        for number, (begin, behind) in enumerate(_outer_quotes(text), 1):
-            numbers[begin + 1 : behind] = [number] * (behind - begin - 1)
-            masked += [text[end : begin + 1], FILLER * (behind - begin - 2), text[behind - 1]]
-            end = behind
-        return cls(tuple(numbers), "".join([*masked, text[end:]]))
-
-    def are_whole(self, start: int, end: int) -> bool:
-        """True if no quote lies partly inside and partly outside the text from `start` to `end`."""
-        return self.numbers[start] == self.numbers[end]
+    numbers = [0] * (len(text) + 1)
+    for number, quote in enumerate(QUOTE.finditer(text), 1):
+        numbers[quote.start() + 1 : quote.end()] = [number] * (len(quote[0]) - 1)
+    return numbers
 
 
-def _outer_quotes(text: str) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each quote that is not inside another quote. An unclosed opening sign is ignored."""
-    pairs, opened = [], []
-    for sign in QUOTE.finditer(text):
-        if sign[0] == "{":
-            opened.append(sign.start())
-        elif sign[0] != "}":
-            pairs.append(sign.span())
-        elif opened:
-            pairs.append((opened.pop(), sign.end()))
-    behind = 0
-    for begin, end in sorted(pairs):
-        if begin >= behind:
-            yield begin, end
-            behind = end
-
-
-def divided(text: str, mark: re.Pattern[str], most: int = 0) -> list[str]:
-    """Divide a text at the marks that are outside quotes; with `most`, only at the first `most` of them."""
-    quotes = Quotes.of(text)
+def divided(text: str, mark: re.Pattern[str]) -> list[str]:
+    """Divide a text at the marks that are outside quotes."""
     pieces, start = list[str](), 0
-    for at in mark.finditer(text):
-        if not quotes.numbers[at.start()] and (not most or len(pieces) < most):
-            pieces.append(text[start : at.start()])
-            start = at.end()
+    for at in mark.finditer(masked(text)):
+        pieces.append(text[start : at.start()])
+        start = at.end()
     return [*pieces, text[start:]]
 
 
@@ -123,19 +94,26 @@ class Template(NamedTuple):
     kinds: tuple[str, ...]
     """Kind of each slot: a number (n), a text of this program (t), or any text ("")."""
 
-    short: bool
-    """True if the template has few letters, so that it accepts only parts of one word or marked parts (_is_long)."""
-
     translation: str
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.literals))
+
+    def rank(self) -> tuple[int, bool]:
+        """Sort key: the longest template says most about a text, and a number says more than any part."""
+        return -self.size, "n" not in self.kinds
+
+    @property
+    def letters(self) -> int:
+        return sum(map(str.isalpha, "".join(self.literals)))
 
     @classmethod
     def parse(cls, text: str, translation: str) -> Self:
-        slots = list(SLOT.finditer(text))
-        ends = [0, *(slot.end() for slot in slots)], [*(slot.start() for slot in slots), len(text)]
-        literals = tuple(text[start:end] for start, end in zip(*ends, strict=True))
-        short = sum(map(str.isalpha, "".join(literals))) < FEW_LETTERS
+        literals = tuple(SLOT.sub("\0", text).split("\0"))
+        slots = SLOT.finditer(text)
         kinds = ("t" if f"{{{slot[1]}:t}}" in translation else (slot[2] or "")[1:] for slot in slots)
-        return cls(literals, tuple(kinds), short, translation)
+        return cls(literals, tuple(kinds), translation)
 
     def match(self, text: str) -> list[str] | None:
         """Parts of the text that fill the slots; None if the text does not match. A slot ends at the next literal.
@@ -146,54 +124,41 @@ class Template(NamedTuple):
         start, end = len(first), len(text) - len(last)
         if end < start or not text.startswith(first) or not text.endswith(last):
             return None
-        quotes = Quotes.of(text)
-        parts = []
+        quotes, parts = quote_numbers(text), list[str]()
         for literal, kind in zip(middle, self.kinds[1:], strict=True):
             at = text.find(literal, start, end)
-            while at >= 0 and not (
-                quotes.are_whole(start, at) and (kind != "n" or NUMBER.match(text, at + len(literal)))
+            while at >= 0 and (
+                quotes[at] != quotes[start] or (kind == "n" and not NUMBER.match(text, at + len(literal)))
             ):
                 at = text.find(literal, at + 1, end)
             if at < 0:
                 return None
-            parts.append((start, at))
+            parts.append(text[start:at])
             start = at + len(literal)
-        parts.append((start, end))
-        if not quotes.are_whole(start, end) or not self._fits([quotes.masked[slice(*part)] for part in parts]):
-            return None
-        return [text[slice(*part)] for part in parts]
-
-    def swallows(self, part: str) -> bool:
-        """True if the last part contains the beginning of another sentence, which may have its own template."""
-        is_open = self.literals[-1] in ("", ".") and self.kinds[-1] != "t"
-        return is_open and SENTENCE_END.search(Quotes.of(part).masked) is not None
+        parts.append(text[start:end])
+        return parts if quotes[start] == quotes[end] and self._fits([*map(masked, parts)]) else None
 
     def _fits(self, parts: list[str]) -> bool:
-        """True if each part fits its slot: a number slot holds a number, and no part holds a piece of the sentence.
-
-        Quotes in the parts are masked.
-        """
+        """True if each part fits its slot: a number in a number's slot, and no piece of the sentence in any."""
+        letters = self.letters
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
             if kind == "n" and not NUMBER.fullmatch(part):
                 return False
-            if not kind and (part != part.strip() or (self.short and _is_long(before, part))):
+            if not kind and (part != part.strip() or (letters < FEW_LETTERS and not _may_fill(before, part))):
                 return False
-            if before.count("(") > before.count(")") and not _is_closed(part):
+            if part.count(")") > part.count("(") and "(" in before:
                 return False
+        if letters <= FEWEST_LETTERS and "n" not in self.kinds and all(map(PLAIN_WORDS.fullmatch, parts)):
+            return False  # "Seed of the faults." has no name or number between the words
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
         stopped = parts[-1].endswith((".", ";")) and not parts[-1].endswith("...")
         return not begins and not (stopped and not self.literals[-1] and self.kinds[-1] != "t")
 
 
 class Match(NamedTuple):
-    """Translation of a text, with figures that tell how well the templates matched."""
-
-    complete: bool
-    """True if no sentence of this program is left in English."""
+    """Translation of a text, and the number of its characters that belong to templates; the rest is in slots."""
 
     letters: int
-    """Number of letters of the text that belong to templates; the rest is in slots."""
-
     text: str
 
 
@@ -209,10 +174,14 @@ class Catalogue:
         self._nested = 0
         """Nesting depth of the part that is being translated."""
 
-        self._texts = {text: translation for text, translation in entries.items() if not SLOT.search(text)}
-        templates = [Template.parse(text, entries[text]) for text in entries.keys() - self._texts.keys()]
-        self._templates = sorted(templates, key=_order)
-        self._by_begin, self._by_end, self._by_neither = _by_edge(self._templates)
+        templates = [Template.parse(text, entries[text]) for text in entries if SLOT.search(text)]
+        self._templates = defaultdict[str, list[Template]](list)
+        """Templates by their first EDGE letters, or else by their last; the best of them first."""
+
+        for template in sorted(templates, key=Template.rank):
+            first, last = template.literals[0], template.literals[-1]
+            begin, end = first[:EDGE], f"...{last[-EDGE:]}"
+            self._templates[begin if len(first) >= EDGE else end if len(last) >= EDGE else ""].append(template)
 
     @classmethod
     def read(cls, *files: Path) -> Self:
@@ -224,197 +193,110 @@ class Catalogue:
         words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
         if not LETTERS.search(words):
             return line
-        if words in self._texts:  # no template says more about it than the text itself
-            return line.replace(words, self._texts[words], 1)
         with self._lock:
             self._matches.clear()
-            match = best(self._ended(words), self._sentences(words))
-        return line if match is None else line.replace(words, match.text, 1)
+            match = _best(self._match(words), self._sentences(words, whole=True))
+        return line.replace(words, match.text, 1) if match else line
+
+    def _match(self, text: str) -> Match | None:
+        """Translate a text by one template, or the text without the mark at its end, or behind its subject."""
+        if text in self._matches or self._nested == MOST_NESTED:
+            return self._matches.get(text)
+        self._nested += 1
+        try:
+            bare = None
+            if (end := text[-1:]) in ENDS and not NAME.fullmatch(text) and (bare := self._by_template(text[:-1])):
+                bare = bare._replace(text=bare.text + ENDS[end])
+            self._matches[text] = match = _best(self._by_template(text), bare, self._with_subject(text))
+        finally:
+            self._nested -= 1
+        return match
+
+    def _by_template(self, text: str) -> Match | None:
+        if text in self.entries and not SLOT.search(text):
+            return Match(len(text), self.entries[text])
+        edges = (text[:EDGE], f"...{text[-EDGE:]}", "")
+        templates = merge(*(self._templates.get(edge, ()) for edge in edges), key=Template.rank)
+        matches = ((template, template.match(text)) for template in templates)
+        filled = (self._filled(template, parts) for template, parts in matches if parts is not None)
+        return next(filter(None, filled), None)
+
+    def _filled(self, template: Template, parts: list[str]) -> Match | None:
+        """Fill the template's translation; None if a short template would cut an unknown sentence."""
+        shown, letters = list(parts), template.size
+        for number, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
+            if kind == "t":
+                match = self._part(part)
+                if template.letters < FEW_LETTERS and not match.letters and not _may_fill(before, part):
+                    return None
+                shown[number], letters = match.text, letters + match.letters
+        return Match(letters, SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation))
 
     def _part(self, text: str) -> Match:
         """Translate a part that is a text of this program; its sentences without a template stay in English."""
-        if (joint := text[:1]) in JOINTS:
+        if text[:1] in ENDS:
             rest = self._part(text[1:])
-            return rest._replace(text=JOINTS[joint] + rest.text)
-        if joint == text[-1:] == "'" and " " in text and (quoted := self._match(text[1:-1])):
-            return quoted._replace(text=f"“{quoted.text}”")
+            return rest._replace(text=ENDS[text[0]] + rest.text)
         text = text.strip()
-        unknown = Match(complete=" " not in text, letters=0, text=text)
-        if self._nested == MOST_NESTED:
-            return unknown
-        self._nested += 1
-        try:
-            known = self._whole(text) or self._foreign_with_remark(text) or self._sentences(text, whole=False)
-        finally:
-            self._nested -= 1
-        return known or unknown
+        return _best(self._match(text), self._list(text), self._sentences(text, whole=False)) or Match(0, text)
 
-    def _foreign_with_remark(self, text: str) -> Match | None:
-        """Translate only the remark in brackets behind a text of another program; None if it has no template."""
-        foreign, mark, remark = text.rpartition(" (")
-        match = self._match(f"({remark}") if mark and remark.endswith(")") else None
-        return match and match._replace(complete=False, text=f"{foreign}{match.text}")
-
-    def _whole(self, text: str) -> Match | None:
-        """Translate sentences or a list; None if a sentence or an item has no translation."""
-        return best(self._sentences(text), self._list(text))
-
-    def _with_subject(self, text: str, subjects: int) -> Match | None:
+    def _with_subject(self, text: str) -> Match | None:
         """Translate a sentence after its subject and a colon; the subject is a file, a stage, a setting, or a text.
 
         A subject of one word is not translated, because it may be the name of a setting or column.
         """
-        subject, *sentence = divided(text, SUBJECT_MARK, most=1)
-        if not sentence or not subject or subjects == MOST_SUBJECTS:
+        mark = SUBJECT_MARK.search(masked(text))
+        match = self._match(text[mark.end() :]) if mark and mark.start() else None
+        if mark is None or match is None:
             return None
+        subject = text[: mark.start()]
         words = self._match(subject) if " " in subject else None
-        match = self._ended(sentence[0], subjects + 1)
-        named = words or ARTIFACT.fullmatch(subject) or Quotes.of(subject).masked.count(" ") <= 1
-        if match is None or not named:
-            return None
-        return match._replace(text=f"{words.text if words else subject}{JOINTS[':']}{match.text}")
+        is_name = ARTIFACT.fullmatch(subject) or masked(subject).count(" ") <= 1
+        return match._replace(text=f"{words.text if words else subject}：{match.text}") if words or is_name else None
 
     def _list(self, text: str) -> Match | None:
         """Translate a list of this program's texts or single words; None if an item is something else."""
-        items, start, shown = divided(text, LIST_MARK), 0, []
-        if not 1 < len(items) <= MOST_ITEMS or not LETTERS.search(text):
+        return self._joined(divided(text, LIST_MARK), ", ", lambda item: " " not in item)
+
+    def _sentences(self, text: str, whole: bool) -> Match | None:
+        """Translate sentences one by one; with `whole`, None if a sentence has no template."""
+        return self._joined(divided(text, SENTENCES), " ", lambda _: not whole)
+
+    def _joined(self, pieces: list[str], joint: str, may_stay: Callable[[str], bool]) -> Match | None:
+        """Translate joined texts. A template may cover several pieces; of all ways to divide them, that with the most
+        letters in templates is taken."""
+        if not 1 < len(pieces) <= MOST_PIECES:
             return None
-        while start < len(items):
-            ends = range(min(start + LONGEST_ITEM, len(items)), start, -1)  # an item may have commas of its own
-            runs = ((end, self._ended(", ".join(items[start:end]))) for end in ends)
-            end, match = next(((end, match) for end, match in runs if match is not None), (start + 1, None))
-            if match is None and " " in items[start]:
-                return None
-            shown.append(match or Match(complete=True, letters=0, text=items[start]))
-            start = end
-        return joined(shown, "、".join(match.text for match in shown))
+        begun: list[Match | None] = [Match(0, "")]
+        """Best translation of the first N pieces."""
 
-    def _sentences(self, text: str, whole: bool = True) -> Match | None:
-        """Translate joined sentences: repeatedly find the longest run of sentences that has a template.
-
-        None if there are more than MOST_SENTENCES or, with `whole`, if a sentence has no template.
-        """
-        sentences, start, matches, shown = divided(text, SENTENCES), 0, [], ""
-        if len(sentences) > MOST_SENTENCES:
-            return None
-        while start < len(sentences):
-            end, match = self._longest_run(sentences, start)
-            if match is None and whole:
-                return None
-            blank = " " if shown and shown[-1] < FULL_WIDTH else ""
-            matches.append(match or Match(complete=False, letters=0, text=sentences[start]))
-            start, shown = end, f"{shown}{blank}{matches[-1].text}"
-        return joined(matches, shown)
-
-    def _longest_run(self, sentences: list[str], start: int) -> tuple[int, Match | None]:
-        """Find the longest run of sentences from `start` that has a template. Returns its end and translation.
-
-        A run whose translation is complete is preferred.
-        """
-        incomplete: tuple[int, Match | None] = start + 1, None
-        for end in range(len(sentences), start, -1):
-            match = self._ended(" ".join(sentences[start:end]))
-            if match is not None and match.complete:
-                return end, match
-            if match is not None and incomplete[1] is None:
-                incomplete = end, match
-        return incomplete
-
-    def _ended(self, text: str, subjects: int = 0) -> Match | None:
-        """Translate a text, or the text without the mark at its end.
-
-        If a template with more letters matches the text after a subject, it is preferred, because the template that
-        matches the whole text has cut a sentence.
-        """
-        match = self._match(text)
-        if match is None and (end := text[-1:]) in ENDS and not NAME.fullmatch(text):
-            bare = self._match(text[:-1])
-            match = bare and bare._replace(text=bare.text + ENDS[end])
-        return best(match, self._with_subject(text, subjects))
-
-    def _match(self, text: str) -> Match | None:
-        """Translate a text by one template, preferably one that leaves no English; None if no template matches."""
-        if text not in self._matches:
-            self._matches[text] = self._first_match(text)
-        return self._matches[text]
-
-    def _first_match(self, text: str) -> Match | None:
-        if text in self._texts:
-            return Match(complete=True, letters=len(text), text=self._texts[text])
-        incomplete = None
-        for template in self._candidates(text):  # the longest first: it says most about the text
-            parts = template.match(text)
-            match = None if parts is None else self._filled(template, parts)
-            if match is not None and match.complete:
-                return best(match, incomplete)
-            incomplete = incomplete or match
-        return incomplete
-
-    def _candidates(self, text: str) -> Iterator[Template]:
-        """Yield the templates that begin or end like the text, in the order of the templates."""
-        begin, end = self._by_begin.get(text[:EDGE], ()), self._by_end.get(text[-EDGE:], ())
-        return (self._templates[number] for number in sorted((*begin, *end, *self._by_neither)))
-
-    def _filled(self, template: Template, parts: list[str]) -> Match | None:
-        """Fill the parts into the template's translation; None if a short template would cut an unknown sentence."""
-        shown, letters = list(parts), len("".join(template.literals))
-        complete = not template.swallows(parts[-1])
-        for number, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
-            if kind == "t":
-                match = self._part(part)
-                if template.short and _is_long(before, part) and not (match.complete and match.letters):
-                    return None
-                shown[number], complete, letters = match.text, complete and match.complete, letters + match.letters
-        text = SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation)
-        return Match(complete, letters, text)
+        for end in range(1, len(pieces) + 1):
+            options = []
+            for start in range(end - 1, -1, -1):
+                before, match = begun[start], self._match(joint.join(pieces[start:end]))
+                if match is None and start == end - 1 and may_stay(pieces[start]):
+                    match = Match(0, pieces[start])
+                if before and match:
+                    options.append(Match(before.letters + match.letters, _glued(before.text, match.text, joint)))
+            begun.append(_best(*options))
+        return begun[-1]
 
 
-def _by_edge(templates: Sequence[Template]) -> tuple[dict[str, list[int]], dict[str, list[int]], list[int]]:
-    """Index the templates by their first EDGE letters, else by their last EDGE letters; the list holds those with
-    fewer letters at both ends."""
-    begins, ends, neither = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list), list[int]()
-    for number, template in enumerate(templates):
-        first, last = template.literals[0], template.literals[-1]
-        if len(first) >= EDGE:
-            begins[first[:EDGE]].append(number)
-        elif len(last) >= EDGE:
-            ends[last[-EDGE:]].append(number)
-        else:
-            neither.append(number)
-    return begins, ends, neither
+def _best(*matches: Match | None) -> Match | None:
+    """Choose the match whose templates have the most letters, the first one of several."""
+    return max(filter(None, matches), key=lambda match: match.letters, default=None)
 
 
-def best(*matches: Match | None) -> Match | None:
-    """Choose the match whose templates have the most letters. If several do, prefer one that leaves no English."""
-    return max(filter(None, matches), key=lambda match: (match.letters, match.complete), default=None)
+def _glued(before: str, text: str, joint: str) -> str:
+    if joint == ", ":
+        return f"{before}、{text}" if before else text
+    return f"{before} {text}" if before and before[-1] < FULL_WIDTH else f"{before}{text}"
 
 
-def joined(matches: list[Match], text: str) -> Match:
-    return Match(all(match.complete for match in matches), sum(match.letters for match in matches), text)
-
-
-def _order(template: Template) -> tuple[object, ...]:
-    """Sort key of templates: the longest first; of templates with equal words, the one whose slots are numbers."""
-    is_open = tuple(kind != "n" for kind in template.kinds)
-    return -len("".join(template.literals)), template.literals, is_open, template.translation
-
-
-def _is_closed(part: str) -> bool:
-    """True if no bracket in the part closes a bracket that was opened before the part."""
-    depth = 0
-    for sign in part:
-        depth += (sign == "(") - (sign == ")")
-        if depth < 0:
-            return False
-    return True
-
-
-def _is_long(before: str, part: str) -> bool:
-    """True if a part is empty, or has several words that neither a colon, a bracket nor backticks mark."""
-    marked = (
-        before.endswith((": ", "(")) or part[:1] == part[-1:] == "`" or not (LETTERS.search(part) or "; " in part)
-    )
-    return not part.strip() or (" " in part and not marked)
+def _may_fill(before: str, part: str) -> bool:
+    """True if a part may stand in a short template: one word, or several that a colon, bracket or backtick marks."""
+    marked = before.endswith((": ", "(")) or part[:1] == part[-1:] == "`"
+    return bool(part.strip()) and (" " not in part or marked or not (LETTERS.search(part) or "; " in part))
 
 
 def _spaced(slot: re.Match[str], text: str) -> str:

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from itertools import product
@@ -20,7 +20,6 @@ from typing import Any
 from qinglan.messages import chinese
 from qinglan.messages.catalogue import MARK, SLOT
 from qinglan.messages.po import read_po
-from tests.lint.message_parts import OurTexts
 from tests.lint.syntax_trees import nodes_of, parsed
 
 ROOT = Path(__file__).parents[2]
@@ -40,27 +39,23 @@ MOST_CHOICES = 16
 FIGURES = "Counts"
 """The end of the names of what a step's line shows."""
 
-HOLE, NUMBER_HOLE, OUR_HOLE = "\1", "\2", "\3"
-HOLES = re.compile(f"([{HOLE}{NUMBER_HOLE}{OUR_HOLE}]+)")
+HOLE, NUMBER_HOLE = "\1", "\2"
+HOLES = re.compile(f"([{HOLE}{NUMBER_HOLE}]+)")
 
 
 def templates_of(tree: ast.AST) -> list[str]:
     """The templates of all literals of a file but docstrings."""
-    return [*map(numbered, _raw_templates(tree, set()))]
+    inner = set(_parts_of_others(tree))
+    literals = (
+        node for node in nodes_of(tree) if isinstance(node, ast.JoinedStr | ast.Constant) and node not in inner
+    )
+    return [numbered(text) for node in literals for text in _texts(node)]
 
 
 @cache
 def file_templates(path: Path) -> list[str]:
     """The templates of a file of code or of a page."""
     return templates_of(parsed(path)) if path.suffix == ".py" else [*page_texts(path.read_text(encoding="utf-8"))]
-
-
-def _raw_templates(tree: ast.AST, translated: Container[ast.expr]) -> Iterator[str]:
-    """The templates with a mark in place of each hole; `ours` are the expressions that put a text of ours in."""
-    inner = set(_parts_of_others(tree))
-    for node in nodes_of(tree):
-        if isinstance(node, ast.JoinedStr | ast.Constant) and node not in inner:
-            yield from _texts(node, translated)
 
 
 def _parts_of_others(tree: ast.AST) -> Iterator[ast.AST]:
@@ -93,7 +88,7 @@ def _choice_parts(value: ast.expr) -> Iterator[ast.AST]:
         yield from _choice_parts(text)
 
 
-def _texts(node: ast.expr, translated: Container[ast.expr]) -> list[str]:
+def _texts(node: ast.expr) -> list[str]:
     """The texts that an expression can be, with holes for what only a run knows."""
     match node:
         case ast.Constant(value=str(text)):
@@ -101,7 +96,7 @@ def _texts(node: ast.expr, translated: Container[ast.expr]) -> list[str]:
         case ast.Constant():
             return []
         case ast.JoinedStr(values=values):
-            choices = [_texts(part, translated) for part in values]
+            choices = [_texts(part) for part in values]
             count = 1
             for choice in choices:
                 count *= len(choice)
@@ -109,18 +104,16 @@ def _texts(node: ast.expr, translated: Container[ast.expr]) -> list[str]:
                 choices = [choice if len(choice) == 1 else [HOLE] for choice in choices]
             return ["".join(parts) for parts in product(*choices)]
         case ast.FormattedValue(value=ast.IfExp() | ast.BoolOp() as choice, format_spec=None):
-            return _texts(choice, translated)
+            return _texts(choice)
         case ast.FormattedValue(format_spec=ast.JoinedStr(values=[ast.Constant(value=str(form))])):
             return [NUMBER_HOLE if form[-1:] in ",dfge%" else HOLE]
-        case ast.FormattedValue(value=value, conversion=-1):
-            return [OUR_HOLE if value in translated else HOLE]
         case ast.IfExp(body=body, orelse=orelse):
-            return [text for choice in (body, orelse) for text in _texts(choice, translated) or [HOLE]]
+            return [text for choice in (body, orelse) for text in _texts(choice) or [HOLE]]
         case ast.BoolOp(op=ast.And(), values=[_, text]):
-            return ["", *_texts(text, translated)]
+            return ["", *_texts(text)]
         case ast.BoolOp(op=ast.Or(), values=[_, text]):
-            return [HOLE, *_texts(text, translated)]
-    return [OUR_HOLE if node in translated else HOLE]
+            return [HOLE, *_texts(text)]
+    return [HOLE]
 
 
 def numbered(text: str) -> str:
@@ -134,26 +127,6 @@ def _without_mark(text: str) -> str:
     text = text.strip().lstrip(",;:").strip()
     mark = MARK.match(text)
     return text[len(mark[0]) :] if mark else text
-
-
-def untranslated_parts() -> dict[str, str]:
-    """Translations that leave a text of ours in English where it is put in, each with the file that puts it in."""
-    known, hidden = catalogue(), not_shown()
-    files = [path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
-    trees = {path: parsed(path) for path in files}
-    texts = OurTexts(trees, lambda text: is_prose(text) and text not in hidden)
-    faulty: dict[str, str] = {}
-    for path, tree in trees.items():
-        for text in _raw_templates(tree, texts.ours_in(tree)):
-            translated = [
-                number for number, hole in enumerate(HOLES.findall(_without_mark(text))) if OUR_HOLE in hole
-            ]
-            translation = known.get(numbered(text), "")
-            if left := [number for number in translated if f"{{{number}}}" in translation]:
-                faulty[numbered(text)] = (
-                    f"{path.relative_to(ROOT)}: write {' '.join(f'{{{number}:t}}' for number in left)}"
-                )
-    return faulty
 
 
 def is_prose(template: str) -> bool:
@@ -237,7 +210,7 @@ def added_texts() -> dict[str, str]:
         for path in sorted((ROOT / room).rglob("*.py")):
             for node in nodes_of(parsed(path)):
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
-                    parts = [map(numbered, _texts(side, ())) for side in (node.left, node.right) if is_text(side)]
+                    parts = [map(numbered, _texts(side)) for side in (node.left, node.right) if is_text(side)]
                     for text in (text for part in parts for text in part if is_prose(text) and text not in hidden):
                         result[text] = f"{path.relative_to(ROOT)}:{node.lineno}"
     return result
@@ -333,7 +306,7 @@ def main() -> None:
     print("\n".join(f'#. {path}\nmsgid {_quoted(text)}\nmsgstr ""\n' for text, path in missing().items()))
     for text in sorted(unused()):
         print(f"not used any more: {text!r}", file=sys.stderr)
-    for text, where in (untranslated_parts() | added_texts()).items():
+    for text, where in added_texts().items():
         print(f"{text!r}: {where}", file=sys.stderr)
     for text, translation in catalogue().items():
         for fault in faults(text, translation):

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lint.message_parts import OurTexts
 from tests.lint.messages import (
     ROOMS,
     added_texts,
@@ -18,7 +17,6 @@ from tests.lint.messages import (
     not_shown,
     page_texts,
     templates_of,
-    untranslated_parts,
     unused,
 )
 
@@ -35,11 +33,6 @@ def without_collector() -> Iterator[None]:
 
 def test_every_text_of_the_rooms_that_are_done_has_a_translation() -> None:
     assert missing() == {}, "`make messages` prints them in .po form"
-
-
-@pytest.mark.slow
-def test_no_translation_leaves_a_text_of_ours_in_english_where_it_is_put_in() -> None:
-    assert untranslated_parts() == {}
 
 
 @pytest.mark.slow
@@ -108,18 +101,3 @@ def test_the_words_of_a_page_are_read_from_its_template() -> None:
 )
 def test_a_faulty_translation_is_noticed(text: str, translation: str) -> None:
     assert list(faults(text, translation)) != []
-
-
-def test_a_part_is_ours_if_the_code_puts_a_sentence_in() -> None:
-    source = """
-def reasons(n):
-    yield f"{n} rows are empty"
-
-def explain(path, names):
-    step = "Give more rows." if names else ""
-    return f"{path}: {', '.join(reasons(2))}; {step} See {names}."
-"""
-    files = {"a.py": ast.parse(source)}
-    texts = OurTexts(files, is_prose)
-
-    assert sorted(map(ast.unparse, texts.ours_in(files["a.py"]))) == ["', '.join(reasons(2))", "step"]

@@ -21,6 +21,8 @@ ENTRIES = {
     "{0:n} cards, in one machine": "一台机器里的 {0} 张卡",
     "{0} and {1}": "{0} 和 {1}",
     "Missing: {0}.": "还缺：{0:t}。",
+    "{0} of {1} {2}": "{1} 中有 {0} {2:t}",
+    "{0} accepted": "{0} 行被接受",
 }
 
 
@@ -38,33 +40,28 @@ def catalogue() -> Catalogue:
         ("  [sft] Give more rows.", "  [sft] 请补充更多行。"),
         ("/a: cannot be read, no such file.", "/a：无法读取，没有这个文件。"),
         ("RL wins, and SFT loses.", "SFT 输了，RL 赢了。"),
-        ("nothing that is known", "nothing that is known"),
-        ("", ""),
+        ("a wins, and b wins, and c loses.", "b wins, and c 输了，a 赢了。"),
+        (
+            "The gate holds: Too few labels. Something new. Give more rows.",
+            "闸门暂缓：标签太少。Something new. 请补充更多行。",
+        ),
+        ("Missing: 2 cards, in one machine, no such file.", "还缺：一台机器里的 2 张卡、没有这个文件。"),
+        ("Missing: ppo, sft and evaluate.", "还缺：ppo、sft 和 evaluate。"),
+        ("Missing: no such file, what a user wrote.", "还缺：no such file, what a user wrote。"),
+        ("3 of 4 rows", "4 中有 3 rows"),
     ],
 )
 def test_a_text_is_translated_with_its_parts(catalogue: Catalogue, text: str, translation: str) -> None:
     assert catalogue.translate(text) == translation
 
 
-def test_texts_that_were_joined_are_translated_one_by_one(catalogue: Catalogue) -> None:
-    text = "The gate holds: Too few labels. Something new. Give more rows."
-
-    assert catalogue.translate(text) == "闸门暂缓：标签太少。Something new. 请补充更多行。"
-
-
 @pytest.mark.parametrize(
-    ("text", "translation"),
+    "text",
     [
-        ("Missing: 2 cards, in one machine, no such file.", "还缺：一台机器里的 2 张卡、没有这个文件。"),
-        ("Missing: ppo, sft and evaluate.", "还缺：ppo、sft 和 evaluate。"),
-        ("Missing: no such file, what a user wrote.", "还缺：no such file, what a user wrote。"),
+        "", "by ", "nothing that is known", "by whom it was made", "x: many rows hold no question.",
+        "Seed of the faults.", "validate  accepted",
     ],
-)
-def test_a_list_is_translated_item_by_item(catalogue: Catalogue, text: str, translation: str) -> None:
-    assert catalogue.translate(text) == translation
-
-
-@pytest.mark.parametrize("text", ["by whom it was made", "x: many rows hold no question."])
+)  # fmt: skip
 def test_a_text_that_means_something_else_is_left_alone(catalogue: Catalogue, text: str) -> None:
     assert catalogue.translate(text) == text
 
@@ -72,12 +69,6 @@ def test_a_text_that_means_something_else_is_left_alone(catalogue: Catalogue, te
 @pytest.mark.parametrize("words", ["no such file", "Give more rows.", "The gate holds: Too few labels.", "{1} {0:t}"])
 def test_a_users_words_are_never_taken_for_a_message(catalogue: Catalogue, words: str) -> None:
     assert catalogue.translate(f"{words}: 3 rows hold no question.") == f"{words}：3 行没有问题。"
-
-
-def test_nothing_of_a_text_is_lost_whatever_it_quotes(catalogue: Catalogue) -> None:
-    text = catalogue.translate("a wins, and b wins, and c loses.")
-
-    assert text == "b wins, and c 输了，a 赢了。"
 
 
 def test_a_hostile_text_takes_no_longer_than_its_length(catalogue: Catalogue) -> None:
@@ -118,8 +109,3 @@ def test_a_broken_po_file_is_named_with_its_line(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match=r"zh\.po:2"):
         Catalogue.read(file)
-
-
-def test_a_short_template_matches_no_word_beside_others(catalogue: Catalogue) -> None:
-    assert Catalogue({"{0} accepted": "{0} 行被接受"}).translate("validate  accepted") == "validate  accepted"
-    assert catalogue.translate("by ") == "by "

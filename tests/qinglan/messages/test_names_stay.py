@@ -105,6 +105,12 @@ def test_an_example_before_a_sentence_stays(name: str, example: str, sentence: s
             "passages' text to content.",
             "bad.jsonl：没有叫 content, text 的列；现有 id, no。请把段落正文那一列改名为 content。",
         ),
+        ("a.csv row 4: set aside", "a.csv 第 4 行：已搁置"),
+        (
+            "runs/x: prompt teacher 874df5cf2f8a: only an untrusted statement names it as an external input; "
+            "and 3 more.",
+            "runs/x：prompt teacher 874df5cf2f8a：只有不受信任的声明把它写成外部输入；另有 3 个。",
+        ),
     ],
 )
 def test_settings_examples_and_columns_of_an_error_stay(text: str, translation: str) -> None:
@@ -139,21 +145,4 @@ def test_a_hostile_chain_takes_no_time(text: str) -> None:
     ],
 )
 def test_a_text_is_not_divided_in_quotes(text: str, pieces: list[str]) -> None:
-    import re
-
     assert divided(text, re.compile(", ")) == pieces
-
-
-@pytest.mark.parametrize(
-    ("text", "translation"),
-    [
-        ("a.csv row 4: set aside", "a.csv 第 4 行：已搁置"),
-        (
-            "runs/x: prompt teacher 874df5cf2f8a: only an untrusted statement names it as an external input; "
-            "and 3 more.",
-            "runs/x：prompt teacher 874df5cf2f8a：只有不受信任的声明把它写成外部输入；另有 3 个。",
-        ),
-    ],
-)
-def test_a_name_with_blanks_is_a_name(text: str, translation: str) -> None:
-    assert chinese().translate(text) == translation
