@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from qinglan.errors import ConfigError, OutageError
+from qinglan.errors import ConfigError
 from qinglan.http.outages import Retries, outage_seconds
 from qinglan.run_id import run_id
 from qinglan.terminal import say
@@ -59,15 +59,11 @@ def check_trackers(trackers: Collection[str], environment: Mapping[str, str], ga
 
 def check_installed(trackers: Collection[str]) -> None:
     """Raise a ConfigError if a tracker's package is not installed; the training images have all of them."""
-    missing = [package for package in trackers if find_spec(package) is None]
-    if missing:
-        packages = " ".join(PACKAGES[package] for package in missing)
+    if missing := [tracker for tracker in trackers if find_spec(tracker) is None]:
+        packages = " ".join(missing).replace("mlflow", "mlflow-skinny")
         raise ConfigError(
             f"trackers names {', '.join(missing)}, which this environment lacks. Install: pip install {packages}"
         )
-
-
-PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow-skinny"}
 
 
 @contextmanager
@@ -79,16 +75,21 @@ def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) 
         say(f"[{stage}] W&B: no {KEY} here, so its files stay in the stage's log; `wandb sync` sends them later.")
     if added.get(URI, "").endswith(MLFLOW_PATH):
         check_forwarded(added[URI])
-    before = {name: os.environ.get(name) for name in added}
+    before = {name: os.environ[name] for name in added if name in os.environ}
     os.environ.update(added)
     try:
         yield added
     finally:
-        _finish_wandb(trackers)
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        wandb = sys.modules.get("wandb")
+        if "wandb" in trackers and wandb is not None:
+            if wandb.run is not None:
+                wandb.finish()
+            # The log's folder is copied next, but finish() returns before W&B's own process has written the file's
+            # end. https://docs.wandb.ai/ref/python/sdk/functions/teardown/
+            wandb.teardown()
+        for name in added:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def tracker_environment(
@@ -100,46 +101,20 @@ def tracker_environment(
         folder = str(log / "tensorboard")
         added |= {"TENSORBOARD_DIR": folder, "TENSORBOARD_LOGGING_DIR": folder}
     if "wandb" in trackers:
+        mode = environment.get(MODE) or ("online" if environment.get(KEY) else "offline")
         added |= {"WANDB_PROJECT": PROJECT, "WANDB_RUN_GROUP": run_id(), "WANDB_JOB_TYPE": stage}
-        added |= {
-            "WANDB_DIR": str(log),
-            MODE: environment.get(MODE) or ("online" if environment.get(KEY) else "offline"),
-        }
+        added |= {"WANDB_DIR": str(log), MODE: mode}
     if "mlflow" in trackers:
-        if not environment.get(URI) and not gateway_url:
-            raise ConfigError(
-                f"trackers names mlflow, and there is neither {URI} nor a gateway. Set it, or take it out."
-            )
-        added |= {
-            "MLFLOW_EXPERIMENT_NAME": PROJECT,
-            URI: environment.get(URI) or gateway_url.rstrip("/") + MLFLOW_PATH,
-        }
+        uri = environment.get(URI) or gateway_url.rstrip("/") + MLFLOW_PATH
+        added |= {"MLFLOW_EXPERIMENT_NAME": PROJECT, URI: uri}
         if not environment.get(URI):
-            added |= without_proxy(gateway_url, environment)
+            # requests reads `no_proxy` before `NO_PROXY` (requests.utils.should_bypass_proxies), so both are set.
+            direct = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+            hosts = ",".join(filter(None, [urlsplit(gateway_url).hostname, direct]))
+            added |= {"no_proxy": hosts, "NO_PROXY": hosts}
         if outage_seconds():
             added |= MLFLOW_PATIENCE
     return added
-
-
-def without_proxy(url: str, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables with which MLflow's client connects to the URL's host without a proxy.
-
-    The library requests reads `no_proxy` before `NO_PROXY` (requests.utils.should_bypass_proxies), so both are set.
-    """
-    before = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
-    hosts = ",".join(filter(None, [urlsplit(url).hostname, before]))
-    return {"no_proxy": hosts, "NO_PROXY": hosts}
-
-
-def _finish_wandb(trackers: Collection[str]) -> None:
-    """End this process's W&B run, which completes its files, because the stage's log folder is copied next."""
-    wandb = sys.modules.get("wandb")
-    if "wandb" in trackers and wandb is not None:
-        if wandb.run is not None:
-            wandb.finish()
-        # finish() returns before W&B's own process has written the end of the file.
-        # https://docs.wandb.ai/ref/python/sdk/functions/teardown/
-        wandb.teardown()
 
 
 def training_name(stage: str) -> str:
@@ -151,20 +126,16 @@ def check_forwarded(uri: str) -> None:
     """Check that MLflow answers through the gateway, because hours of training could otherwise not be tracked."""
     import httpx2
 
-    from qinglan.http.http_client import sync_client
+    from qinglan.http.http_client import outages, sync_client
 
     def is_away(error: Exception) -> bool:
         return isinstance(error, httpx2.TransportError)
 
     retries = Retries(uri, is_away, attempts=1, seconds=outage_seconds())
-    try:
+    with outages(uri, "Is the gateway up? Or take mlflow out."):
         for attempt in retries.attempts():
             with attempt, sync_client(timeout=CHECK_SECONDS) as http:
                 answer = http.get(f"{uri}/health")
-    except httpx2.HTTPError as error:
-        raise OutageError(
-            f"{uri}: {error or type(error).__name__}. Is the gateway up? Or take mlflow out."
-        ) from error
     retries.answered()
     if answer.status_code >= 400:
         raise ConfigError(f"trackers names mlflow, and {uri} says {answer.status_code}: {answer.text[:300]}")

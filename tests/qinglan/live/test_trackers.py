@@ -21,6 +21,8 @@ WANDB, MLFLOW = {"WANDB_API_KEY": "k" * 40}, {"MLFLOW_TRACKING_URI": "http://mlf
         (("wandb",), WANDB, False, ""),
         (("wandb",), {"WANDB_MODE": "offline"}, False, ""),
         (("mlflow",), WANDB, False, "MLFLOW_TRACKING_URI is not set"),
+        (("mlflow",), MLFLOW, False, ""),
+        (("mlflow",), {}, True, ""),
     ],
 )
 def test_a_tracker_without_key_or_address_is_refused(
@@ -31,13 +33,6 @@ def test_a_tracker_without_key_or_address_is_refused(
         return
     with pytest.raises(ConfigError, match=refusal):
         check_trackers(trackers, environment, gateway_has_mlflow)
-
-
-@pytest.mark.parametrize(("environment", "gateway_has_mlflow"), [(MLFLOW, False), ({}, True)])
-def test_mlflow_is_reached_by_an_address_or_by_the_gateway(
-    environment: dict[str, str], gateway_has_mlflow: bool
-) -> None:
-    check_trackers(("mlflow",), environment, gateway_has_mlflow)
 
 
 def test_all_trackers_whose_package_is_not_here_are_named_with_their_packages(
@@ -85,11 +80,6 @@ def test_what_the_environment_says_goes_before_the_gateway_and_a_key_is_not_copi
     assert added["MLFLOW_TRACKING_URI"] == MLFLOW["MLFLOW_TRACKING_URI"]
     assert added["WANDB_MODE"] == "online"
     assert WANDB["WANDB_API_KEY"] not in added.values()
-
-
-def test_without_an_address_and_a_gateway_mlflow_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="neither MLFLOW_TRACKING_URI nor a gateway"):
-        tracker_environment(("mlflow",), "sft", tmp_path, "", {})
 
 
 def test_the_environment_is_as_before_when_the_training_ended(
