@@ -148,7 +148,8 @@ class Template(NamedTuple):
                 return False
             if part.count(")") > part.count("(") and "(" in before:
                 return False
-        if letters <= FEWEST_LETTERS and "n" not in self.kinds and all(map(PLAIN_WORDS.fullmatch, parts)):
+        for_names = "" in self.kinds and "n" not in self.kinds
+        if letters <= FEWEST_LETTERS and for_names and all(map(PLAIN_WORDS.fullmatch, parts)):
             return False  # "Seed of the faults." has no name or number between the words
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
         stopped = parts[-1].endswith((".", ";")) and not parts[-1].endswith("...")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from qinglan.errors import ConfigError
 from qinglan.llm.batch.api import REQUEST_LINE, REQUEST_LINE_OVERHEAD
 from qinglan.llm.paid.group_commit import SqlStatement
-from qinglan.llm.paid.journal import INSERT_ATTEMPT, Call, Entry, Journal, call_statements
+from qinglan.llm.paid.journal import Call, Entry, Journal, sent_statements
 from qinglan.llm.usable_answer import is_cut
 
 IN_OPEN_BATCH = "outcome = 'sent' AND batch IS NOT NULL"
@@ -74,6 +74,8 @@ class BatchRow(NamedTuple):
     step: str
     row: str
     reserved: float
+    is_open: bool
+    """True if the row has no outcome yet."""
 
 
 class BatchJournal:
@@ -108,23 +110,19 @@ class BatchJournal:
             ("INSERT INTO batches (id, role, name, made_at, rows, factor) VALUES (?, ?, ?, ?, ?, ?)", batch[:6])
         ]
         for attempt, item in enumerate(calls, self._journal.numbers(len(calls))):
-            statements += call_statements(item.call)
-            values = (item.call.key, *item.entry, batch.made_at, item.reserved, item.reserved, number)
-            statements.append((INSERT_ATTEMPT, (attempt, *values)))
+            statements += sent_statements(attempt, item.call, item.entry, item.reserved, number)
         await self._journal.write(*statements)
         return batch
 
-    async def note(self, batch: Batch) -> Batch:
+    async def note(self, batch: Batch, ended: bool = False) -> Batch:
         """Store a batch's file, id and status at the service."""
         await self._journal.write(
-            ("UPDATE batches SET file = ?, batch = ?, status = ? WHERE id = ?", (*batch[6:9], batch.id))
+            (
+                "UPDATE batches SET file = ?, batch = ?, status = ?, ended = ? WHERE id = ?",
+                (*batch[6:9], ended, batch.id),
+            )
         )
         return batch
-
-    async def end(self, batch: Batch) -> None:
-        await self._journal.write(
-            ("UPDATE batches SET status = ?, ended = 1 WHERE id = ?", (batch.status, batch.id)),
-        )
 
     async def give_up(self) -> None:
         """End all open batches in the journal; rows of uploaded batches count as possibly billed."""
@@ -140,17 +138,9 @@ class BatchJournal:
             for key, request in database.execute(query, (batch.id,)):
                 file.write(REQUEST_LINE % (key.encode(), request))
 
-    def row(self, batch: Batch, key: str) -> tuple[BatchRow, bool] | None:
-        """Find the row of a result line; the bool is True if the row has an outcome already. None without a row."""
-        rows = self._journal.read(
-            "SELECT id, call, step, row, reserved, outcome != 'sent' FROM attempts WHERE call = ? AND batch = ?",
-            (key, batch.id),
-        )
-        return (BatchRow(*rows[0][:5]), bool(rows[0][5])) if rows else None
-
-    def unsettled(self, batch: Batch) -> list[BatchRow]:
-        """Rows without an outcome, in the order of the file."""
-        query = f"SELECT id, call, step, row, reserved FROM attempts WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id"
+    def rows(self, batch: Batch) -> list[BatchRow]:
+        """All rows of a batch, in the order of its file."""
+        query = "SELECT id, call, step, row, reserved, outcome = 'sent' FROM attempts WHERE batch = ? ORDER BY id"
         return [BatchRow(*row) for row in self._journal.read(query, (batch.id,))]
 
     def unanswered(self, batch: Batch) -> list[BatchCall]:
@@ -166,10 +156,6 @@ class BatchJournal:
         """Number of answered rows of a batch, and the cost of all its rows."""
         query = "SELECT coalesce(sum(outcome = 'answered'), 0), coalesce(sum(cost), 0) FROM attempts WHERE batch = ?"
         return tuple(self._journal.read(query, (batch.id,))[0])
-
-    def first(self, batch: Batch) -> int:
-        """Number of the attempt in the file's first line; the lines after it have the next numbers."""
-        return int(self._journal.read("SELECT min(id) FROM attempts WHERE batch = ?", (batch.id,))[0][0])
 
 
 async def refuse_open_batches(journal: Journal) -> None:

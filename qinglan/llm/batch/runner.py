@@ -181,26 +181,25 @@ class BatchRunner:
     async def _read_files(self, status: BatchStatus) -> None:
         """Settle the row of every result line. Lines without a row and repeated lines are logged and skipped."""
         self._line_keys.clear()
+        rows = {row.call: row for row in self._batches.rows(self._batch)}
         try:
             for file in status.files:
                 async for line in self._service.lines(file):
-                    match = self._batches.row(self._batch, line.key)
-                    if match is None or line.key in self._line_keys:
+                    if line.key not in rows or line.key in self._line_keys:
                         log.warning(f"batch {self._batch.batch}: a line of no row, or its second: {line.key[:80]!r}")
                         continue
-                    row, settled = match
                     self._line_keys.add(line.key)
-                    if not settled:
-                        await self._settle(row, line.outcome)
+                    if rows[line.key].is_open:
+                        await self._settle(rows[line.key], line.outcome)
         finally:
             await self._commit()
 
     async def _settle_rest(self, status: BatchStatus) -> None:
         """Settle rows without a result line, by how the batch ended."""
         problems = {problem.line: problem for problem in status.problems if problem.line is not None}
-        first = self._batches.first(self._batch)
-        for row in self._batches.unsettled(self._batch):
-            await self._settle(row, outcome_without_line(status.status, problems.get(row.attempt - first + 1)))
+        for number, row in enumerate(self._batches.rows(self._batch), 1):
+            if row.is_open:
+                await self._settle(row, outcome_without_line(status.status, problems.get(number)))
         await self._commit()
 
     async def _settle(self, row: BatchRow, outcome: Completion | UpstreamError) -> None:
@@ -227,7 +226,7 @@ class BatchRunner:
 
     async def _end_refused(self, error: UpstreamError) -> BatchEnd:
         """End a batch that the service refused: its rows are unpaid."""
-        for row in self._batches.unsettled(self._batch):
+        for row in self._batches.rows(self._batch):
             await self._settle(row, TransientError("not run", str(error)))
         await self._commit()
         self._unpaid.clear()  # the reason is the batch's, and would be repeated for each row
@@ -237,7 +236,7 @@ class BatchRunner:
         return await self._end(f"{error} No batch was made; its {self._batch.rows:,} rows are unpaid.")
 
     async def _end(self, problem: str, resend_rows: int = 0) -> BatchEnd:
-        await self._batches.end(self._batch)
+        await self._batches.note(self._batch, ended=True)
         self._file.unlink(missing_ok=True)  # a process that was killed while it uploaded has left a file
         answered, cost = self._batches.totals(self._batch)
         return BatchEnd(self._batch, answered, cost, tuple(self._unpaid), problem, resend_rows)

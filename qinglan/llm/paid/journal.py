@@ -221,9 +221,8 @@ class Journal:
 
     def answer(self, key: str) -> bytes | None:
         """The received answer to a call; None if the call has no answer."""
-        cursor = self._reader.execute("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
-        row = cursor.fetchone()
-        return bytes(row[0]) if row else None
+        rows = self.read("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
+        return bytes(rows[0][0]) if rows else None
 
     def answers_to_prompt(self, prompt: str) -> list[JournalledAnswer]:
         """All answers to a prompt (see prompt_key) under any length limit; answers of retries come last."""
@@ -233,11 +232,7 @@ class Journal:
     async def sent(self, call: Call, entry: Entry, reserved: float) -> int:
         """Commit an attempt before its request is sent, and return its number."""
         number = self.numbers(1)
-        await self._writer.write(
-            *call_statements(call),
-            (UPSERT_ENTRY, (*entry, call.key, 0)),
-            (INSERT_ATTEMPT, (number, call.key, *entry, time.time(), reserved, reserved, None)),
-        )
+        await self.write((UPSERT_ENTRY, (*entry, call.key, 0)), *sent_statements(number, call, entry, reserved))
         return number
 
     async def answered(
@@ -247,30 +242,36 @@ class Journal:
         await self.write(*record_answer_statements(attempt, key, response, usage, cost, reason))
 
     async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
-        await self._writer.write(end_attempt_statement(attempt, outcome, detail, cost))
+        await self.write(end_attempt_statement(attempt, outcome, detail, cost))
 
     async def failed(self, key: str, reason: str, raw: str) -> None:
         """Mark the call as failed; the next request for it tries it again."""
-        await self._writer.write(fail_call_statement(key, reason, raw))
+        await self.write(fail_call_statement(key, reason, raw))
 
     def hit(self, key: str, entry: Entry) -> None:
         """Count that a row used a stored answer. The commit is not awaited: a lost count loses no money."""
-        self._writer.write((UPSERT_ENTRY, (*entry, key, 1)))
+        self.write((UPSERT_ENTRY, (*entry, key, 1)))
 
     async def settled(self) -> None:
         """Wait until all writes so far are committed, also of hits, so that a reader sees them."""
-        await self._writer.write(("UPDATE entries SET hits = hits WHERE 0", ()))
+        await self.write(("UPDATE entries SET hits = hits WHERE 0", ()))
 
     def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
         """Record the artifact that holds the step's answers since its last export; repeating it changes nothing."""
-        return self._writer.write(
+        return self.write(
             ("UPDATE entries SET artifact = ?, waiting = 0 WHERE step = ? AND waiting = 1", (artifact, step))
         )
 
 
-def call_statements(call: Call) -> tuple[SqlStatement, SqlStatement]:
-    """SQL statements that record a call before it is sent."""
-    return (UPSERT_CALL, call), (INSERT_PROMPT, (prompt_key(call.request, call.sample), call.key))
+def sent_statements(
+    attempt: int, call: Call, entry: Entry, reserved: float, batch: int | None = None
+) -> tuple[SqlStatement, ...]:
+    """SQL statements that record a call and its attempt before it is sent."""
+    return (
+        (UPSERT_CALL, call),
+        (INSERT_PROMPT, (prompt_key(call.request, call.sample), call.key)),
+        (INSERT_ATTEMPT, (attempt, call.key, *entry, time.time(), reserved, reserved, batch)),
+    )
 
 
 def record_answer_statements(
@@ -317,11 +318,16 @@ def _lock(path: Path) -> IO[bytes]:
     return lock
 
 
+def read_version(database: sqlite3.Connection) -> tuple[int, int]:
+    """Marks of a journal in a database: APPLICATION_ID and SCHEMA_VERSION; other files have other numbers."""
+    names = ("application_id", "user_version")
+    application, version = (int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
+    return application, version
+
+
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     """Create the tables of a new file; mark attempts that a killed owner left open as lost."""
-    application, version = (
-        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
-    )
+    application, version = read_version(database)
     if application == APPLICATION_ID and version == SCHEMA_VERSION:
         # The lock is held, so no living process has these attempts under way.
         database.execute(RECOVER)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from qinglan.errors import DataError
-from qinglan.llm.paid.journal import APPLICATION_ID, SCHEMA_VERSION, call_key
+from qinglan.llm.paid.journal import APPLICATION_ID, SCHEMA_VERSION, call_key, read_version
 from qinglan.terminal import visible
 
 CALLS = """
@@ -112,22 +112,12 @@ def read_report(path: Path) -> dict[str, Any]:
         report: dict[str, Any] = {}
         for query in (CALLS, ATTEMPTS, LOST_ATTEMPTS):
             report |= dict(database.execute(query).fetchone())
-        by_step = [dict(row) for row in database.execute(BY_STEP)]
-        hits = sum(row["hits"] for row in by_step)
-        lost = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
-        exports = [dict(row) for row in database.execute(EXPORTS)]
-        batches = [dict(row) for row in database.execute(OPEN_BATCHES)]
+        lists = {"by_step": BY_STEP, "exports": EXPORTS, "batches": OPEN_BATCHES}
+        report |= {name: [dict(row) for row in database.execute(query)] for name, query in lists.items()}
+        report["possibly_billed"] = [f"{step}/{row}" for step, row in database.execute(POSSIBLY_BILLED)]
+    hits = sum(row["hits"] for row in report["by_step"])
     total = hits + report["answered"]
-    return {
-        **report,
-        "hits": hits,
-        "hit_rate": hits / total if total else 0.0,
-        "possibly_billed": lost,
-        "by_step": by_step,
-        "exports": exports,
-        "batches": batches,
-        "digest": journal_digest(path),
-    }
+    return {**report, "hits": hits, "hit_rate": hits / total if total else 0.0, "digest": journal_digest(path)}
 
 
 class ModelAnswers(NamedTuple):
@@ -196,11 +186,10 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         database.row_factory = sqlite3.Row
         try:
             database.execute("PRAGMA query_only=1")
-            names = ("application_id", "user_version")
-            application, version = (database.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
+            version = read_version(database)
         except sqlite3.DatabaseError as error:
             raise DataError(f"{path}: cannot be read ({error}).") from error
-        if application != APPLICATION_ID or version != SCHEMA_VERSION:
+        if version != (APPLICATION_ID, SCHEMA_VERSION):
             raise DataError(
                 f"{path}: no journal of version {SCHEMA_VERSION}. Read it with the release that wrote it."
             )

@@ -47,7 +47,7 @@ def test_a_batch_holds_its_money_and_its_calls_until_it_ends(tmp_path: Path) -> 
         assert journal.spent() == pytest.approx(1.1)
         assert pages.settled_keys() == {call(text).key for text in ("live", "a", "b")}
         assert pages.open() == [batch]
-        assert [row.row for row in pages.unsettled(batch)] == ["a", "b"]
+        assert [(row.row, row.is_open) for row in pages.rows(batch)] == [("a", True), ("b", True)]
         await pages.note(batch._replace(file="file-1", status="uploaded"))
         with pytest.raises(ConfigError, match="is not fetched yet"):
             await refuse_open_batches(journal)
