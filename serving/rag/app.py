@@ -18,7 +18,7 @@ from serving.rag.content_check import ContentChecker, content_routes
 from serving.rag.engine import Engine, EngineUnavailable, SnapshotGone
 from serving.rag.metrics import CACHE, Metrics
 from serving.rag.opensearch.cluster_client import ClusterClient
-from serving.rag.rerank.reranker_client import RerankerClient
+from serving.rag.reranker_client import RerankerClient
 from serving.rag.retrieve import ScoredRetrieval, retrieve
 from serving.rag.rewriter_client import RewriterClient
 from serving.rag.service_client import ServiceError

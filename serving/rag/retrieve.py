@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from qinglan.rag.contract import RecalledPassage
 from serving.rag.engine import Candidate, Engine
-from serving.rag.rerank.reranker_client import RerankerClient
+from serving.rag.reranker_client import RerankerClient
 from serving.rag.service_client import ServiceError
 
 CANDIDATES = 20

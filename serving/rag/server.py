@@ -26,7 +26,7 @@ from serving.rag.opensearch.cluster_client import ClusterClient
 from serving.rag.opensearch.engine import AliasEngine
 from serving.rag.opensearch_connection import OpenSearchConfig
 from serving.rag.rerank.lexical_reranker import DEFAULT_RERANKER, RerankerModel, read_reranker
-from serving.rag.rerank.reranker_client import RerankerClient
+from serving.rag.reranker_client import RerankerClient
 from serving.rag.rewriter_client import RewriterClient
 
 DRAIN_SECONDS = 10

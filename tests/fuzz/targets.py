@@ -53,7 +53,7 @@ from qinglan.tables.tables import write_table
 from serving.gateway.bundle_handler import answer_bundle, read_bundle
 from serving.rag.config import ContentConfig, RerankServiceConfig, RewriterConfig
 from serving.rag.content_check import read_verdict
-from serving.rag.rerank.reranker_client import read_info, read_scores
+from serving.rag.reranker_client import read_info, read_scores
 from serving.rag.rewriter_client import read_rewrite
 from serving.rag.service_client import ServiceError
 from serving.rollout.cluster.ledger import parse_rollout

@@ -14,7 +14,7 @@ from qinglan.rag.contract import KNOWLEDGE_BASES_PATH, RagAnswer, RagData
 from serving.rag.app import create_app
 from serving.rag.config import RerankServiceConfig
 from serving.rag.engine import TantivyEngine
-from serving.rag.rerank.reranker_client import RerankerClient
+from serving.rag.reranker_client import RerankerClient
 from tests.servers.rerankers import FakeReranker
 
 pytestmark = pytest.mark.slow

@@ -11,9 +11,9 @@ import pytest
 
 from qinglan.errors import ConfigError
 from qinglan.rag.client import RERANKER_RETRY_SECONDS
+from serving.rag import reranker_client
 from serving.rag.config import RerankServiceConfig
-from serving.rag.rerank import reranker_client
-from serving.rag.rerank.reranker_client import (
+from serving.rag.reranker_client import (
     API_KEY,
     FAILURES,
     PROBE_SECONDS,
