@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.components.evaluation.rewriter.judged_chance import DRAWS, TEACHER, Skill, count_verdicts, leaning_judge
+from benchmarks.judged_chance import DRAWS, TEACHER, Skill, count_verdicts
 
 pytestmark = pytest.mark.slow
 ALPHA = 0.05
@@ -15,20 +15,7 @@ def test_an_equal_student_is_promoted_by_chance_alone_and_no_more_often_than_alp
     assert promoted <= better
 
 
-def test_a_worse_student_is_not_promoted() -> None:
-    promoted, better = count_verdicts(DRAWS // 2, Skill(teacher=TEACHER, rl=0.65))
-
-    assert (promoted, better) == (0, 0)
-
-
 def test_a_student_that_is_better_by_far_is_promoted_although_the_judge_errs() -> None:
     promoted, _ = count_verdicts(DRAWS // 4, Skill(teacher=TEACHER, rl=0.85))
 
     assert promoted >= 0.75 * (DRAWS // 4)
-
-
-def test_nothing_guards_against_a_judge_that_errs_in_the_students_favour() -> None:
-    """The README says so, and that people should check some of the grades."""
-    promoted, _ = count_verdicts(DRAWS // 4, Skill(teacher=TEACHER, rl=0.7), leaning_judge(0.5))
-
-    assert promoted > 3 * ALPHA * (DRAWS // 4)

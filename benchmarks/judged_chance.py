@@ -3,7 +3,7 @@
 Each draw is an evaluation table of 240 questions without gold, two turns a conversation. Under test is everything
 between the examiner's grades and the verdict.
 
-    python -m tests.components.evaluation.rewriter.judged_chance     the table in the stage's README; five minutes
+    python -m benchmarks.judged_chance     the table in the stage's README; five minutes
 """
 
 import math
