@@ -120,7 +120,6 @@ Numbers = dict[str, float | int | None]
 
 
 def as_json(by_kind: Mapping[str, Headroom]) -> dict[str, dict[str, Numbers]]:
-    """The figures by kind, as plain data."""
     return {
         kind: {name: estimate_as_json(estimate) for name, estimate in headroom._asdict().items()}
         for kind, headroom in by_kind.items()

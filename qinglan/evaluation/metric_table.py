@@ -3,7 +3,7 @@ two systems.
 
 table = MetricTable.of(rows, values, METRICS, draws, seed)
 table.levels()                                   # {system: {metric: {value, low, high, n, how}}}
-table.compare(pairs, metrics, {"": None})        # {(pair, place, metric): {difference, low, high, p, ...}}
+table.compare(pairs, metrics, {"": None})        # {(pair, subset, metric): {difference, low, high, p, ...}}
 """
 
 import math
@@ -20,7 +20,7 @@ from qinglan.rows.rows import Question
 Json = dict[str, Any]
 Pair = tuple[str, str]
 Chosen = Sequence[bool] | None
-"""The rows of one place, such as a tenant or a slice; None for all of them."""
+"""True for each row of a subset, such as a tenant or a slice; None for all rows."""
 
 
 class MetricTable(NamedTuple):
@@ -61,11 +61,9 @@ class MetricTable(NamedTuple):
         return int(self.conversations.max()) + 1
 
     def known(self, system: str, metric: str) -> int:
-        """Number of rows that have a value of this metric."""
         return int((~np.isnan(self.values[system, metric])).sum())
 
     def levels(self) -> Json:
-        """Each system's metrics with their intervals."""
         estimates = self._means(list(self.values.values()))
         levels: Json = {system: {} for system in self.systems}
         for (system, metric), estimate in zip(self.values, estimates, strict=True):
@@ -86,11 +84,11 @@ class MetricTable(NamedTuple):
         return self.values[pair[0], metric] - self.values[pair[1], metric]
 
     def compare(
-        self, pairs: Sequence[Pair], metrics: Sequence[str], places: Mapping[str, Chosen]
+        self, pairs: Sequence[Pair], metrics: Sequence[str], subsets: Mapping[str, Chosen]
     ) -> dict[tuple[Pair, str, str], Json]:
-        """Each pair's paired difference in each metric and place, all from the same draws."""
-        keys = [(pair, place, metric) for pair in pairs for place in places for metric in metrics]
-        columns = [_only(self.difference(pair, metric), places[place]) for pair, place, metric in keys]
+        """Each pair's paired difference in each metric and subset, all from the same draws."""
+        keys = [(pair, subset, metric) for pair in pairs for subset in subsets for metric in metrics]
+        columns = [_only(self.difference(pair, metric), subsets[subset]) for pair, subset, metric in keys]
         gaps = statistics.paired_differences(np.column_stack(columns), self.conversations, self.draws, self.seed)
         return {key: gap._asdict() for key, gap in zip(keys, gaps, strict=True)}
 
@@ -101,5 +99,4 @@ class MetricTable(NamedTuple):
 
 
 def _only(column: Columns, chosen: Chosen) -> Columns:
-    """The column with NaN in every row that is not chosen."""
     return column if chosen is None else np.where(np.array(chosen), column, math.nan)

@@ -19,7 +19,6 @@ class Metric(NamedTuple):
     """Upper end of the metric's scale in a figure."""
 
     def number(self, value: Any) -> str:
-        """A value in the metric's unit."""
         if not is_number(value):
             return NO_VALUE
         if self.unit == "milliseconds":

@@ -63,5 +63,4 @@ def read_gain(log: Path) -> StageGain | None:
 
 
 def read_gains(logs: Mapping[str, Path]) -> dict[str, StageGain]:
-    """The gain of each training that compared something, by the name of its log."""
     return {name: gain for name, folder in logs.items() if (gain := read_gain(folder))}

@@ -62,7 +62,6 @@ class TeacherGain(NamedTuple):
         return self.low > 0 and self.p <= SIGNIFICANT
 
     def in_words(self) -> str:
-        """The figures in one phrase."""
         factor, sign = UNITS[self.measure], "%" if self.measure == GOLD else ""
         digits = 1 if self.measure == GOLD else 3
         plain, rewritten, difference, low, high = (round(factor * value, digits) for value in self[1:6])

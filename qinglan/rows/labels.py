@@ -105,7 +105,8 @@ def relevant_ids(gold: Sequence[str], labels: Iterable[Label]) -> tuple[str, ...
 
 
 def graded_ndcg(ids: Sequence[str], gains: Mapping[str, float], depth: int) -> float:
-    """nDCG of the first `depth` passages: 1 if the passages with the highest gains come first."""
+    """nDCG of the first `depth` passages (Järvelin and Kekäläinen 2002): 1 if those with the highest gains come
+    first."""
     ideal = _discounted(sorted(gains.values(), reverse=True)[:depth])
     return _discounted([gains.get(passage, 0.0) for passage in ids[:depth]]) / ideal if ideal else 0.0
 

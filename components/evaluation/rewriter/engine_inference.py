@@ -86,7 +86,6 @@ def gpus_of_engines(visible: Sequence[str], each: int, engines: int) -> list[Seq
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, by number or name."""
     import torch
 
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -95,7 +94,6 @@ def visible_gpus() -> list[str]:
 
 @contextmanager
 def student_engine(folder: Path, config: EvaluateConfig, gpus: Sequence[str] = ()) -> Iterator[Engine]:
-    """Run vLLM with one student's model until the block ends."""
     context = model_context(folder)
     options = [*engine_options(NAME, gpus=config.serving_gpus, context=context), *config.vllm_options]
     seconds = ENGINE_SECONDS + ready_seconds(folder)
@@ -109,7 +107,6 @@ def student_engine(folder: Path, config: EvaluateConfig, gpus: Sequence[str] = (
 def _rewrite(
     name: str, folder: Path, rows: Sequence[PromptInput], config: EvaluateConfig, engine: Engine
 ) -> StudentOutput:
-    """Rewrite all rows with one student, and time some of them through the production server."""
     card = servable_card(folder)
     messages = [student_messages(row, card.system_prompts.get(row.tenant_id, "")) for row in rows]
     with explained_outages(engine, name), ExitStack() as servers:

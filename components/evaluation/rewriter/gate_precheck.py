@@ -1,7 +1,7 @@
 """Find the reasons for which a planned run's gate would hold every model, from the run's settings and its sheet. A
 pure function.
 
-find_obstacles(PlannedRun(...), GateConfig())     # empty: the gate will decide on the numbers
+list(find_obstacles(PlannedRun(...), GateConfig()))     # empty: the gate will decide on the numbers
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,12 +59,8 @@ class Obstacle(Config):
     next_step: str
 
 
-def find_obstacles(run: PlannedRun, gate: GateConfig) -> list[Obstacle]:
+def find_obstacles(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
     """All reasons against a promotion that no training can remove."""
-    return list(_obstacles(run, gate))
-
-
-def _obstacles(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
     if same_model(run.examiner, run.judge):
         yield Obstacle(
             reason=f"The examiner is the judge, {run.judge}: its scores are no second opinion.",

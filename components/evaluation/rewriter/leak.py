@@ -12,6 +12,7 @@ from qinglan.evaluation.gates.leaks import NamedText, check_leaks
 from qinglan.evaluation.question_kinds import is_complete
 from qinglan.files.files import sha256_file
 from qinglan.rewriter.card import read_card
+from qinglan.rows.prompt_parquet import read_prompts
 from qinglan.rows.rows import Question
 from qinglan.text.near_duplicates import question_key
 
@@ -42,7 +43,6 @@ def check(test: Iterable[Question], training: Mapping[str, Path], threshold: flo
 
 
 def questions(training: Mapping[str, Path]) -> Iterator[str]:
-    """All questions in the train and dev rows of the stages."""
     return (row.question for folder in training.values() for _, row in _read(folder))
 
 
@@ -82,7 +82,10 @@ def _files(folder: Path) -> list[Path]:
 def _read(folder: Path) -> Iterator[tuple[str, TrainingQuestion]]:
     for path in _files(folder):
         if path.suffix == ".parquet":
-            yield from _read_prompts(path)
+            for number, row in enumerate(read_prompts(path), 1):
+                extra = row["extra_info"]
+                question = TrainingQuestion(extra["id"], extra["question"], extra["history_summary"] or "")
+                yield f"{path.name}:{number}", question
             continue
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -90,7 +93,6 @@ def _read(folder: Path) -> Iterator[tuple[str, TrainingQuestion]]:
 
 
 def parse_chat_question(line: bytes, where: str) -> TrainingQuestion:
-    """The question and history of a chat row, read back from its prompt."""
     try:
         row = orjson.loads(line)
         prompt = next(turn["content"] for turn in row["messages"] if turn["role"] == "user").split("\n")
@@ -107,27 +109,3 @@ def parse_chat_question(line: bytes, where: str) -> TrainingQuestion:
             "Train on what the convert stage writes."
         )
     return TrainingQuestion(name, question, history)
-
-
-def _read_prompts(path: Path) -> Iterator[tuple[str, TrainingQuestion]]:
-    for number, extra in enumerate(read_extra_infos(path), 1):
-        try:
-            question = TrainingQuestion(str(extra["id"]), extra["question"], extra["history_summary"] or "")
-        except (KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}, row {number}: extra_info has no id, question and history. Convert again."
-            ) from error
-        yield f"{path.name}:{number}", question
-
-
-def read_extra_infos(path: Path) -> Iterator[Any]:
-    """The `extra_info` of each prompt in a parquet file of PPO."""
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            for batch in file.iter_batches(columns=["extra_info"]):
-                yield from batch.column(0).to_pylist()
-    except (pa.ArrowException, OSError, IndexError) as error:
-        raise DataError(f"{path}: cannot be read as parquet ({error}). Convert again.") from error

@@ -62,6 +62,11 @@ SYSTEM_METRICS = {
 }
 """Metrics with one number per system."""
 
+JUDGE = "judge"
+OUTSIDERS = {"judged_top1": "top1", JUDGE: "quality"}
+"""The outsider's measure for each measure that training optimises, on the same scale: gold for the reranker's score
+against the need, the examiner for the training's judge."""
+
 
 class RetrievalResult(NamedTuple):
     """The passages that a query retrieved."""
@@ -144,11 +149,7 @@ def top1(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 def ndcg(ids: Sequence[str], gold: Sequence[str]) -> float:
     """nDCG@10: 1 if all gold passages are first; NaN without gold."""
-    # A gold passage gains 1 / log2(rank + 1) (Järvelin and Kekäläinen 2002); the ideal ranking begins with them all.
-    if not gold:
-        return NAN
-    gain = sum(1 / math.log2(rank + 1) for rank, hit in enumerate(ids[:TOP_K], 1) if hit in gold)
-    return gain / sum(1 / math.log2(rank + 1) for rank in range(1, min(len(set(gold)), TOP_K) + 1))
+    return graded_ndcg(ids, dict.fromkeys(gold, 1.0), TOP_K) if gold else NAN
 
 
 def recall(ids: Sequence[str], gold: Sequence[str]) -> float:

@@ -1,13 +1,19 @@
 """Build the rewriter's report from evaluation.json, predictions and training logs. It computes no new number."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import orjson
 
-from components.evaluation.rewriter.inflation import inflation_lines
-from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, METRICS, SYSTEM_METRICS, metrics_by
+from components.evaluation.rewriter.measures import (
+    JUDGE,
+    JUDGED_METRICS,
+    LABEL_METRICS,
+    METRICS,
+    OUTSIDERS,
+    SYSTEM_METRICS,
+    metrics_by,
+)
 from qinglan.evaluation.gates.evaluation_file import Json, read_predictions
 from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.gates.rewriter_gate import (
@@ -20,11 +26,12 @@ from qinglan.evaluation.gates.rewriter_gate import (
     shown_losses,
 )
 from qinglan.evaluation.gates.verdict import EvaluationNumbers
+from qinglan.evaluation.inflation import describe
 from qinglan.evaluation.metrics import Metric, is_number
 from qinglan.evaluation.pages import report as kernel
 from qinglan.evaluation.question_kinds import KINDS
 from qinglan.evaluation.stage_gain import StageGain
-from qinglan.pages.curves import curve_svg
+from qinglan.pages.curves import rows_curve
 
 NAMES = {"plain": "no rewrite", "history": "question + history", "teacher": "teacher", "sft": "SFT", "rl": "RL"}
 COLOURS = {
@@ -49,21 +56,14 @@ TOP1 = METRICS["top1"]
 GAINS = {"sft": "SFT on the teacher's further rows, over SFT without", "ppo": "the best step of PPO, over SFT"}
 """Words for each training's gain on dev, by the name of its log."""
 
-FIRST_CURVES = (
-    *("loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "student_top1", "policy_loss", "value_loss", "kl"),
-    *("entropy", "clip_fraction", "length", "copy_rate", "judge_hit_rate", "rag_hit_rate"),
-)
-"""Names of the curves that are shown first; a log's other curves follow in their order."""
-
-MOST_CURVES = 12
-Series = dict[str, list[tuple[float, float]]]
+CURVES = ("loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "kl", "entropy", "length")
+"""Figures of a training that the report draws by step."""
 
 EXAMPLE_KINDS = ("won", "lost", "still failing")
 Blocks = Iterator[kernel.Block]
 
 
 def to_markdown(evaluation: Json) -> str:
-    """The evaluation for a terminal or a log."""
     return kernel.to_markdown(build_report(evaluation))
 
 
@@ -128,7 +128,6 @@ def build_report(
         "Rows without gold": _by_labels(evaluation, by),
         f"Kinds of questions: {FIRST_IN_WORDS[by]}": _kinds(evaluation),
         f"Properties of the sample: {FIRST_IN_WORDS[by]}": _slices(evaluation),
-        "Searched as asked, on dev": _as_asked(evaluation),
         "Queries side by side": _examples(evaluation["candidate"], by, examples or {}),
         "Training": [*_gains(gains or {}), *curves],
         "The judges": [*(kernel.Text(line, terminal=True) for line in judges), blind],
@@ -156,7 +155,6 @@ def _gains(gains: Mapping[str, StageGain]) -> Blocks:
 
 
 def headline(evaluation: Json) -> str:
-    """The verdict in one sentence."""
     name = NAMES.get(str(evaluation.get("candidate")), "the candidate")
     if not evaluation["verdict"]["promote"]:
         return f"Hold: {name} stays where it is."
@@ -281,22 +279,6 @@ def _kinds(evaluation: Json) -> Blocks:
     )
 
 
-def _as_asked(evaluation: Json) -> Blocks:
-    """A table of thresholds for `as_asked` and their effect on dev, from which a person can choose."""
-    if not (table := evaluation.get("as_asked")):
-        return
-    rows = []
-    for line in table:
-        shares = (TOP1.number(line[name]) for name in ("as_asked", "teacher"))
-        rows.append([f"{line['threshold']:g}", f"{line['taken']:,}", *shares])
-    yield kernel.Table(["threshold", "questions", "gold first, as asked", "gold first, teacher's rewrite"], rows)
-    yield kernel.Text(
-        f"Of {table[0]['rows']:,} rows of dev with gold: questions whose own first passage scores at least the "
-        f"threshold, and what is right for these. This run's is {evaluation['settings']['as_asked']:g}. Choose the "
-        "next run's where the words as asked are right as often as you need; never by the test."
-    )
-
-
 def _slices(evaluation: Json) -> Blocks:
     if slices := evaluation["slices"]:
         rows = [
@@ -316,7 +298,10 @@ def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, li
             return None
         return "won" if wins else "lost" if teacher_wins else "still failing"
 
-    return kernel.pick_examples(read_predictions(predictions), EXAMPLE_KINDS, kind_of, count, kernel.conversation_of)
+    def conversation(row: Json) -> tuple[str, str]:
+        return row["tenant_id"], row["conversation_id"]
+
+    return kernel.pick_examples(read_predictions(predictions), EXAMPLE_KINDS, kind_of, count, conversation)
 
 
 def _examples(candidate: str, by: By, examples: Mapping[str, Sequence[Json]]) -> Blocks:
@@ -354,32 +339,21 @@ def judges_line(agreement: Json) -> str:
     )
 
 
+def inflation_lines(results: Mapping[str, Json]) -> Iterator[str]:
+    """A sentence for each inflation factor of RL's gain over SFT, or one that says that none is defined."""
+    if not results:
+        yield "Inflation factor: not defined, since no model here was trained by the reward."
+    names = {name: metric.name for name, metric in METRICS.items()} | {JUDGE: "quality, by the training's judge"}
+    for name, part in results.items():
+        yield f"Inflation factor of RL's gain over SFT, {describe(part, names[name], names[OUTSIDERS[name]])}"
+
+
 def curves(logs: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Up to MOST_CURVES small figures for each stage that left a log."""
+    """Small figures of each training that left a log."""
     out = {}
     for stage, folder in logs.items():
-        series = read_series(folder / "metrics.jsonl")
-        names = sorted(
-            series, key=lambda name: FIRST_CURVES.index(name) if name in FIRST_CURVES else len(FIRST_CURVES)
-        )
-        if names:
-            out[stage] = [curve_svg(name, {"": series[name]}) for name in names[:MOST_CURVES]]
+        path = folder / "metrics.jsonl"
+        rows = [orjson.loads(line) for line in path.read_bytes().splitlines()] if path.is_file() else []
+        if shown := [name for name in CURVES if sum(name in row for row in rows) > 1]:
+            out[stage] = [rows_curve(name, {"": name}, rows) for name in shown]
     return out
-
-
-def read_series(path: Path) -> Series:
-    """The (step, value) points of each name in a log; empty if the log is missing. Unreadable lines, such as a torn
-    last one, and names with fewer than two points are left out."""
-    out: Series = {}
-    if not path.is_file():
-        return out
-    for line in path.read_bytes().splitlines():
-        try:
-            row = orjson.loads(line)
-            step = float(row["step"])
-        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
-            continue
-        for name, value in row.items():
-            if name != "step" and isinstance(value, int | float) and math.isfinite(value):
-                out.setdefault(name, []).append((step, float(value)))
-    return {name: points for name, points in out.items() if len(points) > 1}

@@ -4,10 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from components.evaluation.rewriter.config import EvaluateConfig
+from components.evaluation.rewriter.measures import JUDGE, OUTSIDERS
 from components.evaluation.rewriter.score_systems import ScoredRows
 from components.evaluation.rewriter.student_timing import StudentOutput
 from qinglan.evaluation import statistics
+from qinglan.evaluation.inflation import inflation
 from qinglan.evaluation.metric_table import MetricTable, Pair
 from qinglan.evaluation.pages.report import ASSUMED
 from qinglan.evaluation.question_kinds import KINDS
@@ -46,13 +50,13 @@ def paired_results(table: MetricTable, tenant_of: Sequence[str]) -> Json:
     """Each pair's differences, overall and by tenant, with Holm's correction over tenants."""
     pairs = [pair for pair in PAIRS if set(pair) <= set(table.systems)]
     tenants = sorted(set(tenant_of))
-    places = {"": None, **{tenant: [name == tenant for name in tenant_of] for tenant in tenants}}
+    subsets = {"": None, **{tenant: [name == tenant for name in tenant_of] for tenant in tenants}}
     compared = [name for name in (*COMPARED, *COMPARED_BY_LABELS) if name in table.metrics]
-    gaps = table.compare(pairs, compared, places)
+    gaps = table.compare(pairs, compared, subsets)
 
-    def nested(pair: Pair, place: str) -> Json:
+    def nested(pair: Pair, subset: str) -> Json:
         first, *rest = compared
-        return {"metric": first, **gaps[pair, place, first], **{name: gaps[pair, place, name] for name in rest}}
+        return {"metric": first, **gaps[pair, subset, first], **{name: gaps[pair, subset, name] for name in rest}}
 
     paired = {}
     for pair in pairs:
@@ -139,6 +143,25 @@ def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
     return {**names, "same_model": same_model(names["judge"], names["examiner"]), **agreed._asdict()}
 
 
+def inflation_results(table: MetricTable, judge: Sequence[Mapping[str, float]], one_judge: bool) -> Json:
+    """The inflation factor of RL's gain over SFT by each measure that training optimises; empty without both models.
+
+    `judge` holds the training judge's scores of each row by system. With `one_judge` the examiner is the same model,
+    so it is no outsider and the judge gets no factor.
+    """
+    pair = ("rl", "sft")
+    if not set(pair) <= set(table.systems):
+        return {}
+    after, before = (np.array([row.get(system, math.nan) for row in judge]) for system in pair)
+    gains = {"judged_top1": table.difference(pair, "judged_top1")} | ({} if one_judge else {JUDGE: after - before})
+    return {
+        name: inflation(
+            gain, table.difference(pair, OUTSIDERS[name]), table.conversations, table.draws, table.seed
+        )._asdict()
+        for name, gain in gains.items()
+    }
+
+
 def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:
     """Latency of single rewrites, and the cost of 1,000 rewrites at measured throughput and set price."""
     hour = config.gpu_hour_price * config.serving_gpus
@@ -151,7 +174,6 @@ def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:
 
 
 def latencies(seconds: Sequence[float], config: EvaluateConfig, how: str) -> Json:
-    """Median and 95th percentile of single calls in milliseconds, with their intervals."""
     milliseconds = [1000 * value for value in seconds]
     return {
         name: {**statistics.quantile(milliseconds, share, config.draws, config.seed)._asdict(), "how": how}
@@ -176,14 +198,12 @@ def teacher_metrics(report: Json, live_seconds: Sequence[float], config: Evaluat
 
 
 def _alone(value: float) -> Json:
-    """A number without an interval."""
     return {"value": value, "low": None, "high": None}
 
 
 def notes(
     students: Mapping[str, StudentOutput], scored: ScoredRows, table: MetricTable, config: EvaluateConfig
 ) -> list[str]:
-    """Sentences that a reader of the report needs to interpret its numbers."""
     lines = []
     for name, student in students.items():
         lines.append(

@@ -34,6 +34,7 @@ from qinglan.rag.as_asked import searched_as_asked
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagData, contradicts_snapshot
 from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.reward.judge import read_score
 from qinglan.rows.labels import PASSAGE_CHARACTERS, RELEVANT, read_opinion
 from qinglan.rows.rows import Question, QuestionWithNeed, ValidatedRewrite
 from qinglan.terminal.progress import progress
@@ -218,7 +219,6 @@ class RowScorer:
         return ScoredRow(values, judge, unexamined, snapshot, prediction)
 
     async def _retrieve(self, row: ScorableRow, query: str) -> RetrievalResult:
-        """The passages of a query; an empty query has no hits."""
         if not query.strip():
             return RetrievalResult()
         config = self._config.retrieval
@@ -257,17 +257,9 @@ class RowScorer:
         try:
             messages = judge_messages(row, text, self._config.judge_prompt)
             answer = await self._gateway.ask(role, messages, row=row.id, response_format=JUDGE_FORMAT)
-            return read_score(answer.text)
+            return read_score(orjson.loads(answer.text))
         except RowError as error:
             return error.reason
-
-
-def read_score(text: str) -> float:
-    """The overall score (综合得分) of a judge's answer; a RowError if it is not from 1 to 5."""
-    score = orjson.loads(text).get("综合得分")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not 1 <= score <= 5:
-        raise RowError("malformed", "The judgement has no 综合得分 from 1 to 5.", text)
-    return float(score)
 
 
 def to_retrieval_result(data: RagData, config: RetrievalConfig) -> RetrievalResult:

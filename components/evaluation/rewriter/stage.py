@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from components.evaluation.rewriter import as_asked_table, leak, results
+from components.evaluation.rewriter import leak, results
 from components.evaluation.rewriter.blind_sheet import write_blind_sheet
 from components.evaluation.rewriter.config import EvaluateConfig
 from components.evaluation.rewriter.folds import NOTES, Fold, Trial, joined_outputs, learned_rows
-from components.evaluation.rewriter.inflation import inflation_results
 from components.evaluation.rewriter.measures import JUDGED_METRICS, LABEL_METRICS, metrics_by
 from components.evaluation.rewriter.report import build_report, curves, draw_examples
 from components.evaluation.rewriter.score_systems import ScoredRows, fixed_queries, score_all, served_queries
@@ -126,8 +125,6 @@ def evaluate(
     evaluation = build_evaluation(
         rows, kinds, slices, students, scored, Origins(leaks, digests), config, len(folds), uses
     )
-    if "ppo" in training:
-        evaluation["as_asked"] = as_asked_table.by_threshold(as_asked_table.read_dev(training["ppo"]))
     evaluation = write_evaluation(out.evaluation, evaluation)
     write_blind_sheet(out.predictions, out.blind_sample, out.blind_key, config.blind_rows, config.seed)
     examples = draw_examples(out.predictions, evaluation["candidate"], config.examples)
@@ -180,7 +177,7 @@ def build_evaluation(
         "kinds": results.kind_results(table, candidate, [row.tenant_id for row in rows], kinds),
         "slices": results.slice_results(table, [slices.get(row.id, ()) for row in rows]),
         "agreement": agreement,
-        "inflation": inflation_results(table, scored.judge, agreement["same_model"]),
+        "inflation": results.inflation_results(table, scored.judge, agreement["same_model"]),
         "power": results.power(table, candidate, config.interesting),
         "expected": results.EXPECTED,
         "currency": scored.report.get("models", {}).get("teacher", {}).get("currency", ""),
@@ -226,7 +223,6 @@ def read_slices(path: Path) -> dict[str, list[str]]:
 
 
 def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
-    """The numbers of an evaluation that a run's page shows."""
     numbers = {f"{name}_top1": levels["top1"]["value"] for name, levels in evaluation["systems"].items()}
     versus = evaluation["paired"][f"{evaluation['candidate']}_vs_teacher"]
     return numbers | {f"over_teacher_{name}": versus[name] for name in ("difference", "low", "high", "p")}

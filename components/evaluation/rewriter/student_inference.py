@@ -37,8 +37,6 @@ def rewrite_all(
 
 
 def uses_vllm(config: EvaluateConfig) -> bool:
-    """True if vLLM runs the students: if the settings say so, or with `auto` if there is a GPU and vLLM is
-    installed."""
     return config.engine == "vllm" or (config.engine == "auto" and _on_gpu() and find_spec("vllm") is not None)
 
 

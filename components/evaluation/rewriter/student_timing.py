@@ -45,7 +45,6 @@ class StudentOutput(NamedTuple):
 
     @classmethod
     def of(cls, rewrites: Sequence[GeneratedRewrite], seconds: float, trimmed: int = 0) -> "StudentOutput":
-        """The output of the batches, before any single rewrite is timed."""
         cut = sum(rewrite.cut for rewrite in rewrites)
         return cls([rewrite.text for rewrite in rewrites], cut, seconds, trimmed=trimmed)
 
@@ -116,7 +115,6 @@ def time_served(url: str, rows: Sequence[PromptInput]) -> tuple[list[str], list[
 
 
 def machine_name() -> str:
-    """Name of this machine's GPU, or the number of CPU cores used."""
     import os
 
     import torch

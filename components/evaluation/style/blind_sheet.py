@@ -128,7 +128,6 @@ def _agreement(sums: Columns, width: int, draws: int, seed: int) -> dict[str, An
 
 
 def human_labels_markdown(result: Mapping[str, Any]) -> str:
-    """The result of `read_human_labels` for a terminal."""
     rows = []
     for first, second in PAIRS:
         estimates = (result[f"{first}_and_{second}"][name] for name in ("agreement", "kappa"))

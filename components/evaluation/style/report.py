@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from components.evaluation.style.figures import CoveragePoint, confusion_figure, coverage_figure, reliability_figure
+from components.evaluation.style.figures import confusion_figure, reliability_figure
 from qinglan.evaluation.gates.evaluation_file import Json
 from qinglan.evaluation.gates.leaks import describe_leaks
 from qinglan.evaluation.metrics import Metric
@@ -40,7 +40,6 @@ Blocks = Iterator[kernel.Block]
 
 
 def to_markdown(evaluation: Json) -> str:
-    """The style evaluation for a terminal or a log."""
     return kernel.to_markdown(build_report(evaluation))
 
 
@@ -56,7 +55,6 @@ def _levels(evaluation: Json) -> kernel.Table:
 
 
 def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None = None) -> kernel.Report:
-    """Build the report. `examples` holds rows by kind, from `draw_examples`."""
     counts = evaluation["counts"]
     tested = "locked answers"
     if folds := evaluation.get("cross_fitted", {}).get("folds"):
@@ -70,7 +68,6 @@ def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None
         "The model, and the larger one that taught it": _teacher(evaluation),
         "Label by label": _labels(evaluation),
         "Does it know how sure it may be?": _calibration(evaluation),
-        "When it may keep silent": _abstention(evaluation["abstention"]),
         "As a content check": _content_check(evaluation["content_check"]),
         "Answers side by side": _examples(examples or {}),
     }
@@ -78,7 +75,6 @@ def build_report(evaluation: Json, examples: Mapping[str, Sequence[Json]] | None
 
 
 def headline(evaluation: Json) -> str:
-    """The verdict in one sentence."""
     if evaluation["verdict"]["promote"]:
         small = "model_vs_large" in evaluation["paired"]
         return (
@@ -104,7 +100,6 @@ def _pair(evaluation: Json) -> Blocks:
 
 
 def _teacher(evaluation: Json) -> Blocks:
-    """Compare a distilled model with its teacher; nothing if the model has no teacher."""
     if not (pair := evaluation["paired"].get("model_vs_large")):
         return
     allowed = SHARE.number(evaluation["settings"]["gate"]["teacher_margin"])
@@ -147,36 +142,7 @@ def _calibration(evaluation: Json) -> Blocks:
     yield kernel.gaps_table("after − before", rows, terminal=False)
 
 
-def _abstention(steps: Json) -> Blocks:
-    yield kernel.Text(
-        "From left to right, fewer and surer answers are kept; the others are left to people. Macro F1 counts each "
-        "label alike, also one of which few answers are left."
-    )
-    figures = [
-        coverage_figure(METRICS[name].name, {system: _points(steps[system], name) for system in steps})
-        for name in ("accuracy", "macro_f1")
-    ]
-    yield kernel.Figures(figures, grid=True)
-    rows = list[list[str | kernel.Cell]]()
-    for step, other in zip(steps["model"], steps["baseline"], strict=True):
-        levels = [part[name] for part in (step, other) for name in ("accuracy", "macro_f1")]
-        sure = [SHARE.number(step["coverage"]), f"{step['threshold']:.3f}"]
-        rows.append([*sure, *(kernel.level_cell(level, SHARE) for level in levels)])
-    header = ["answers kept", "when as sure as", "accuracy", "macro F1", "baseline's accuracy", "baseline's macro F1"]
-    yield kernel.Table(header, rows, terminal=True, brief=True)
-
-
-def _points(steps: Sequence[Json], name: str) -> list[CoveragePoint]:
-    """A curve's points; a step without an interval is left out."""
-    return [
-        CoveragePoint(step["coverage"], *(step[name][end] for end in ("value", "low", "high")))
-        for step in steps
-        if None not in step[name].values()
-    ]
-
-
 def _content_check(check: Json | None) -> Blocks:
-    """The results of the model as a content check; nothing if it has no label for harmless answers."""
     if not check:
         return
     yield kernel.Text(
@@ -196,8 +162,6 @@ def _content_check(check: Json | None) -> Blocks:
 
 
 def draw_examples(rows: Sequence[StyleRow], predictions: Sequence[Json], count: int) -> dict[str, list[Json]]:
-    """Draw up to `count` example answers, with their texts, for each of KINDS."""
-
     def kind_of(row: Json) -> str | None:
         model, baseline = (row[name]["predicted"] == row["label"] for name in ("model", "baseline"))
         return KINDS.get((model, baseline))

@@ -12,12 +12,10 @@ from components.evaluation.style.measures import (
     BINS,
     CLASS_MEASURES,
     MEASURES,
-    accuracy,
     auc,
     bin_of,
     compute_measures,
     confusions,
-    macro_f1,
     row_sums,
 )
 from qinglan.evaluation import statistics
@@ -29,7 +27,6 @@ model. It is not called `teacher`, since that is another system in the rewriter'
 
 RIVALS = (BASELINE, BEFORE, LARGE)
 TESTED = ("accuracy", "macro_f1")
-COVERAGES = tuple(round(1 - step / 20, 2) for step in range(11))
 Json = dict[str, Any]
 
 
@@ -49,11 +46,9 @@ class PredictionTable(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns that `compute_measures` returns."""
         return [*MEASURES, *(f"{name} {label}" for name in CLASS_MEASURES for label in self.labels)]
 
     def sums(self, rows: Columns) -> Columns:
-        """Sums of the rows of each group."""
         out = np.zeros((self.size, rows.shape[1]))
         np.add.at(out, self.alike, rows)
         return out
@@ -91,7 +86,6 @@ def _system(table: PredictionTable, name: str, config: EvaluateStyleConfig) -> J
 def _bootstrap(
     table: PredictionTable, sums: Columns, statistic: Callable[[Columns], Columns], config: EvaluateStyleConfig
 ) -> list[Json]:
-    """The statistic over all groups, with its bootstrap intervals."""
     return statistics.bootstrap_estimates(
         table.size, lambda times: statistic(times @ sums), config.draws, config.seed
     )
@@ -149,39 +143,6 @@ def _pair(table: PredictionTable, rival: str, config: EvaluateStyleConfig) -> Js
         "wins": int((right & ~other).sum()),
         "losses": int((other & ~right).sum()),
     }
-
-
-def abstention(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
-    """Accuracy and macro F1 of model and baseline if only their surest answers are kept, for each share in
-    COVERAGES."""
-    return {name: _coverage_steps(table, name, config) for name in (MODEL, BASELINE)}
-
-
-def _coverage_steps(table: PredictionTable, name: str, config: EvaluateStyleConfig) -> list[Json]:
-    width, probabilities = len(table.labels), table.probabilities[name]
-    confidence = probabilities.max(axis=1)
-    surest = np.sort(confidence)[::-1]
-    thresholds = [float(surest[max(1, round(share * len(surest))) - 1]) for share in COVERAGES]
-    # Answers of equal confidence are kept or left together, so the coverage may be above the step's.
-    inside = [confidence >= threshold for threshold in thresholds]
-    counts = confusions(table.truth, probabilities.argmax(axis=1), width)
-    sums = table.sums(np.hstack([counts * rows[:, None] for rows in inside]))
-
-    def statistic(drawn: Columns) -> Columns:
-        steps = drawn.reshape(-1, width, width)
-        return np.column_stack([measure(steps).reshape(len(drawn), -1) for measure in (accuracy, macro_f1)])
-
-    estimates = _bootstrap(table, sums, statistic, config)
-    return [
-        {
-            "coverage": float(inside[at].mean()),
-            "threshold": threshold,
-            "n": int(inside[at].sum()),
-            "accuracy": estimates[at],
-            "macro_f1": estimates[len(COVERAGES) + at],
-        }
-        for at, threshold in enumerate(thresholds)
-    ]
 
 
 def content_check(table: PredictionTable, harmless: int, called_for: Columns, config: EvaluateStyleConfig) -> Json:

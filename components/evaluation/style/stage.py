@@ -221,7 +221,6 @@ def build_evaluation(
         "systems": results.systems(table, config),
         "paired": results.paired_results(table, config),
         "calibration": {"temperature": card.temperature},
-        "abstention": results.abstention(table, config),
         "content_check": check,
         "baseline": {"c": baseline.c, "dev_macro_f1": baseline.dev_macro_f1},
         "settings": config.model_dump(mode="json"),
@@ -237,7 +236,6 @@ def build_evaluation(
 
 
 def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: EvaluateStyleConfig) -> list[str]:
-    """Sentences that a reader of the report needs to interpret its numbers."""
     tried = ", ".join(f"{c}: {score:.3f}" for c, score in baseline.dev_macro_f1.items())
     return [
         "The baseline: TF-IDF of character 1- to 3-grams and logistic regression, fitted on the rows of train alone; "
@@ -268,7 +266,6 @@ def model_note(folder: Path, int8: bool) -> str:
 
 
 def headline_numbers(evaluation: Mapping[str, Any]) -> dict[str, float | None]:
-    """The numbers of an evaluation that a run's page shows."""
     systems, gap = evaluation["systems"], evaluation["paired"]["model_vs_baseline"]["macro_f1"]
     numbers = {
         f"{name}_{measure}": systems[name][measure]["value"]

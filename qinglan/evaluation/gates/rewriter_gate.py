@@ -177,12 +177,12 @@ def _no_worse_elsewhere(numbers: EvaluationNumbers, gate: GateConfig) -> Iterato
     tenants = numbers.value("paired", pair, "tenants")
     if not isinstance(tenants, Mapping) or not tenants:
         raise MissingNumberError(f"paired.{pair}.tenants is empty")
-    places: dict[str, tuple[str, ...]] = {"": ("paired", pair)}
+    paths: dict[str, tuple[str, ...]] = {"": ("paired", pair)}
     if len(tenants) > 1:
-        places |= {f" for {tenant}": ("paired", pair, "tenants", tenant) for tenant in tenants}
-    for where, place in places.items():
+        paths |= {f" for {tenant}": ("paired", pair, "tenants", tenant) for tenant in tenants}
+    for where, path in paths.items():
         for metric, words in OTHER_GATED_METRICS.items():
-            if (low := numbers(*place, metric, "low")) <= -gate.margin:
+            if (low := numbers(*path, metric, "low")) <= -gate.margin:
                 yield (
                     f"{words}{where} may be worse than the teacher's by {-100 * low:.1f} points; "
                     f"{100 * gate.margin:.1f} points are allowed."

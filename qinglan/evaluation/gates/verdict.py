@@ -232,7 +232,6 @@ class Comparison(NamedTuple):
     """Name of the compared rows, such as `queries`."""
 
     def summary(self, numbers: EvaluationNumbers) -> str:
-        """The difference with its interval and p, in a sentence."""
         difference, low, high, p = (numbers(*self.path, name) for name in ("difference", "low", "high", "p"))
         return (
             f"{self.title}: {100 * difference:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}], p {p:.4f}, "
@@ -289,7 +288,6 @@ def verdict_bytes(verdict: Verdict) -> bytes:
 
 
 def to_markdown(verdict: Verdict) -> str:
-    """The verdict for a person, as Markdown: the word, and each reason."""
     return "\n".join(
         [f"**{verdict.word.capitalize()}**", "", *(f"- {markdown_text(reason)}" for reason in verdict.reasons), ""]
     )

@@ -151,7 +151,6 @@ def evaluation_report(
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write the page, whole or not at all."""
     with atomic_write(path) as partial:
         partial.write_text(render(report), encoding="utf-8")
 
@@ -230,7 +229,6 @@ def forest(title: str, gaps: Mapping[str, Json], metric: Metric, unit: str = "po
 
 
 def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mapping[str, str] | None = None) -> str:
-    """A figure of each system's level in one metric."""
     rows = []
     for system, levels in systems.items():
         value, low, high = (levels[name][end] for end in ("value", "low", "high"))
@@ -277,7 +275,3 @@ def pick_examples(
         if len(chosen) > count:
             del chosen[max(chosen, key=lambda name: chosen[name][0])]
     return {kind: [row for _, row in sorted(chosen.values(), key=itemgetter(0))] for kind, chosen in best.items()}
-
-
-def conversation_of(row: Row) -> tuple[str, str]:
-    return row["tenant_id"], row["conversation_id"]

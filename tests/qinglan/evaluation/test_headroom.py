@@ -85,13 +85,6 @@ def test_advice_follows_the_interval_not_the_mean(low: float, high: float, word:
     assert decide(with_gain((low + high) / 2, low, high), worth=0.03).word == word
 
 
-def test_advice_names_the_figures_it_rests_on() -> None:
-    sentence = decide(with_gain(0.005, -0.01, 0.02), worth=0.03).sentence
-
-    assert "+0.005 [-0.010, +0.020]" in sentence
-    assert "less than 0.030" in sentence
-
-
 def test_one_conversation_alone_shows_nothing() -> None:
     outcomes = [RowOutcome("one", (), 0.0, 0.0, [1.0]) for _ in range(20)]
 

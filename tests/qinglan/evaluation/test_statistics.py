@@ -196,16 +196,6 @@ def test_a_quantile_has_an_interval_around_it() -> None:
     assert math.isnan(quantile([], 0.5, 500, 0).value)
 
 
-def test_a_mean_worked_out_from_drawn_groups_has_the_interval_of_the_mean() -> None:
-    values, names = conversations(np.random.default_rng(2), 0.2)
-    sums, counts = np.bincount(names, values), np.bincount(names)
-
-    low, high = bootstrap_intervals(len(sums), lambda times: ((times @ sums) / (times @ counts))[:, None], 700, 5)
-    [result] = bootstrap_means(values[:, None], names, 700, 5)
-
-    assert (low[0], high[0]) == pytest.approx((result.low, result.high))
-
-
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_single_group_has_no_bootstrap_interval(size: int) -> None:
     low, high = bootstrap_intervals(size, lambda times: np.ones((len(times), 2)), 50, 0)

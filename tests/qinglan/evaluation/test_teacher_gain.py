@@ -51,15 +51,3 @@ def test_only_a_loss_beyond_chance_is_worse(
     if gain:
         assert ("worse" if gain.is_worse else "helps" if gain.helps else "unclear") == verdict
         assert gain_from_facts({"teacher_gain": gain._asdict()}) == gain
-
-
-def test_the_figures_are_told_in_one_phrase() -> None:
-    gain = compare_teacher(pairs(382, 0.686, 0.102))
-    assert gain
-    assert gain.in_words() == (
-        "gold passage first: 68.8% by the plain question, 10.2% by the teacher's rewrite, difference -58.6 "
-        f"[{100 * gain.low:+.1f}, {100 * gain.high:+.1f}] on 382 rows without the test"
-    )
-    scores = compare_teacher(pairs(100, 0.2, 0.9, gold=False))
-    assert scores
-    assert scores.in_words().startswith("score of the first passage: 0.2 by the plain question, 0.9 by the teacher's")

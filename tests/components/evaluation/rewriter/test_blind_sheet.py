@@ -62,33 +62,6 @@ def test_a_score_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, val
         sheets.read(sheets.fill(dict.fromkeys(SYSTEMS, value)))
 
 
-def test_another_key_a_row_twice_and_a_renamed_column_are_refused(evaluated: Evaluated, tmp_path: Path) -> None:
-    sheets = Sheets(tmp_path, evaluated.predictions)
-    write_blind_sheet(evaluated.predictions, tmp_path / "other.xlsx", tmp_path / "other.json", 4, seed=1)
-    rows = sheets.fill(dict.fromkeys(SYSTEMS, 3.0))
-    renamed = [{name.replace("评分", "分"): value for name, value in cells.items()} for cells in rows]
-
-    with pytest.raises(DataError, match="not those of the key"):
-        sheets.read(rows, tmp_path / "other.json")
-    with pytest.raises(DataError, match="1 stands there twice"):
-        sheets.read([*rows, rows[0]])
-    with pytest.raises(DataError, match="no column 'A评分"):
-        sheets.read(renamed)
-
-
-@pytest.mark.parametrize(("content", "reason"), [(None, "No such file"), ("[1", "not the key of a blind sample")])
-def test_a_key_that_is_none_is_named(evaluated: Evaluated, tmp_path: Path, content: str | None, reason: str) -> None:
-    sheets = Sheets(tmp_path, evaluated.predictions, count=1)
-    sheets.key.unlink()
-    if content is not None:
-        sheets.key.write_text(content)
-
-    with pytest.raises(DataError, match=reason):
-        read_scores(sheets.sheet, sheets.key, evaluated.predictions)
-    with pytest.raises(DataError, match=r"none\.xlsx"):
-        read_scores(tmp_path / "none.xlsx", sheets.key, evaluated.predictions)
-
-
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_formula_is_text_in_the_sheet_and_known_by_its_key(evaluated: Evaluated, tmp_path: Path, text: str) -> None:
     line = orjson.loads(evaluated.predictions.read_bytes().splitlines()[0])
@@ -100,15 +73,3 @@ def test_a_formula_is_text_in_the_sheet_and_known_by_its_key(evaluated: Evaluate
 
     assert not any(str(value).startswith(("=", "+", "-", "@")) for value in sheets.rows[0].values())
     assert sheets.read(sheets.fill(dict.fromkeys(SYSTEMS, 4.0)))["systems"]["rl"]["value"] == 4
-
-
-def test_the_predictions_of_another_run_are_refused(evaluated: Evaluated, tmp_path: Path) -> None:
-    sheets = Sheets(tmp_path, evaluated.predictions, count=2)
-    sheets.predictions = tmp_path / "p.jsonl"
-    lines = [orjson.loads(line) for line in evaluated.predictions.read_bytes().splitlines()]
-    sheets.predictions.write_bytes(
-        b"\n".join(orjson.dumps(line | {"id": f"other-{at}"}) for at, line in enumerate(lines))
-    )
-
-    with pytest.raises(DataError, match="is not in the predictions"):
-        sheets.read(sheets.fill(dict.fromkeys(SYSTEMS, 3.0)))

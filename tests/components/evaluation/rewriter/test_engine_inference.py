@@ -11,7 +11,6 @@ import pytest
 
 from components.evaluation.rewriter import engine_inference
 from components.evaluation.rewriter.config import EvaluateConfig
-from components.evaluation.rewriter.student_inference import uses_vllm
 from components.evaluation.rewriter.student_timing import evenly_spaced
 from qinglan.errors import DataError
 from qinglan.rewriter.card import CARD
@@ -43,20 +42,6 @@ rows = [Question(*row) for row in values["rows"]]
 [output] = rewrite_all({"rl": Path(values["model"])}, rows, EvaluateConfig(**values["config"])).values()
 Path(values["output"]).write_bytes(orjson.dumps(output._asdict()))
 """
-
-
-def test_vllm_is_used_where_it_is_named_and_by_itself_only_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "components.evaluation.rewriter.student_inference"
-    decided = {}
-    for gpu in (False, True):
-        for installed in (None, object()):
-            monkeypatch.setattr(f"{module}._on_gpu", lambda gpu=gpu: gpu)
-            monkeypatch.setattr(f"{module}.find_spec", lambda _, installed=installed: installed)
-            decided[gpu, installed is not None] = uses_vllm(EvaluateConfig())
-
-    assert decided == {(False, False): False, (False, True): False, (True, False): False, (True, True): True}
-    assert uses_vllm(EvaluateConfig(engine="vllm"))
-    assert not uses_vllm(EvaluateConfig(engine="transformers"))
 
 
 class NotStartedError(Exception):

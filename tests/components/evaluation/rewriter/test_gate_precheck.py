@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from components.evaluation.rewriter.gate_precheck import GoldCounts, PlannedRun, find_obstacles
-from qinglan.evaluation.gates.rewriter_gate import GateConfig, decide
-from tests.qinglan.evaluation.gates.test_rewriter_gate import changed
+from qinglan.evaluation.gates.rewriter_gate import GateConfig
 
 ENOUGH = GoldCounts(200, 150)
 GOOD = PlannedRun(
@@ -19,7 +18,7 @@ GOOD = PlannedRun(
     [GOOD, GOOD._replace(snapshot=None), GOOD._replace(test=None), GOOD._replace(teacher_price=0, hour_price=0)],
 )
 def test_a_run_that_the_gate_may_promote_has_no_obstacle(run: PlannedRun) -> None:
-    assert find_obstacles(run, GateConfig()) == []
+    assert list(find_obstacles(run, GateConfig())) == []
 
 
 @pytest.mark.parametrize(
@@ -42,19 +41,5 @@ def test_each_thing_that_holds_every_model_is_one_obstacle_with_a_next_step(
     assert reason in result.reason and result.next_step
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("agreement.examiner", "model-a"),
-        ("paired.rl_vs_teacher.n", 199),
-        ("paired.rl_vs_teacher.tenants", {"a": {"ndcg": {"low": None}, "recall": {"low": None}}, "b": {}}),
-        ("systems.teacher.cost.value", 0.0),
-        ("digests.knowledge_bases", []),
-    ],
-)
-def test_the_gate_holds_for_each_of_them(path: str, value: Any) -> None:
-    assert decide(changed(path, value), GateConfig()).word == "hold"
-
-
 def test_the_threshold_is_the_gates_own() -> None:
-    assert find_obstacles(GOOD._replace(test={"fivedoctors": GoldCounts(30, 20)}), GateConfig(rows=30)) == []
+    assert not list(find_obstacles(GOOD._replace(test={"fivedoctors": GoldCounts(30, 20)}), GateConfig(rows=30)))

@@ -6,19 +6,16 @@ from typing import Any
 import orjson
 import pytest
 
-from components.data.convert.config import ConvertConfig
-from components.data.convert.stage import convert
 from components.evaluation.rewriter import leak
 from qinglan.errors import DataError
 from qinglan.files.digests import digest
-from qinglan.files.files import dump_line, read_jsonl, sha256_file
+from qinglan.files.files import sha256_file
 from qinglan.rewriter.card import RewriterCard, write_card
 from qinglan.rows.prompt_parquet import ParquetRows
 from qinglan.rows.rows import ValidatedRewrite
 from qinglan.rows.training_rows import ppo_row, sft_row
 from tests.components.evaluation.rewriter.sample_evaluation import PRODUCTS, locked_row
 
-CONFIG = ConvertConfig()
 TEST = [locked_row("s", "fivedoctors", product, turn) for product in PRODUCTS for turn in (1, 2)]
 OTHER = locked_row("s", "fivedoctors", "蓝莓软胶囊", 1)
 
@@ -173,32 +170,3 @@ def test_without_every_training_file_nobody_can_tell(tmp_path: Path) -> None:
 def test_a_training_row_that_cannot_be_compared_is_an_error(line: bytes, reason: str) -> None:
     with pytest.raises(DataError, match=rf"train\.jsonl:3: .*{reason}"):
         leak.parse_chat_question(line, "train.jsonl:3")
-
-
-def test_a_parquet_file_that_is_none_is_an_error(tmp_path: Path) -> None:
-    folders = write_training(tmp_path, [OTHER], [OTHER])
-    (folders["ppo"] / "train.parquet").write_bytes(b"PAR0")
-
-    with pytest.raises(DataError, match="cannot be read as parquet"):
-        leak.check(TEST, folders, 0.8)
-
-
-def test_converted_training_rows_hold_no_near_duplicate_of_a_test_row(tmp_path: Path) -> None:
-    near = [
-        LONG.model_copy(
-            update={"id": f"r{n}", "conversation_id": f"c{n}", "question": f"{word}那它一天吃几次", "split": None}
-        )
-        for n, word in enumerate(["", "嗯，", "请问", "你好", "那个", "亲，", "哦", "诶"] * 5)
-    ]
-    own_row = OTHER.model_copy(update={"id": "own_row", "conversation_id": "own_row", "split": "train"})
-    (tmp_path / "in").write_bytes(b"".join(map(dump_line, [*near, own_row])))
-    training = {"sft": tmp_path / "sft", "ppo": tmp_path / "ppo"}
-
-    converted = convert(
-        tmp_path / "in", training["sft"], training["ppo"], tmp_path / "test", tmp_path / "left_out", CONFIG
-    )
-    test = [row for _, row in read_jsonl(tmp_path / "test", ValidatedRewrite)]
-    leaks = leak.check(test, training, 0.8)
-
-    assert converted.counts.near_duplicates > 20 and test
-    assert {(part["same"], part["alike"]) for part in leaks["parts"].values()} == {(0, 0)}

@@ -21,7 +21,6 @@ from components.evaluation.rewriter.measures import (
 from qinglan.rewriter.guard import failed_guards
 from qinglan.rows.labels import Label
 from qinglan.rows.rows import Question
-from qinglan.text.text import is_copied
 
 QUESTION = Question(
     id="1", conversation_id="c", tenant_id="fivedoctors", question="那它一天吃几次", user_profile="45岁男性",
@@ -97,27 +96,6 @@ def test_ranks_make_shares_and_a_gold_passage_moved_up_never_costs(ids: list[str
 
     for metric in (top1, ndcg, recall):
         assert 0 <= metric(ids, labels) <= metric(better, labels) <= 1 + 1e-12
-
-
-@pytest.mark.parametrize(
-    ("rewrite", "expected"),
-    [
-        ("虾青素软胶囊 每日服用频次", False),
-        ("客服已介绍虾青素软胶囊，上一轮问的是退换货", True),
-        ("虾青素软胶囊全天总量以标签为上限 可随正餐", True),
-        ("那它一天吃几次", False),
-    ],
-)
-def test_a_long_run_of_history_or_passage_is_a_copy(rewrite: str, expected: bool) -> None:
-    sources = (QUESTION.history_summary, PASSAGE)
-
-    assert is_copied(rewrite, (QUESTION.question,), sources) is expected
-
-
-def test_words_of_the_question_itself_are_no_copy() -> None:
-    question = QUESTION.history_summary
-
-    assert not is_copied(question, (question,), (QUESTION.history_summary,))
 
 
 def test_every_metric_but_the_examiners_is_measured() -> None:

@@ -5,12 +5,11 @@ from pathlib import Path
 import orjson
 import pytest
 
-from components.evaluation.rewriter.inflation import inflation_lines
-from components.evaluation.rewriter.report import build_report, curves, draw_examples, read_series
+from components.evaluation.rewriter.report import build_report, curves, draw_examples, inflation_lines
 from qinglan.evaluation.pages.report import render, to_markdown
 from qinglan.evaluation.stage_gain import StageGain, read_gains, write_gain
 from qinglan.messages import LANGUAGE
-from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, HOSTILE, Evaluated
+from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, Evaluated
 from tests.screens.browser import Page
 from tests.screens.english import english_left
 from tests.screens.golden import check_golden
@@ -21,8 +20,7 @@ def page(evaluated: Evaluated, folder: Path) -> str:
     logs = {"sft": folder / "sft", "ppo": folder / "nothing"}
     logs["sft"].mkdir()
     steps = [{"step": step, "loss": 3 / (1 + step), "note": "<b>"} for step in range(5)]
-    lines = [orjson.dumps(step) for step in steps]
-    (logs["sft"] / "metrics.jsonl").write_bytes(b"\n".join([*lines, b'{"step": 5, "lo']))
+    (logs["sft"] / "metrics.jsonl").write_bytes(b"\n".join(map(orjson.dumps, steps)))
     gain = StageGain(
         rows=512, measure="right passage first", before=0.687, after=0.882, interval=(0.17, 0.22), taken=True
     )
@@ -57,21 +55,6 @@ def test_a_report_begins_with_a_stand_in_that_taught(evaluated: Evaluated) -> No
 
     assert build_report({**evaluated.value, "settings": settings}).lead.startswith("The teacher was a stand-in")
     assert not evaluated.value["settings"]["stand_in_teacher"]
-
-
-def test_a_question_with_a_script_in_it_is_text_on_the_page(evaluated: Evaluated, tmp_path: Path) -> None:
-    text = page(evaluated._replace(value={**evaluated.value, "notes": [HOSTILE]}), tmp_path)
-
-    assert "<script" not in text
-    assert "&lt;script&gt;" in text
-
-
-def test_a_log_gives_the_series_of_its_numbers_and_a_missing_one_gives_none(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"step":1,"x":2,"why":"text"}\n{"step":2,"x":3,"once":1}\n{"x":9}\nnot json\n')
-
-    assert read_series(path) == {"x": [(1.0, 2.0), (2.0, 3.0)]}
-    assert read_series(tmp_path / "none.jsonl") == {}
 
 
 def test_inflation_is_of_the_rewards_measures_over_the_outsiders(evaluated: Evaluated) -> None:

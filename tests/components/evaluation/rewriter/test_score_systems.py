@@ -12,15 +12,12 @@ from components.evaluation.rewriter.results import student_metrics, teacher_metr
 from components.evaluation.rewriter.score_systems import (
     draw_rows,
     fixed_queries,
-    read_score,
     score_all,
     served_queries,
     with_history,
 )
 from components.evaluation.rewriter.student_timing import StudentOutput
-from qinglan.errors import DataError, OutageError, RowError
-from qinglan.evaluation.gates.evaluation_file import read_evaluation
-from qinglan.evaluation.gates.rewriter_gate import decide
+from qinglan.errors import DataError, OutageError
 from qinglan.rows.rows import Hit, Retrieval, ValidatedRewrite
 from tests.components.evaluation.rewriter.sample_evaluation import (
     CONFIG,
@@ -113,12 +110,6 @@ def test_one_model_as_both_judges_is_no_second_opinion(evaluated: Evaluated) -> 
     assert "are one model, fivedoctors" in judges_line({**agreement, "same_model": True})
 
 
-@pytest.mark.parametrize("text", ['{"评分理由": "好"}', '{"综合得分": 0}', '{"综合得分": "5"}', '{"综合得分": true}'])
-def test_a_judgement_without_a_score_in_range_is_no_score(text: str) -> None:
-    with pytest.raises(RowError, match="综合得分"):
-        read_score(text)
-
-
 def test_a_sample_of_rows_is_of_whole_conversations_and_grows_with_what_is_wanted() -> None:
     rows = locked_rows("s", TENANTS)
     few, more = draw_rows(rows, 4, seed=1), draw_rows(rows, 10, seed=1)
@@ -155,18 +146,6 @@ def test_another_knowledge_base_than_the_tests_is_refused(tmp_path: Path) -> Non
         pytest.raises(DataError, match="serve the run's knowledge base"),
     ):
         score_all(rows, fixed_queries(rows), {}, tmp_path / "predictions.jsonl", CONFIG, url)
-
-
-def test_a_written_evaluation_is_decided_again_and_a_broken_one_is_an_error(
-    evaluated: Evaluated, tmp_path: Path
-) -> None:
-    path = tmp_path / "evaluation.json"
-    path.write_bytes(orjson.dumps(evaluated.value))
-    assert decide(read_evaluation(path), CONFIG.gate)._asdict() == evaluated.value["verdict"]
-
-    path.write_bytes(b"{")
-    with pytest.raises(DataError, match="evaluate stage writes it"):
-        read_evaluation(path)
 
 
 def test_slices_are_read_with_what_holds_for_each_question(tmp_path: Path) -> None:

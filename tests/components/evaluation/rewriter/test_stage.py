@@ -127,6 +127,6 @@ def test_a_rewriter_that_is_away_is_an_outage() -> None:
         time_served(url, locked_rows("s")[:1])
 
 
-@pytest.mark.parametrize(("rows", "count", "places"), [(10, 2, [0, 5]), (3, 9, [0, 1, 2]), (0, 5, [])])
-def test_timed_rows_are_spread_over_all(rows: int, count: int, places: list[int]) -> None:
-    assert evenly_spaced(rows, count) == places
+@pytest.mark.parametrize(("rows", "count", "positions"), [(10, 2, [0, 5]), (3, 9, [0, 1, 2]), (0, 5, [])])
+def test_timed_rows_are_spread_over_all(rows: int, count: int, positions: list[int]) -> None:
+    assert evenly_spaced(rows, count) == positions

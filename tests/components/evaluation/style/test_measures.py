@@ -28,7 +28,6 @@ from components.evaluation.style.measures import (
 
 # Two labels: 8 of the first (6 found), 4 of the second (3 found).
 TABLE = np.array([[[6.0, 2.0], [1.0, 3.0]]])
-SCORED = st.tuples(st.sampled_from([0.1, 0.4, 0.7]), st.booleans(), st.integers(0, 2))
 ANSWERS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=40)
 
 
@@ -54,22 +53,6 @@ def test_a_label_that_is_neither_there_nor_said_does_not_count() -> None:
     assert np.isnan(f1(result)[0][2:]).all()
     assert macro_f1(result)[0] == pytest.approx((2 / 3 + 2 / 3) / 2)
     assert math.isnan(macro_f1(np.zeros((1, 4, 4)))[0])
-
-
-@pytest.mark.slow
-@settings(max_examples=25)
-@given(ANSWERS)
-def test_accuracy_f1_and_kappa_equal_scikit_learns(pairs: list[tuple[int, int]]) -> None:
-    from sklearn.metrics import accuracy_score, cohen_kappa_score, f1_score
-
-    truth, called = zip(*pairs, strict=True)
-    result = matrix(pairs)
-
-    assert accuracy(result)[0] == pytest.approx(accuracy_score(truth, called))
-    assert macro_f1(result)[0] == pytest.approx(f1_score(truth, called, average="macro"))
-    assert weighted_f1(result)[0] == pytest.approx(f1_score(truth, called, average="weighted"))
-    if len({*truth, *called}) > 1:
-        assert kappa(result)[0] == pytest.approx(cohen_kappa_score(truth, called))
 
 
 def test_the_calibration_error_of_known_cases() -> None:

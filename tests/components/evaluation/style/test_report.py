@@ -39,7 +39,7 @@ def test_the_page_is_its_golden_text_well_formed_and_fetches_nothing(value: dict
     check_golden(Path(__file__).parent / "golden/report.txt", text)
     assert (parser.open, parser.fetched) == ([], [])
     figures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    assert len(figures) == 8
+    assert len(figures) == 6
     for figure in figures:
         ElementTree.fromstring(figure)
         assert "nan" not in figure

@@ -89,26 +89,6 @@ def test_a_single_group_of_rows_has_values_and_no_intervals() -> None:
     assert value["verdict"]["word"] == "hold"
 
 
-def test_the_surest_answers_are_kept(value: dict[str, Any]) -> None:
-    steps = value["abstention"]["model"]
-
-    assert [round(step["coverage"], 2) for step in steps] == list(results.COVERAGES)
-    assert steps[0]["accuracy"]["value"] == value["systems"]["model"]["accuracy"]["value"]
-    assert steps[0]["macro_f1"]["value"] == pytest.approx(value["systems"]["model"]["macro_f1"]["value"])
-    thresholds = [step["threshold"] for step in steps]
-    assert thresholds == sorted(thresholds)
-
-
-def test_answers_as_sure_as_each_other_are_kept_together() -> None:
-    answers = table(100)
-    even = np.full((100, 5), 0.1)
-    even[:, 0] = 0.6
-
-    steps = results.abstention(answers._replace(probabilities={"model": even, "baseline": even}), CONFIG)["model"]
-
-    assert {step["n"] for step in steps} == {100}
-
-
 def test_a_row_is_flagged_when_protection_is_called_for_and_not_given() -> None:
     # Five rows, one a label; the third and the last call for protection, only the last gives it.
     probabilities = np.full((5, 5), 0.05)

@@ -50,13 +50,13 @@ def good() -> dict[str, Any]:
 def changed(path: str, value: Any) -> dict[str, Any]:
     evaluation = copy.deepcopy(good())
     *names, last = path.split(".")
-    place = evaluation
+    node = evaluation
     for name in names:
-        place = place[name]
+        node = node[name]
     if value is None:
-        del place[last]
+        del node[last]
     else:
-        place[last] = value
+        node[last] = value
     return evaluation
 
 
@@ -144,6 +144,7 @@ HELD = [
     ("systems.rl.invented.value", 0.021, "hold a number that nobody mentioned"),
     ("systems.rl.zero_hit.value", 0.021, "find nothing"),
     ("systems.rl.cost.value", 25.1, "over 1 times"),
+    ("systems.teacher.cost.value", 0.0, "over 1 times"),
     ("systems.rl.cost.value", math.nan, "systems.rl.cost.value is nan, which is no number"),
     ("systems.teacher.cost.value", None, "systems.teacher.cost.value is not in the evaluation"),
     ("paired.rl_vs_teacher.high", None, "paired.rl_vs_teacher.high is not in the evaluation"),
@@ -243,20 +244,6 @@ def test_nothing_but_a_sure_gain_is_ever_promoted(low: Any, p: Any, ndcg: Any, c
         assert low > 0 and p < GATE.p and ndcg > -GATE.margin and cost <= 25.0
     else:
         assert verdict.reasons
-
-
-@pytest.mark.slow
-@given(st.floats(-0.5, 0.5), st.floats(0, 0.5), st.floats(-0.2, 0.2), st.floats(0, 0.2))
-def test_a_better_candidate_is_never_held_where_a_worse_one_is_promoted(
-    low: float, more: float, recall: float, more_recall: float
-) -> None:
-    def verdict(low: float, recall: float) -> bool:
-        evaluation = changed("paired.rl_vs_teacher.low", low)
-        evaluation["paired"]["rl_vs_teacher"]["high"] = 1.0
-        evaluation["paired"]["rl_vs_teacher"]["recall"]["low"] = recall
-        return decide(evaluation, GATE).promote
-
-    assert verdict(low, recall) <= verdict(low + more, recall + more_recall)
 
 
 @pytest.mark.slow
@@ -458,10 +445,10 @@ def test_each_fold_must_be_named_with_its_models_and_what_they_learned_from(
     path: tuple[str, ...], reason: str
 ) -> None:
     evaluation = cross_fitted()
-    place = evaluation["digests"]
+    node = evaluation["digests"]
     for name in path[:-1]:
-        place = place[name]
-    del place[path[-1]]
+        node = node[name]
+    del node[path[-1]]
 
     assert any(reason in line for line in decide(evaluation, GATE).reasons)
 

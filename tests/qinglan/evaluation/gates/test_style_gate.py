@@ -32,10 +32,10 @@ def good() -> dict[str, Any]:
 def changed(path: str, value: Any) -> dict[str, Any]:
     evaluation = copy.deepcopy(good())
     *names, last = path.split(".")
-    place = evaluation
+    node = evaluation
     for name in names:
-        place = place[name]
-    place[last] = value
+        node = node[name]
+    node[last] = value
     return evaluation
 
 

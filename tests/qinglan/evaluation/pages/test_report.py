@@ -51,8 +51,8 @@ def test_a_page_of_hostile_texts_is_well_formed_and_runs_nothing(tmp_path: Path)
 def test_every_digest_stands_on_the_page_with_its_place() -> None:
     page = render(report())
 
-    for place, digest in (("test", "a"), ("models, rl", "b"), ("knowledge bases", "c")):
-        assert f"<td>{place}</td><td><code>{digest * 64}</code>" in page
+    for path, digest in (("test", "a"), ("models, rl", "b"), ("knowledge bases", "c")):
+        assert f"<td>{path}</td><td><code>{digest * 64}</code>" in page
 
 
 def test_markdown_holds_what_is_for_a_terminal_and_no_column_more() -> None:
