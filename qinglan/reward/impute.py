@@ -77,7 +77,6 @@ class Imputer:
         return int(self._gram[0, 0])
 
     def add(self, features: Sequence[float], score: float) -> None:
-        """Learn from a judged rewrite."""
         # Ridge regression needs only X'X and X'y, so a row is added to both and then forgotten. The constant comes
         # first: [0, 0] of the matrix counts the rows, [0] of the vector sums their scores.
         row = np.array([1.0, *features])
@@ -85,7 +84,6 @@ class Imputer:
         self._moment += row * score
 
     def predict(self, features: Sequence[float]) -> float:
-        """Estimate the judge's score."""
         if not self.count:
             return DEFAULT_SCORE
         if self.count < MIN_JUDGED_SCORES:

@@ -23,7 +23,6 @@ async def score_rewrite(gateway: GatewayClient, prompt: Prompt, rewrite: str, sy
 
 
 def read_score(judgement: dict[str, Any]) -> float:
-    """Read the overall score of a judgement, 1 to 5."""
     score = judgement.get("综合得分")
     if isinstance(score, bool) or not isinstance(score, int | float) or not 1 <= score <= MAX_JUDGE_SCORE:
         raise RowError(
@@ -43,7 +42,6 @@ class Preference(NamedTuple):
 async def compare_rewrites(
     gateway: GatewayClient, prompt: Prompt, first: str, second: str, role: Role = "judge"
 ) -> Preference:
-    """Compare two rewrites in both orders."""
     shown = (judge_pair_messages(prompt, first, second), judge_pair_messages(prompt, second, first))
     judgements = await gather_or_cancel(
         *(_ask_judge(gateway, prompt, messages, PAIR_FORMAT, role) for messages in shown)
@@ -52,7 +50,6 @@ async def compare_rewrites(
 
 
 def read_choice(judgement: dict[str, Any]) -> str:
-    """Read the choice of a comparison: 甲, 乙 or 相同."""
     choice = judgement.get("更好")
     if choice not in ("甲", "乙", "相同"):
         raise RowError("malformed", f"更好 is {choice!r}, not 甲, 乙 or 相同.", orjson.dumps(judgement).decode())

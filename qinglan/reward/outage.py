@@ -33,5 +33,4 @@ def read_outage(folder: Path) -> QinglanError | None:
 
 
 def clear_outage(folder: Path) -> None:
-    """Delete an earlier outage before a training starts or resumes."""
     (folder / OUTAGE_FILE).unlink(missing_ok=True)

@@ -17,7 +17,7 @@ import orjson
 from pydantic import ValidationError
 
 from qinglan.config import Config, explain_validation_error
-from qinglan.errors import ConfigError, DataError, QinglanError
+from qinglan.errors import DataError, QinglanError
 from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import TrainingPrompt
 from qinglan.reward.outage import read_outage, write_outage
@@ -136,12 +136,4 @@ def _worker(settings: str) -> RewardWorker:
 
 
 def read_settings(path: str) -> RewardSettings:
-    """Read a settings file; a ConfigError if it cannot be read."""
-    try:
-        values = orjson.loads(Path(path).read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
-        raise ConfigError(
-            f"settings={path!r}: no reward settings there ({error}). "
-            "Set +reward.custom_reward_function.reward_kwargs.settings to the file's absolute path."
-        ) from error
-    return RewardSettings.parse(values, path)
+    return RewardSettings.parse(orjson.loads(Path(path).read_bytes()), path)

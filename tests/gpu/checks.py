@@ -199,8 +199,8 @@ def style(device: Device, sizes: Sizes) -> Result:
     with TemporaryDirectory() as folder:
         few = StyleDataset(ids[: config.batch], data.targets[: config.batch])
         watch = Watch("The style training on this machine", Path(folder))
-        fitted = fit("style", model.float(), 0, data, few, clocked, config, Path(folder) / "checkpoints", watch)
-    losses = [row["loss"] for row in fitted.metrics if "loss" in row]
+        _, metrics = fit("style", model.float(), 0, data, few, clocked, config, Path(folder) / "checkpoints", watch)
+    losses = [row["loss"] for row in metrics if "loss" in row]
     estimate = fit_gib("style", config, {**sizes.classifier, "model_type": "qwen2"})
     figures = step_figures(times, config.batch * sizes.tokens, device.peak_gib(), estimate)
     finite = all(np.isfinite(losses)) and len(losses) > 0

@@ -43,7 +43,6 @@ def keep_best(checkpoints: Path, step: int, target: Path) -> None:
 
 
 def best_checkpoint_step(best: Path) -> int:
-    """Return the step of the best checkpoint; 0 if there is none."""
     path = best / STEP
     return int(path.read_text()) if path.is_file() else 0
 
@@ -57,7 +56,6 @@ def read_weights(folder: Path, only: str = "") -> dict[str, Any]:
 
 
 def lora_scale(folder: Path) -> float:
-    """Return the scale of the trained adapter: alpha / rank."""
     meta = orjson.loads((folder / "lora_train_meta.json").read_bytes())
     return float(meta["lora_alpha"]) / float(meta["r"])
 

@@ -167,11 +167,9 @@ class PpoConfig(Config):
 
     @property
     def prompts(self) -> int:
-        """Return the number of prompts per step."""
         return self.collection // self.rollouts
 
     def with_steps(self, prompts: int) -> Self:
-        """Return these settings with the number of steps for `prompts` training prompts."""
         return self.model_copy(update={"steps": self.steps or self.epochs * (prompts // self.prompts)})
 
     @property
@@ -185,7 +183,6 @@ class PpoConfig(Config):
 
     @property
     def micro_batch(self) -> int:
-        """Return the number of samples that one device computes at once."""
         return self.batch // (self.accumulation * self.devices)
 
     @model_validator(mode="after")

@@ -6,7 +6,6 @@ from typing import Any
 
 from components.training.ppo.adapters import concatenate_adapters, merge_adapter, read_adapter, write_adapter
 from components.training.ppo.checkpoints import lora_scale, read_weights
-from qinglan.errors import DataError
 from qinglan.models.references import ADAPTER_FOLDER
 from qinglan.rewriter.card import RewriterCard, write_card
 
@@ -22,14 +21,13 @@ def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: Rewriter
     started = AutoModelForCausalLM.from_pretrained(
         sft_model, dtype="auto", use_safetensors=True, local_files_only=True
     )
-    before = started.state_dict()
     if (actor / LORA_META).is_file():
         scale = lora_scale(actor)
         # PEFT saves names without the adapter's name, `default`.
         adapter = {
             name.replace(".default.", "."): tensor for name, tensor in read_weights(actor, only=".lora_").items()
         }
-        after = merge_adapter(before, adapter, scale)
+        after = merge_adapter(started.state_dict(), adapter, scale)
         # If SFT trained no adapter, the SFT model is the base of PPO's adapter.
         sft_adapter = sft_model / ADAPTER_FOLDER
         first, base = (dict[str, Any](), 1.0), card.parents["sft_model"]
@@ -38,7 +36,6 @@ def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: Rewriter
         write_adapter(folder / ADAPTER_FOLDER, concatenate_adapters(first, (adapter, scale)), base)
     else:
         after = read_weights(actor)
-        _same_shapes(before, after, actor)
     started.load_state_dict(after)
     started.save_pretrained(folder)
     write_card(folder, card)
@@ -48,13 +45,3 @@ def export_untrained(sft_model: Path, folder: Path, card: RewriterCard) -> None:
     """Fill the folder with the unchanged SFT model, for a training of which no checkpoint is better."""
     shutil.copytree(sft_model, folder, dirs_exist_ok=True)
     write_card(folder, card)
-
-
-def _same_shapes(before: dict[str, Any], after: dict[str, Any], actor: Path) -> None:
-    shapes = [{name: tuple(tensor.shape) for name, tensor in weights.items()} for weights in (before, after)]
-    if shapes[0] != shapes[1]:
-        odd = sorted(name for name in shapes[0] | shapes[1] if shapes[0].get(name) != shapes[1].get(name))
-        raise DataError(
-            f"{actor}: this checkpoint is of another model than the SFT model: {odd[0]} is "
-            f"{shapes[1].get(odd[0])} here and {shapes[0].get(odd[0])} there. Remove the folder and run again."
-        )

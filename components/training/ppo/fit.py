@@ -132,7 +132,6 @@ def card_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None,
 
 
 def micro_batch_tokens(config: PpoConfig) -> int:
-    """Return the largest number of tokens that a card computes at once, with the longest prompts and answers."""
     return config.micro_batch * (config.max_prompt_tokens + config.max_new_tokens)
 
 
@@ -149,14 +148,12 @@ def activations_or_gradient(activations: Sequence[Amount], shape: ModelShape, ca
 
 
 def rollout_settings(config: PpoConfig) -> VllmSettings:
-    """Return the settings of the rollout's vLLM, which has merged weights and no adapter."""
     hardware = config.hardware
     longest = config.max_prompt_tokens + config.max_new_tokens
     return VllmSettings(hardware.tensor_parallel, hardware.rollout_memory, longest)
 
 
 def host_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Return the bytes of each machine's memory, by phase."""
     return _beside_gpus(config, actor, critic) if config.hardware.device == "cuda" else _on_cpu(config, actor, critic)
 
 

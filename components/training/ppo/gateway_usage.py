@@ -30,7 +30,6 @@ class GatewayUsage:
 
 
 def usage_counts(report: Mapping[str, Any]) -> UsageCounts:
-    """Return the counts of the reward's calls and of all retrievals in a gateway's report."""
     reward_rows = [row for row in report.get("by_step", ()) if row["step"] == STEP]
     return {
         "judge_answered": sum(row["answered"] for row in reward_rows),

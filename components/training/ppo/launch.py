@@ -45,7 +45,6 @@ def verl_environment(config: PpoConfig) -> dict[str, str]:
 
 
 def ray_token(folder: Path) -> str:
-    """Return the training's token for Ray, which is the same at each attempt."""
     path = folder / "ray-token"
     if not path.is_file():
         path.touch(mode=0o600)

@@ -75,6 +75,5 @@ def dev_score(step: Mapping[str, float]) -> float | None:
 
 
 def step_summary(step: Mapping[str, float]) -> str:
-    """Format a step's main figures as text."""
     shown = {"avg_reward": "mean reward", "win_rate": "wins", "train_gold": "gold", "gold_dev": "gold on dev"}
     return ", ".join(f"{word} {step[name]:.3f}" for name, word in shown.items() if name in step)

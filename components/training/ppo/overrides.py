@@ -29,7 +29,6 @@ BEFORE_QUOTE = re.compile(r"(\\+)(?='|\Z)")
 
 
 def overrides(config: PpoConfig, paths: TrainingPaths) -> list[str]:
-    """Return the arguments of verl.trainer.main_ppo."""
     values = {**_algorithm(config), **_data(config, paths), **_actor(config, paths), **_rollout(config)}
     values |= {**_reward(config, paths), **_trainer(config, paths)}
     if config.kl:

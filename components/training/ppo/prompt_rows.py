@@ -13,11 +13,11 @@ from qinglan.prompts import refuse_control_tokens
 from qinglan.reward.episode import refuse_other_retrieval
 from qinglan.reward.reward_function import read_prompt
 from qinglan.rewriter.model import fit_prompt, refuse_lossy_tokenizer
+from qinglan.rows.prompt_parquet import read_prompts
 from qinglan.rows.rows import quarantine_row
 from qinglan.rows.training_rows import question_of
 
 STEP = "ppo"
-COLUMNS = ("data_source", "prompt", "reward_model", "extra_info")
 LEFT_OUT = "left_out.jsonl"
 """File in the log's folder with the prompts that verl does not get, each with its reason and figures."""
 
@@ -176,17 +176,9 @@ def _left_out(row: Mapping[str, Any], reason: str, detail: str) -> bytes:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    import pyarrow.parquet
-
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (OSError, pyarrow.ArrowInvalid) as error:
-        raise DataError(f"{path}: cannot be read as parquet ({error}). The convert stage writes it.") from error
-    if missing := set(COLUMNS) - set(table.column_names):
-        raise DataError(f"{path}: no column {', '.join(sorted(missing))}. Run the convert stage again.")
-    if not table.num_rows:
+    rows = list(read_prompts(path))
+    if not rows:
         raise DataError(f"{path}: no rows. Look at the convert stage's counts, and at the sheet's splits.")
-    rows: list[dict[str, Any]] = table.to_pylist()
     for number, row in enumerate(rows, 1):
         refuse_control_tokens(row["prompt"], f"{path}: row {number}")
     return rows

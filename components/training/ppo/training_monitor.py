@@ -34,7 +34,6 @@ class TrainingMonitor:
         patience: int,
         better: Callable[[int], None],
     ) -> None:
-        """Set up the monitor. `live` gets each step, and `better` is called with each new best step."""
         self._new_lines, self._metrics, self._reward_folder = LineFollower(verl_log), metrics, reward_folder
         self._dev, self._live, self._better = dev, live, better
         self._total, self._patience = total, patience
@@ -56,7 +55,6 @@ class TrainingMonitor:
 
     @property
     def stopped(self) -> Alarm | None:
-        """Return the alarm that ends the training; None if there is none."""
         return self._live.stopped
 
     def _take(self, step: Step) -> None:

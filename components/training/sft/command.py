@@ -98,7 +98,6 @@ def swift_flags(config: SftConfig, paths: Paths, rows: int) -> list[str]:
 
 
 def swift_environment(config: SftConfig) -> dict[str, str]:
-    """Return the environment of each process of ms-swift."""
     variables = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
     variables["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     if config.device == "cpu":

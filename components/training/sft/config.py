@@ -114,7 +114,6 @@ class SftConfig(Config):
 
     @property
     def processes(self) -> int:
-        """Return the number of processes per node."""
         return self.gpus if self.device == "cuda" else 1
 
     @model_validator(mode="after")

@@ -29,7 +29,6 @@ TRIED = 64
 
 
 def finish(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the model folder and try the model; returns the result of `smoke_test`."""
     base, dev, work = (Path(settings[name]) for name in ("base", "dev", "work"))
     config = SftConfig.model_validate(settings["config"])
     write_model(base, work, RewriterCard.model_validate(settings["card"]), config)

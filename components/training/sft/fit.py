@@ -90,7 +90,6 @@ def host_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
 
 
 def checkpoint_bytes(config: SftConfig, shape: ModelShape) -> float:
-    """Return the bytes of one checkpoint: the trained weights and their optimizer."""
     if config.tuner == "lora":
         return shape.adapter(config.lora_rank) * (FP32 + MOMENTS)
     width = WIDTHS[config.dtype]
@@ -107,7 +106,6 @@ def disk(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def steps(config: SftConfig, rows: int) -> Steps:
-    """Return the optimizer steps and validations of a training on this number of rows."""
     total = training_steps(config, rows)
     return Steps(math.ceil(total / config.epochs), total, math.ceil(total / validation_interval(config, rows)))
 

@@ -35,7 +35,6 @@ def fit_temperature(logits: NDArray[np.float64], labels: Sequence[int]) -> float
 
 
 def divide_logits(model: Any, temperature: float) -> None:
-    """Divide the weights and the bias of the head by the temperature."""
     import torch
 
     count = model.config.num_labels

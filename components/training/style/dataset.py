@@ -77,7 +77,6 @@ def class_weights(labels: Sequence[int], count: int) -> list[float]:
 
 
 def collate(features: Sequence[dict[str, Any]], pad_token_id: int) -> dict[str, Any]:
-    """Pad a batch to its longest row."""
     import torch
 
     ids, mask = pad([list(feature["input_ids"]) for feature in features], pad_token_id)

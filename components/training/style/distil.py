@@ -101,7 +101,7 @@ def distil(
     check_exportable(model.num_parameters())
     examples = _examples(known, texts, train, labels, config)
     dev_rows = StyleDataset(known.encode([row.input for row in dev]), _hard(dev, labels))
-    fitted = fit(
+    fitted, metrics = fit(
         "distil",
         model,
         model.config.pad_token_id,
@@ -114,13 +114,13 @@ def distil(
     )
     with atomic_folder(student) as folder:
         card = StyleCard(stage="distil", max_length=known.card.max_length, parents=parents)
-        save_calibrated(fitted.model, known.tokenizer, labels, dev, folder, card)
+        save_calibrated(fitted, known.tokenizer, labels, dev, folder, card)
         export_int8(folder, folder / ONNX_FILE)
         difference = check_int8_difference(folder, [row.input for row in dev], config.bound)
     with atomic_folder(log) as folder:
         if (work / "log").is_dir():  # what trackers wrote
             shutil.copytree(work / "log", folder, dirs_exist_ok=True)
-        write_log(folder, TITLE, fitted.metrics)
+        write_log(folder, TITLE, metrics)
     lines = compare(teacher, student, rows)
     with atomic_write(table) as partial:
         partial.write_bytes(orjson.dumps([line._asdict() for line in lines], option=orjson.OPT_INDENT_2))
@@ -309,7 +309,6 @@ def _line(name: str, folder: Path, model: StyleModel, test: Sequence[StyleRow], 
 
 
 def to_markdown(table: Path) -> str:
-    """The table as Markdown, for a page."""
     head = "| | parameters | MB | texts a second, one by one | accuracy | macro-F1 |\n|---|---|---|---|---|---|\n"
     return head + "".join(
         f"| {entry['name']} | {entry['parameters']:,} | {entry['megabytes']:.2f} | {entry['texts_per_second']:,.0f} "

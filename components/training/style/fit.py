@@ -34,7 +34,6 @@ def _learned(config: StyleConfig, shape: ModelShape) -> int:
 
 
 def distil_phases(config: DistilConfig, shape: ModelShape, max_length: int) -> tuple[Phase, ...]:
-    """Memory of a distillation: the teacher, and a student with fewer layers that is trained."""
     student = shape._replace(layers=config.layers or max(1, shape.layers // 2))
     trained = Amount("the student's weights, gradients, AdamW", student.classifier(LABELS, bias=False) * TRAINED)
     teacher = Amount("the teacher", shape.classifier(LABELS, bias=False) * FP32)

@@ -148,13 +148,15 @@ def _train(
     dev_texts = [LabelledText(row.input, labels.ids[row.label]) for row in dev]
     loss = weighted_loss([row.label for row in shown], len(labels.labels), config.balance == "weights")
     dev_examples = _examples(tokenizer, dev_texts, labels, config.max_length)[0]
-    fitted = fit("style", model, model.config.pad_token_id, examples, dev_examples, loss, config, checkpoints, watch)
-    temperature = save_calibrated(merged(fitted.model), tokenizer, labels, dev, folder, card)
-    best = max((row for row in fitted.metrics if "macro_f1" in row), key=lambda row: row["macro_f1"])
-    last = int(max(row["step"] for row in fitted.metrics))
+    fitted, metrics = fit(
+        "style", model, model.config.pad_token_id, examples, dev_examples, loss, config, checkpoints, watch
+    )
+    temperature = save_calibrated(merged(fitted), tokenizer, labels, dev, folder, card)
+    best = max((row for row in metrics if "macro_f1" in row), key=lambda row: row["macro_f1"])
+    last = int(max(row["step"] for row in metrics))
     facts: dict[str, float] = {"rows": len(train), "dev_rows": len(dev), "steps": last}
     facts |= {"accuracy": best["accuracy"], "macro_f1": best["macro_f1"], "temperature": temperature, "cut": cut}
-    return fitted.metrics, facts
+    return metrics, facts
 
 
 def _examples(
@@ -194,16 +196,12 @@ def save_calibrated(
     logits = np.log(np.maximum(served.probabilities([row.input for row in dev]), 1e-30))
     temperature = fit_temperature(logits, [labels.ids[row.label] for row in dev])
     divide_logits(model, temperature)
-    save(model, tokenizer, labels, folder, card.model_copy(update={"temperature": temperature}))
-    return temperature
-
-
-def save(model: Any, tokenizer: Any, labels: Labels, folder: Path, card: StyleCard) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_mapping(folder, labels)
-    write_card(folder, card)
+    write_card(folder, card.model_copy(update={"temperature": temperature}))
+    return temperature
 
 
 def write_log(folder: Path, title: str, metrics: Sequence[dict[str, float]]) -> None:

@@ -59,12 +59,6 @@ class Watch(NamedTuple):
     """Position of this training among the trainings of its stage."""
 
 
-class FitResult(NamedTuple):
-    model: Any
-    metrics: list[dict[str, float]]
-    """Metrics by step."""
-
-
 def fit(
     label: str,
     model: Any,
@@ -75,7 +69,7 @@ def fit(
     config: StyleConfig | DistilConfig,
     checkpoints: Path,
     watch: Watch,
-) -> FitResult:
+) -> tuple[Any, list[dict[str, float]]]:
     """Train to the end, or until macro-F1 on dev stops rising; return the best checkpoint by macro-F1 on dev, and the
     metrics by step.
 
@@ -109,7 +103,7 @@ def fit(
         trainer.remove_callback(PrinterCallback)  # prints dictionaries; our lines have step and time left
         last = last_checkpoint(checkpoints)
         trainer.train(resume_from_checkpoint=str(last) if last else None)
-    return FitResult(trainer.model, _metrics(trainer.state.log_history))
+    return trainer.model, _metrics(trainer.state.log_history)
 
 
 def _arguments(

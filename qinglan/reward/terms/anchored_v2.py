@@ -23,10 +23,7 @@ def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels:
     A rewrite can raise scores against itself. So without scores against the need the quality is 0 for every system,
     and the row's reward comes from the judge and the penalties only.
     """
-    if gold:
-        ranks = retrieval.ranks(gold)
-        return 0.5 * rank_reward(ranks) + 0.5 * ndcg(ranks, len(gold))
-    if gains := passage_gains(labels):
+    if gains := dict.fromkeys(gold, 1.0) or passage_gains(labels):
         return graded_quality([hit.id for hit in retrieval.hits], gains)
     if retrieval.scored_against != "need":
         return 0.0
@@ -34,27 +31,19 @@ def retrieval_quality(retrieval: RetrievalResult, gold: tuple[str, ...], labels:
 
 
 def graded_quality(ids: Sequence[str], gains: Mapping[str, float]) -> float:
-    """Quality of a retrieval by graded labels. A passage without a label earns nothing, although it may be relevant:
-    a policy that is rewarded for unlabelled passages would learn to retrieve them."""
-    best = max((gains.get(passage, 0.0) * rank_reward([rank]) for rank, passage in enumerate(ids, 1)), default=0.0)
+    """Quality of a retrieval by gains of passages. A passage without a label earns nothing, although it may be
+    relevant: a policy that is rewarded for unlabelled passages would learn to retrieve them."""
+    best = max((gains.get(passage, 0.0) * rank_reward(rank) for rank, passage in enumerate(ids, 1)), default=0.0)
     return 0.5 * best + 0.5 * graded_ndcg(ids, gains, DEPTH)
 
 
-def rank_reward(ranks: Sequence[int]) -> float:
-    """Reward of the first gold passage's rank: rank 1 earns twice rank 2, later ranks still earn a little."""
-    first = min(ranks, default=DEPTH + 1)
-    if first == 1:
+def rank_reward(rank: int) -> float:
+    """Reward of a relevant passage's rank: rank 1 earns twice rank 2, later ranks still earn a little."""
+    if rank == 1:
         return 1.0
-    if first > DEPTH:
+    if rank > DEPTH:
         return 0.0
-    return SECOND_RANK_REWARD - (SECOND_RANK_REWARD - LAST_RANK_REWARD) * (first - 2) / (DEPTH - 2)
-
-
-def ndcg(ranks: Sequence[int], relevant: int) -> float:
-    """nDCG@10 with every gold passage worth the same."""
-    # DCG of the found gold passages over the DCG of all of them at the top: 1 / log2(rank + 1) each.
-    gained = sum(_discount(rank) for rank in ranks if rank <= DEPTH)
-    return gained / sum(_discount(rank) for rank in range(1, min(relevant, DEPTH) + 1))
+    return SECOND_RANK_REWARD - (SECOND_RANK_REWARD - LAST_RANK_REWARD) * (rank - 2) / (DEPTH - 2)
 
 
 def needless_rewrite_penalty(quality: float, quality_plain: float, unchanged: bool, scale: float) -> float:
@@ -66,7 +55,3 @@ def needless_rewrite_penalty(quality: float, quality_plain: float, unchanged: bo
         return 0.0
     # In [0, 2]: what the plain question earns, and up to 1 more for what the rewrite loses.
     return quality_plain + math.tanh(scale * (quality_plain - quality))
-
-
-def _discount(rank: int) -> float:
-    return 1 / math.log2(rank + 1)

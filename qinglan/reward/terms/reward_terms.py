@@ -69,7 +69,6 @@ def measure_rewrite(episode: Episode) -> RewriteMeasures:
 
 
 def retrieval_quality(retrieval: RetrievalResult, prompt: Prompt, config: RewardConfig) -> float:
-    """Retrieval quality by the definition of the reward's mode."""
     if config.mode == "seed_v1":
         return seed_v1.retrieval_quality(retrieval.scores)
     return anchored_v2.retrieval_quality(retrieval, prompt.gold, prompt.labels)
@@ -80,8 +79,7 @@ def _parts(
 ) -> dict[str, float]:
     """Parts of the reward; their names are the same in both modes."""
     judged = episode.judged
-    terms = seed_v1.compare(judged.student, judged.teacher, qualities[""], qualities["_teacher"], config)
-    parts = seed_v1.apply_weights(terms, config)._asdict()
+    parts = seed_v1.weighted_terms(judged.student, judged.teacher, qualities[""], qualities["_teacher"], config)
     if config.mode == "seed_v1":
         return parts | dict.fromkeys(("needless", "length", "repeats", "names", "numbers", "style"), 0.0)
     largest = config.penalties

@@ -5,17 +5,8 @@ Its retrieval quality is meant for scores against the rewritten query itself, an
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from qinglan.reward.config import Outcomes, RewardConfig
-
-
-class Comparison(NamedTuple):
-    """The three terms before their weights."""
-
-    judge: float
-    retrieval: float
-    win: float
 
 
 def retrieval_quality(scores: Sequence[float]) -> float:
@@ -26,27 +17,22 @@ def retrieval_quality(scores: Sequence[float]) -> float:
     return 0.6 * scores[0] + 0.4 * sum(top3) / len(top3)
 
 
-def compare(
+def weighted_terms(
     judge: float, judge_teacher: float, quality: float, quality_teacher: float, config: RewardConfig
-) -> Comparison:
-    """Compare the student's figures with the teacher's."""
-    return Comparison(
-        judge=math.tanh(config.scale * (judge - judge_teacher)),
-        retrieval=math.tanh(config.scale * (quality - quality_teacher)),
-        win=_outcome(quality, quality_teacher, config.outcomes),
-    )
+) -> dict[str, float]:
+    """The three comparisons of the student with the teacher, each times its weight."""
+    weights = config.weights
+    return {
+        "judge": weights.judge * math.tanh(config.scale * (judge - judge_teacher)),
+        "retrieval": weights.retrieval * math.tanh(config.scale * (quality - quality_teacher)),
+        "win": weights.win * _outcome(quality, quality_teacher, config.outcomes),
+    }
 
 
 def _outcome(quality: float, quality_teacher: float, outcomes: Outcomes) -> float:
     if quality == quality_teacher:
         return outcomes.tie
     return outcomes.win if quality > quality_teacher else outcomes.lose
-
-
-def apply_weights(terms: Comparison, config: RewardConfig) -> Comparison:
-    """Multiply each term by its weight."""
-    weights = config.weights
-    return Comparison(weights.judge * terms.judge, weights.retrieval * terms.retrieval, weights.win * terms.win)
 
 
 def clip(total: float) -> float:
@@ -57,5 +43,5 @@ def compute_reward(
     judge: float, judge_teacher: float, scores: Sequence[float], scores_teacher: Sequence[float], config: RewardConfig
 ) -> float:
     """The plan's compute_reward: judge scores in [0, 1], reranker scores in the order of retrieval."""
-    terms = compare(judge, judge_teacher, retrieval_quality(scores), retrieval_quality(scores_teacher), config)
-    return clip(sum(apply_weights(terms, config)))
+    qualities = retrieval_quality(scores), retrieval_quality(scores_teacher)
+    return clip(sum(weighted_terms(judge, judge_teacher, *qualities, config).values()))

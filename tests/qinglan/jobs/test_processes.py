@@ -5,11 +5,18 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
 
-from qinglan.jobs.processes import process_cleanup, wait_for_process_group
+from qinglan.jobs.processes import (
+    PROCESS_MARK_VARIABLE,
+    find_processes,
+    process_cleanup,
+    temporary_folder,
+    wait_for_process_group,
+)
 from tests.processes.ctrl_c import goes_on
 
 STEP = """
@@ -67,3 +74,57 @@ def test_a_note_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         pass
 
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_processes_of_a_training_are_ended_even_outside_its_process_group(tmp_path: Path) -> None:
+    sleep = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = f"import subprocess; subprocess.Popen({sleep}, start_new_session=True)"
+    with process_cleanup(tmp_path / "running") as (mark, temporary):
+        subprocess.run([sys.executable, "-c", child], env={**os.environ, PROCESS_MARK_VARIABLE: mark}, check=True)
+        assert len(find_processes(mark, str(temporary))) == 1
+
+    assert find_processes(mark, str(temporary)) == []
+    assert not temporary.exists()
+
+
+def test_a_process_that_has_lost_its_mark_is_found_by_the_files_it_holds(tmp_path: Path) -> None:
+    holds = "import sys, time; kept = open(sys.argv[1], 'w'); time.sleep(60)"
+    with process_cleanup(tmp_path / "running") as (_, temporary):
+        log = temporary / "agent.log"
+        agent = subprocess.Popen([sys.executable, "-c", holds, log], start_new_session=True)
+        while not log.exists():
+            time.sleep(0.01)
+
+    assert agent.wait(60) == -signal.SIGTERM
+
+
+@pytest.mark.slow
+def test_processes_left_by_a_killed_stage_are_ended_when_it_runs_again(tmp_path: Path) -> None:
+    note = tmp_path / "running"
+    earlier = uuid.uuid4().hex
+    temporary_folder(earlier).mkdir()
+    stray = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, PROCESS_MARK_VARIABLE: earlier}
+    )
+    while not find_processes(earlier, str(temporary_folder(earlier))):
+        time.sleep(0.01)
+    note.write_text(earlier)
+
+    with process_cleanup(note) as (mark, _):
+        assert mark != earlier
+        assert stray.wait(60) != 0
+        assert not temporary_folder(earlier).exists()
+
+
+@pytest.mark.parametrize("text", ["{mark}\n{folder}", "../{folder}", "{folder}", ""])
+def test_a_note_that_names_a_folder_removes_nothing(text: str, tmp_path: Path) -> None:
+    """A run's folder may be somebody else's, and its note could name any folder of ours."""
+    folder, note = tmp_path / "mine", tmp_path / "running"
+    folder.mkdir()
+    note.write_text(text.format(mark=uuid.uuid4().hex, folder=folder))
+
+    with process_cleanup(note):
+        pass
+
+    assert folder.is_dir()

@@ -113,40 +113,9 @@ def test_alarms_that_stop_the_training_come_first() -> None:
     assert [alarm.level for alarm in check_alarms(steps)] == ["stop", "warn"]
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        gamed([0.7, 0.6]),
-        series("kl", [5.0] * 3),
-        series("avg_reward", [0.0] * 3),
-        judged([(0.2, 0.1)] * 5),
-        series("control_pairs_failed", [0.3] * 5),
-    ],
-)
-def test_a_message_says_what_is_seen_and_the_next_step(steps: list[StepMetrics]) -> None:
-    [alarm] = check_alarms(steps)
-
-    assert any(char.isdigit() for char in alarm.message)
-    assert alarm.message.endswith(".")
-    assert alarm.message.count(". ") >= 1
-
-
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
-NAMES = st.sampled_from(
-    [
-        "avg_reward",
-        "clip_fraction",
-        "value_loss",
-        "kl",
-        "entropy",
-        "policy_loss",
-        "gold_dev",
-        "gold_dev_rows",
-        "judge_failures",
-        "judged_share",
-        "control_pairs_failed",
-    ]
-)
+OTHERS = {"gold_dev_rows", "judge_failures", "judged_share", "control_pairs_failed"}
+NAMES = st.sampled_from(sorted({*HEALTHY[5], *OTHERS}))
 
 
 @pytest.mark.slow

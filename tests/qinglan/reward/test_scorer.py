@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import orjson
 import pytest
 
-from qinglan.errors import DataError, OutageError
+from qinglan.errors import DataError
 from qinglan.rag.retrieval import RetrievalConfig
 from qinglan.reward.config import RewardConfig, StyleRewardConfig
 from qinglan.reward.reward_function import read_prompt
@@ -90,18 +90,3 @@ def test_a_rewrite_that_the_style_service_refuses_earns_no_style_and_ends_no_tra
     with running(Scripted(NOTHING_FOUND)) as gateway, running(Scripted(short)) as service:
         [scored] = asyncio.run(run(gateway, service))
     assert scored["score"] - refused["score"] == pytest.approx(0.1)
-
-
-def test_an_unanswered_retrieval_is_requested_again() -> None:
-    gateway = Scripted(REFUSED)
-
-    async def run(url: str) -> None:
-        async with Scorer(url, UNJUDGED) as scorer:
-            with pytest.raises(OutageError):
-                await scorer.score_all([(PROMPT, GOOD)])
-            gateway.requests, gateway.replies = [], (NOTHING_FOUND,)
-            await scorer.score_all([(PROMPT, GOOD)])
-
-    with running(gateway) as url:
-        asyncio.run(run(url))
-    assert searched(gateway) == [GOOD]

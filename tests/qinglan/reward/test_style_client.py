@@ -1,7 +1,6 @@
 """The style term: a probability, or an error; never a guess."""
 
 import asyncio
-import time
 
 import orjson
 import pytest
@@ -33,15 +32,6 @@ def test_the_wanted_labels_probabilities_are_added_up() -> None:
     assert request(Scripted(Reply(200, ANSWER, JSON)), "诚实", "有用") == pytest.approx(0.9)
 
 
-def test_the_rewrite_is_asked_about_in_the_form_that_the_model_learned_from() -> None:
-    service = Scripted(Reply(200, ANSWER, JSON))
-
-    request(service, "诚实")
-
-    [(path, body, _)] = service.requests
-    assert (path, orjson.loads(body)) == ("/predict", {"text": "用户问题：一天吃几次\n回答：虾青素软胶囊"})
-
-
 def test_a_service_that_is_busy_once_is_asked_again() -> None:
     assert request(Scripted(Reply(503, b"", JSON), Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
 
@@ -63,14 +53,6 @@ def test_a_text_that_it_refuses_while_it_takes_a_short_one_concerns_its_row(stat
 def test_a_service_that_refuses_every_text_is_a_setting_to_mend(status: int) -> None:
     with pytest.raises(ConfigError, match=rf"status {status}\. Check reward\.style\.url"):
         request(Scripted(Reply(status, b"", JSON)), "诚实")
-
-
-def test_it_is_asked_again_when_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    limited = Reply(429, b"", {**JSON, "retry-after": "1"})
-    started = time.monotonic()
-
-    assert request(Scripted(limited, Reply(200, ANSWER, JSON)), "诚实") == pytest.approx(0.6)
-    assert time.monotonic() - started >= 1
 
 
 def test_a_label_that_it_does_not_know_is_a_setting_to_mend() -> None:

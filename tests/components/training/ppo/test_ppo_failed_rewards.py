@@ -29,33 +29,6 @@ def sample(tokenizer: Any, row: dict[str, Any]) -> dict[str, Any]:
     return {"ids": ids, "data_source": "test", "reward_model": {"ground_truth": row["need"]}, "extra_info": row}
 
 
-async def failing(**_: Any) -> float:
-    raise ConnectionError("the judge is away")
-
-
-def through(manager_of: Any, tokenizer: Any, compute_score: Any) -> float:
-    async def run() -> float:
-        return await run_single(manager_of(compute_score, tokenizer), sample(tokenizer, {"need": "问"}))
-
-    return asyncio.run(run())
-
-
-def naive(compute_score: Any, tokenizer: Any) -> Any:
-    from omegaconf import DictConfig
-    from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
-
-    return NaiveRewardManager(DictConfig({"reward": {}}), tokenizer, compute_score)
-
-
-def test_verls_rate_limited_manager_turns_a_failure_into_a_reward_of_0(tokenizer: Any) -> None:
-    assert through(verl_manager, tokenizer, failing) == 0.0
-
-
-def test_verls_naive_manager_raises_it(tokenizer: Any) -> None:
-    with pytest.raises(ConnectionError, match="the judge is away"):
-        through(naive, tokenizer, failing)
-
-
 def test_an_outage_in_our_reward_stops_the_training_although_verls_manager_gave_0(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
 
 def ask_verl(question: Callable[[list[str]], Any], config: PpoConfig, model: Path) -> Any:
     """A question about what verl would run with."""
-    places = TrainingPaths(tiny_model(model), *(Path(f"/w/{name}") for name in TrainingPaths._fields[1:]))
-    words = [word for word in overrides(config, places) if not word.startswith("hydra.")]
+    paths = TrainingPaths(tiny_model(model), *(Path(f"/w/{name}") for name in TrainingPaths._fields[1:]))
+    words = [word for word in overrides(config, paths) if not word.startswith("hydra.")]
     return ask(question, words, environment={**verl_environment(config), "PATH": "", "HOME": "/nonexistent"})
 
 

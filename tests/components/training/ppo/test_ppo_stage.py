@@ -286,13 +286,6 @@ def test_grpo_has_no_critic_and_a_constant_reward_is_an_error_that_says_so(
     assert steps and all("policy_loss" in step and "value_loss" not in step for step in steps)
 
 
-def test_the_stage_says_what_is_wrong_with_its_rows(small: World, tmp_path: Path) -> None:
-    from qinglan.errors import DataError
-
-    with pytest.raises(DataError, match=r"train\.parquet: no such file"):
-        small._replace(rows=tmp_path / "none").train(laptop())
-
-
 def test_a_checkpoint_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "fsdp_config.json").write_text('{"world_size": 1}')
     (tmp_path / "model_world_size_1_rank_0.pt").write_bytes(b"half")
@@ -304,17 +297,3 @@ def test_a_checkpoint_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_a_checkpoint_that_verl_has_deleted_says_which_setting_keeps_more(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=r"of step 4.*Raise ppo\.keep"):
         keep_best(tmp_path, 4, tmp_path / "best")
-
-
-def test_a_checkpoint_of_another_model_is_refused(small: World) -> None:
-    import torch
-
-    from qinglan.errors import DataError
-
-    actor = small.out / "actor"
-    actor.mkdir()
-    (actor / "fsdp_config.json").write_text('{"world_size": 1}')
-    torch.save({"model.embed_tokens.weight": torch.zeros(3, 3)}, actor / "model_world_size_1_rank_0.pt")
-
-    with pytest.raises(DataError, match="of another model than the SFT model"):
-        export_checkpoint(actor, small.sft_model, small.out / "model", read_card(small.sft_model))

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from components.training.ppo import checkpoints, training_monitor
 from components.training.ppo import metrics as plugin_metrics
-from components.training.ppo.gateway_usage import usage_counts, usage_since
-from components.training.ppo.metrics import Step, dev_score, parse_step
+from components.training.ppo.metrics import Step, parse_step
 from components.training.ppo.plugin.reward_terms import reward_seconds
 from pipelines.lines.config import load_config
 from qinglan.errors import OutageError
@@ -71,12 +70,6 @@ def test_dev_counts_each_row_once_and_gold_where_it_is_known() -> None:
     assert step["reward_dev"] == pytest.approx(0.3)
     assert step["gold_dev"] == pytest.approx(0.5)
     assert step["gold_dev_rows"] == DEV["qinglan/one"]
-
-
-def test_without_gold_checkpoints_are_compared_by_reward() -> None:
-    assert dev_score({"reward_dev": 0.3}) == 0.3
-    assert dev_score({"reward_dev": 0.3, "gold_dev": 0.1}) == 0.1
-    assert dev_score({"avg_reward": 0.3}) is None
 
 
 @pytest.mark.slow
@@ -238,16 +231,6 @@ def test_the_best_checkpoint_outlives_verls_deletion(tmp_path: Path) -> None:
 
     assert (checkpoints.best_checkpoint_step(tmp_path / "best"), checkpoints.latest_step(tmp_path)) == (4, 0)
     assert (tmp_path / "best" / "actor" / "weights").read_text() == "w"
-
-
-def test_calls_are_those_since_training_began() -> None:
-    rows = [{"step": "reward", "answered": 10, "hits": 30}, {"step": "generate", "answered": 99, "hits": 99}]
-    before = usage_counts({"by_step": rows, "retrieval_hits": 100, "retrieval_misses": 50})
-    later = [{"step": "reward", "answered": 20, "hits": 60}]
-
-    figures = usage_since(before, usage_counts({"by_step": later, "retrieval_hits": 130, "retrieval_misses": 120}))
-
-    assert figures == {"rag_calls": 100, "rag_hit_rate": 0.3, "judge_calls": 40, "judge_hit_rate": 0.75}
 
 
 def test_reward_time_that_hides_behind_generation_is_not_counted_as_waiting() -> None:

@@ -17,11 +17,10 @@ import orjson
 import pytest
 
 from pipelines.execute.environments.environments import make_environment
-from qinglan.errors import TrainingError
 from qinglan.files.scratch import SCRATCH_VARIABLE
 from qinglan.jobs.shared_memory import FOLDER, held_inodes
 from standins.verl_cpu import fork_server
-from tests.components.training.vllm_training import DEV, CheckpointKeeper, failure_of_killed
+from tests.components.training.vllm_training import DEV
 from tests.models.real_vllm import vllm_environment
 from tests.processes.ctrl_c import started_with
 from tests.processes.forked_runs import VLLM, forks_variables
@@ -74,23 +73,6 @@ def training(tmp_path_factory: pytest.TempPathFactory) -> Training:
     facts.log = logs
     facts.left = left_behind(before) | set(started_with(f"{SCRATCH_VARIABLE}={out / 'scratch'}"))
     return facts
-
-
-@pytest.mark.parametrize("killed", [True, False])
-def test_a_training_that_fails_by_itself_is_not_taken_for_the_one_that_is_killed(
-    killed: bool, tmp_path: Path
-) -> None:
-    keeper = CheckpointKeeper(tmp_path, answers=1)
-
-    def attempt(keeper: CheckpointKeeper) -> None:
-        keeper.killed = killed
-        raise TrainingError("verl ended with code 1: vLLM did not start")
-
-    if killed:
-        assert failure_of_killed(attempt, keeper) == "verl ended with code 1: vLLM did not start"
-    else:
-        with pytest.raises(TrainingError, match="vLLM did not start"):
-            failure_of_killed(attempt, keeper)
 
 
 @pytest.mark.nightly

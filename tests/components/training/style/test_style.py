@@ -15,7 +15,6 @@ from components.training.style.dataset import (
     LabelledText,
     class_weights,
     labelled_texts,
-    one_hot,
     oversampled,
     without_answer,
 )
@@ -66,15 +65,6 @@ def test_some_questions_are_shown_without_their_answer_and_keep_their_label() ->
     assert (len(shown), len(bare)) == (60, 10)
     assert {row.label for row in shown} == {2}
     assert without_answer(rows[0].input) == format_training_text("问0", "")
-
-
-@pytest.mark.slow
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.floats(0, 1))
-def test_targets_are_distributions_with_the_label_on_top(labels: list[int], smoothing: float) -> None:
-    targets = one_hot(labels, 5, smoothing)
-
-    assert targets.sum(axis=1) == pytest.approx(np.ones(len(labels)))
-    assert smoothing == 1 or (targets.argmax(axis=1) == labels).all() or smoothing > 0.999
 
 
 def test_the_loss_of_hard_targets_is_cross_entropy_and_weights_average() -> None:

@@ -96,21 +96,6 @@ def test_a_training_leaves_a_whole_model_its_log_and_its_parents(inputs: Path, t
     assert digest(tmp_path / "again" / "model") == digest(tmp_path / "model")
 
 
-def test_the_plans_26_rows_train_to_the_end(tmp_path: Path, inputs: Path) -> None:
-    from tests.components.data.test_style import PLANS, answers
-
-    (tmp_path / "in.json").write_text(json.dumps(answers(PLANS), ensure_ascii=False), encoding="utf-8")
-    prepare(tmp_path / "in.json", tmp_path / "rows", tmp_path / "page.html", PrepareStyleConfig())
-
-    counts = train_style(
-        inputs / "base", tmp_path / "rows", tmp_path / "model", tmp_path / "log",
-        StyleConfig(device="cpu"),  # every other number the plan's
-    )  # fmt: skip
-
-    assert (counts.rows, counts.dev_rows, counts.temperature) == (16, 5, 1.0)
-    assert len(StyleModel.load(tmp_path / "model").predict(["用户问题：好吗\n回答：好"])) == 1
-
-
 def test_the_plans_26_rows_get_an_honest_verdict_by_cross_fitting(tmp_path: Path, inputs: Path) -> None:
     from tests.components.data.test_style import PLANS, answers
 
@@ -202,15 +187,6 @@ def test_a_base_that_is_a_pickle_is_refused(inputs: Path, tmp_path: Path) -> Non
 
     with pytest.raises(DataError, match=r"pytorch_model.bin, a pickle"):
         train_style(tmp_path / "base", inputs / "rows", tmp_path / "model", tmp_path / "log", CONFIG)
-
-
-def test_rare_labels_count_as_configured(inputs: Path, tmp_path: Path) -> None:
-    sizes = {
-        balance: trained(inputs, tmp_path / balance, balance=balance, epochs=0.5).steps
-        for balance in ("none", "sampling")
-    }
-
-    assert sizes["sampling"] > sizes["none"]
 
 
 class Distilled(NamedTuple):
