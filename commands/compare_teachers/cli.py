@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from commands.options import KnowledgeBase, Profile, Questions, Tenant, confirm_spending
+from commands.options import Json, KnowledgeBase, Profile, Questions, Tenant, confirm_spending
 from pipelines.lines.overrides import DEFAULT_PROFILE, SetOption, with_overrides
 from qinglan.terminal import say, say_json
 
@@ -26,26 +26,24 @@ def compare_teachers(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
     set_: SetOption = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print comparison.json, and nothing else, on stdout.")
-    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Two or more teachers on the same rows: what their rewrites find, cost, refusals, and which to take."""
     from commands.compare_teachers.config import EXAMPLE, load_teachers
-    from commands.compare_teachers.report import print_comparison
     from commands.compare_teachers.runs import PlannedCalls, compare
+    from commands.compare_teachers.table import print_comparison
     from pipelines.lines.config import load_config
 
     candidates = load_teachers(teachers or EXAMPLE)
     options = with_overrides(set_, questions=questions, knowledge_base=knowledge_base)
     config = load_config(tenant, profile, **options)
 
-    def confirm(planned: list[PlannedCalls]) -> None:
+    def confirm(planned: PlannedCalls) -> None:
         if not config.pays or yes:
             return
-        currency, total = config.gateway.teacher.price.currency, sum(calls.cost for calls in planned)
-        for who, model, calls, cost in planned:
-            say(f"{who}: {calls:,} calls of {model}, about {cost:.2f} {currency}")
+        currency, total = config.gateway.teacher.price.currency, sum(step.cost for step in planned.values())
+        for who, step in planned.items():
+            say(f"{who}: {step.calls:,} calls of {step.model}, about {step.cost:.2f} {currency}")
         say(
             f"Together about {total:.2f} {currency}. Equal texts are asked once; answers in the journal cost nothing."
         )
@@ -55,4 +53,8 @@ def compare_teachers(
     root = out or Path("runs") / f"compare-{tenant}"
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
         comparison = compare(config, candidates, root, rows, confirm, quiet=as_json)
-    say_json(comparison) if as_json else print_comparison(comparison, root)
+    if as_json:
+        say_json(comparison)
+    else:
+        print_comparison(comparison)
+        say(root / "comparison.json")

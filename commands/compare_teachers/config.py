@@ -13,12 +13,6 @@ from qinglan.llm.config import PaidModel
 from standins.teacher.config import Skill
 
 EXAMPLE = CONFIGS / "teachers.example.yaml"
-FORM = (
-    "  teachers:",
-    "    - {name: gpt, model: {base_url: ..., model: ..., price: {...}}}",
-    "    - {name: deepseek, model: {...}}",
-)
-"""Example of the file's form, for the error about a file of another form."""
 
 
 class TeacherChoice(Config):
@@ -56,4 +50,4 @@ def load_teachers(path: Path) -> TeachersConfig:
     try:
         return TeachersConfig.parse(load_yaml(path), str(path))
     except ConfigError as error:
-        raise ConfigError(*error.lines, f"The file has this form; {EXAMPLE} is a whole one:", *FORM) from error
+        raise ConfigError(*error.lines, f"{EXAMPLE} is an example of such a file.") from error

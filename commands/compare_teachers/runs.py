@@ -1,16 +1,14 @@
 """Run the rewriter's line up to `validate` for each candidate teacher, on the same rows.
 
 DIR/
-  questions.jsonl         the sample: whole conversations of training
-  journal.sqlite          the paid answers of all runs, with one budget; a request that two runs share is paid once
-  teachers/<name>/        each teacher's run, as `qinglan run --until validate` writes it
-  comparison.json  .html  the results and the page
+  questions.jsonl     the sample: whole conversations of training
+  journal.sqlite      the paid answers of all runs, with one budget; a request that two runs share is paid once
+  teachers/<name>/    each teacher's run, as `qinglan run --until validate` writes it
+  comparison.json     the results
 
 A second comparison in the same folder does not pay again for answers in the journal.
 """
 
-import hashlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,9 +17,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from commands.compare_teachers.config import TeacherChoice, TeachersConfig
-from commands.compare_teachers.report import compare_runs, write_comparison
-from commands.run.run import ROLES, knowledge_base_options, run_pipeline, start_backends
+from commands.compare_teachers.table import Run, compare_runs
+from commands.run.run import run_pipeline, start_backends
 from components.data.convert.split_rows import SplitInput, conversation_splits
+from components.evaluation.rewriter.score_systems import draw_rows
+from pipelines.checks.plan import PlanStep
 from pipelines.checks.planned_run import check_run
 from pipelines.checks.preflight import input_file_problems, raise_together, with_run_files
 from pipelines.checks.readiness import problem_of
@@ -29,12 +29,11 @@ from pipelines.execute.execution import run_lock, select_stages
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.rewriter import REWRITER, RunConfig, StandIns
 from qinglan.errors import BudgetError, DataError
+from qinglan.evaluation.gates.evaluation_file import write_evaluation
 from qinglan.files.files import atomic_write, dump_line
 from qinglan.llm.config import GatewayConfig
-from qinglan.processes.services import run_service
 from qinglan.rows.questions import read_questions
 from qinglan.rows.rows import Question
-from qinglan.rows.splits import Conversation
 from qinglan.terminal import say
 
 STAGES = select_stages(REWRITER, "", "validate")
@@ -49,19 +48,12 @@ class Sample(NamedTuple):
     """Number of dev and test rows, which are never used."""
 
 
-class PlannedCalls(NamedTuple):
-    """Number and estimated cost of the paid calls of one model."""
-
-    name: str
-    """Name of the teacher, or `judge`."""
-
-    model: str
-    calls: int
-    cost: float
+PlannedCalls = Mapping[str, PlanStep]
+"""The paid calls by the name of the teacher, or `judge`."""
 
 
 def compare(
-    config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, confirm: Callable[[list[PlannedCalls]], None],
+    config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, confirm: Callable[[PlannedCalls], None],
     quiet: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """Run every teacher and write the results; returns the content of comparison.json."""
@@ -74,14 +66,11 @@ def compare(
         with atomic_write(questions) as partial:
             partial.write_bytes(b"".join(map(dump_line, sample.rows)))
         config = config.model_copy(update={"questions": questions})
-        gateway = _start_backends(config, teachers, shared, services)
-        runs = {
-            choice.name: (
-                RunDir(root / "teachers" / choice.name, shared.journal),
-                _run_config(config, gateway, choice),
-            )
-            for choice in teachers.teachers
-        }
+        gateway = start_backends(config, shared, services, _stand_in_variants(config.tenant_id, teachers))
+        runs = dict[str, Run]()
+        for choice in teachers.teachers:
+            folder = RunDir(root / "teachers" / choice.name, shared.journal)
+            runs[choice.name] = folder, _run_config(config, gateway, choice)
         confirm(_plan_calls(config, runs))
         # One after the other: two gateways may not write one journal, and providers limit the calls of an account.
         for name, (run, settings) in runs.items():
@@ -91,29 +80,14 @@ def compare(
             )
     comparison = compare_runs(config, teachers, runs, sample.rows)
     comparison["counts"] |= {"training_rows": sample.training, "locked_rows": sample.locked}
-    return write_comparison(comparison, root)
+    return write_evaluation(root / "comparison.json", comparison)
 
 
-def _start_backends(
-    config: RunConfig, teachers: TeachersConfig, shared: RunDir, services: ExitStack
-) -> GatewayConfig:
-    """Start the profile's stand-ins once for all runs. A stand-in teacher plays each candidate with the candidate's
-    own `stand_in` skill."""
-    stand_ins = config.stand_ins
-    gateway = start_backends(
-        config.model_copy(update={"stand_ins": stand_ins.model_copy(update={"teacher": False})}), shared, services
-    )
-    if not stand_ins.teacher:
-        return gateway
-    arguments = [*knowledge_base_options(config), "--latency", str(stand_ins.teacher_seconds), "--port", "0"]
+def _stand_in_variants(tenant: str, teachers: TeachersConfig) -> Iterator[str]:
+    """Options of the stand-in teacher that plays each candidate with the candidate's own skill."""
     for choice in teachers.teachers:
-        skill = choice.stand_in.model_dump(mode="json") | {"tenant": config.tenant_id}
-        arguments += ["--variant", f"{choice.model.model}={orjson.dumps(skill).decode()}"]
-    url = services.enter_context(run_service("standins.teacher", arguments, shared.logs / "teacher.log"))
-    models = {
-        role: getattr(gateway, role).model_copy(update={"base_url": url}) for role in ROLES if getattr(gateway, role)
-    }
-    return gateway.model_copy(update=models)
+        skill = choice.stand_in.model_dump(mode="json") | {"tenant": tenant}
+        yield from ("--variant", f"{choice.model.model}={orjson.dumps(skill).decode()}")
 
 
 def _run_config(config: RunConfig, gateway: GatewayConfig, choice: TeacherChoice) -> RunConfig:
@@ -133,60 +107,42 @@ def _run_config(config: RunConfig, gateway: GatewayConfig, choice: TeacherChoice
     )
 
 
-def _plan_calls(config: RunConfig, runs: Mapping[str, tuple[RunDir, RunConfig]]) -> list[PlannedCalls]:
+def _plan_calls(config: RunConfig, runs: Mapping[str, Run]) -> PlannedCalls:
     """Check all runs and count their calls; a comparison above the budget is refused before anything is paid."""
     checked = {name: check_run(settings, run, STAGES) for name, (run, settings) in runs.items()}
     problems = [problem for check in checked.values() if (problem := problem_of(check.raise_problems))]
     raise_together(list({str(problem): problem for problem in problems}.values()))
-    planned: dict[str, PlannedCalls] = {}
-    for name, check in checked.items():
-        for step in check.plan.steps:
-            if step.model:  # the judge's calls are the same in each run
-                who = name if step.step == "generate" else "judge"
-                planned[who] = PlannedCalls(who, step.model, step.calls, step.cost)
-    total, budget = sum(calls.cost for calls in planned.values()), config.gateway.budget
+    planned = {
+        name if step.step == "generate" else "judge": step  # the judge's calls are the same in each run
+        for name, check in checked.items()
+        for step in check.plan.steps
+        if step.model
+    }
+    total, budget = sum(step.cost for step in planned.values()), config.gateway.budget
     if config.pays and total > budget:
         raise BudgetError(
             f"The comparison costs about {total:.2f} {config.gateway.teacher.price.currency}, and gateway.budget is "
             f"{budget:g}. Raise it, or give fewer --rows. Nothing was paid."
         )
-    return list(planned.values())
+    return planned
 
 
 def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
     """Draw whole training conversations with about `count` rows. The same sheet and seed give the same rows, and a
     larger sample contains the smaller one."""
+    assert config.questions is not None
+    rows = read_questions(config.questions, config.generate.columns, config.tenant_id)
+    questions = [row for row in rows if isinstance(row, Question)]
     surveyed = [
-        SplitInput(at, row.id, _conversation(row), row.split, "") for at, row in enumerate(_questions(config), 1)
+        SplitInput(at, row.id, (row.tenant_id, row.conversation_id), row.split, "")
+        for at, row in enumerate(questions, 1)
     ]
     splits = conversation_splits(surveyed, config.convert)  # one marked turn decides for all of its conversation
-    counts = Counter(row.conversation for row in surveyed if splits[row.conversation] == "train")
-    locked = len(surveyed) - counts.total()
-    if not counts:
+    training = [row for row in questions if splits[row.tenant_id, row.conversation_id] == "train"]
+    locked = len(questions) - len(training)
+    if not training:
         raise DataError(
             f"{config.questions}: none of {locked:,} rows is for training. Teachers are never compared on dev or "
             "the locked test: the choice would flatter every later figure. Give the sheet conversations to train on."
         )
-    chosen: set[Conversation] = set()
-    # In the order of a hash: a larger sample contains the smaller one, so that what was paid for is used.
-    for name in sorted(counts, key=lambda name: _position(name, seed)):
-        if sum(counts[conversation] for conversation in chosen) < count:
-            chosen.add(name)
-    rows = [row for row in _questions(config) if _conversation(row) in chosen]
-    return Sample(rows, counts.total(), locked)
-
-
-def _conversation(row: Question) -> Conversation:
-    return row.tenant_id, row.conversation_id
-
-
-def _questions(config: RunConfig) -> Iterator[Question]:
-    assert config.questions is not None
-    for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
-        if isinstance(row, Question):
-            yield row
-
-
-def _position(conversation: Conversation, seed: int) -> bytes:
-    """A conversation's place in the drawing order, which does not depend on the order of the sheet."""
-    return hashlib.sha256("\x1f".join((f"compare {seed}", *conversation)).encode()).digest()
+    return Sample([training[at] for at in sorted(draw_rows(training, count, seed))], len(training), locked)

@@ -34,9 +34,7 @@ class Question(NamedTuple):
 
 def init(
     tenant: Annotated[str, typer.Argument(help="A name for your data, such as acme.")],
-    sheet: Annotated[
-        Path, typer.Argument(help="Your users' questions: .xlsx, .xls, CSV, JSON, JSONL or exported chats.")
-    ],
+    sheet: Annotated[Path, typer.Argument(help="Your users' questions: .xlsx, CSV, JSON, JSONL or exported chats.")],
     knowledge_base: Annotated[
         list[Path] | None,
         typer.Option(help="File or folder of .docx, .pdf, .html, .md, .txt, sheets, JSON; may be repeated."),

@@ -1,4 +1,4 @@
-"""Read a sheet of questions into records, one for each question: .xlsx, .xls, CSV, JSON, JSONL or exported chats."""
+"""Read a sheet of questions into records, one for each question: .xlsx, CSV, JSON, JSONL or exported chats."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -23,18 +23,20 @@ from commands.init.guess_columns import (
     with_names,
 )
 from commands.init.instruction_files import instruction_question, is_instruction, shared_instruction
-from commands.init.old_spreadsheet import header_remarks, old_sheet_names, read_old_spreadsheet, sheet_remarks
 from qinglan.documents import parse_json
 from qinglan.errors import DataError
 from qinglan.files.input_paths import path_fault
 from qinglan.rows.chat_history import Turn, read_turns
 from qinglan.tables.csv_tables import decode_text, read_csv
-from qinglan.tables.file_formats import UNCOMPRESSED_LIMIT, is_old_spreadsheet, row_format
+from qinglan.tables.file_formats import UNCOMPRESSED_LIMIT, row_format
 from qinglan.tables.header_rows import IsName
 from qinglan.tables.tables import read_table, sheet_names
 from qinglan.terminal import visible
 
 CHAT_ID_KEYS = ("id", "conversation_id", "session_id", "对话编号")
+SHOWN_SHEETS = 5
+"""Most unread sheets of a workbook that a remark names."""
+
 INSTRUCTIONS = ("system", "tools")
 """Keys of ShareGPT files with the model's instructions, which may be long and are no part of the chat."""
 
@@ -117,8 +119,6 @@ def read_records(
 def sheets_of(path: Path) -> list[str]:
     """The names of a workbook's visible sheets; empty for a file of another kind."""
     _refuse_large(path)
-    if is_old_spreadsheet(path):
-        return old_sheet_names(path)
     return sheet_names(path) if row_format(path) == "spreadsheet" else []
 
 
@@ -131,22 +131,34 @@ def _file_records(path: Path, named: Mapping[str, str], sheet: str, is_name: IsN
     if fault := path_fault(path, "Give the spreadsheet, CSV or JSON of questions."):
         raise DataError(fault)
     _refuse_large(path)
-    if is_old_spreadsheet(path):
-        rows, remarks = read_old_spreadsheet(path, sheet, is_name)
-        return Records(rows, direct=False, remarks=remarks)
     header = list[int]()
     if row_format(path) == "spreadsheet":
         cells = [cells for _, cells in read_table(path, (), is_name, sheet, header.append)]
         names = [] if sheet else sheet_names(path)
-        return Records(cells, direct=not sheet, remarks=(*header_remarks(header), *sheet_remarks(names)))
+        return Records(cells, direct=not sheet, remarks=(*_header_remarks(header), *_sheet_remarks(names)))
     if sheet:
         raise DataError(f"{path}: --sheet {visible(sheet)} names a sheet of a workbook, and this is none.")
     content = path.read_bytes()
     text = decode_text(content, str(path)).lstrip()
     if path.suffix.lower() not in (".json", ".jsonl") and text[:1] not in ("{", "["):
         cells = [cells for _, cells in read_csv(path, (), is_name, header.append)]
-        return Records(cells, direct=True, remarks=header_remarks(header))
+        return Records(cells, direct=True, remarks=_header_remarks(header))
     return _json_records(path, content, text, named)
+
+
+def _header_remarks(header: Sequence[int]) -> tuple[str, ...]:
+    """A remark if the names of columns are below the first row."""
+    if not header or header[0] == 1:
+        return ()
+    return (f"Row {header[0]} is taken for the names of columns; the rows above it are left out.",)
+
+
+def _sheet_remarks(names: Sequence[str]) -> tuple[str, ...]:
+    """A remark if the workbook has more sheets than the one that is read."""
+    if len(names) < 2:
+        return ()
+    more = ", ".join(map(visible, names[1 : 1 + SHOWN_SHEETS]))
+    return (f"Only the sheet {visible(names[0])} is read, and not {more}: --sheet NAME reads another one.",)
 
 
 def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str]) -> Records:

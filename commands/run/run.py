@@ -4,7 +4,7 @@ The run's journal holds every paid answer: a run that stopped is called again an
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -133,11 +133,11 @@ def start_services(config: RunConfig, run: RunDir, stages: Collection[str], stac
     return start_gateway(gateway, run, stack)
 
 
-def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayConfig:
+def start_backends(config: RunConfig, run: RunDir, stack: ExitStack, variants: Iterable[str] = ()) -> GatewayConfig:
     """Start the stand-ins that the profile asks for, side by side; returns the gateway's settings with their
-    addresses."""
+    addresses. `variants` are further options of the stand-in teacher."""
     gateway = config.gateway
-    teacher = start_teacher(config, run, stack)
+    teacher = start_teacher(config, run, stack, variants)
     if config.stand_ins.rag:
         arguments = [*knowledge_base_options(config), "--index-root", str(run.index), "--port", "0"]
         for tenant, path in knowledge_bases(config).items():
@@ -148,12 +148,15 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack) -> GatewayC
     return teacher(gateway)
 
 
-def start_teacher(config: RunConfig, run: RunDir, stack: ExitStack) -> Callable[[GatewayConfig], GatewayConfig]:
+def start_teacher(
+    config: RunConfig, run: RunDir, stack: ExitStack, variants: Iterable[str] = ()
+) -> Callable[[GatewayConfig], GatewayConfig]:
     """Start the stand-in teacher if the profile has one. The returned function waits until the stand-in listens, and
     puts its address into the settings of the models."""
     if not config.stand_ins.teacher:
         return lambda gateway: gateway
-    arguments = [*knowledge_base_options(config), "--latency", str(config.stand_ins.teacher_seconds), "--port", "0"]
+    seconds = str(config.stand_ins.teacher_seconds)
+    arguments = [*knowledge_base_options(config), *variants, "--latency", seconds, "--port", "0"]
     for tenant in set(knowledge_bases(config)) & set(TENANTS):
         arguments += ["--vocabulary", f"{tenant}={content_file(tenant)}"]
     url = stack.enter_context(start_service("standins.teacher", arguments, run.logs / "teacher.log"))

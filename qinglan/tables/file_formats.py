@@ -51,11 +51,6 @@ def is_spreadsheet(path: Path) -> bool:
     return _head(path, len(ZIP)) == ZIP
 
 
-def is_old_spreadsheet(path: Path) -> bool:
-    """True if the first bytes are those of an .xls file, or of an .xlsx with a password."""
-    return _head(path, len(OLE)) == OLE
-
-
 def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
     """Format of a file of rows, by its first bytes; a DataError with advice if the format is not read."""
     head = _head(path)

@@ -29,7 +29,7 @@ from qinglan.tables.sheet_reader import Formula
 from qinglan.terminal import visible
 from qinglan.text.text import with_line_feeds
 
-RECORD_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".xlsx", ".xls")
+RECORD_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".xlsx")
 HEADING_TAGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 DROPPED_TAGS = ("script", "style", "noscript", "template", "nav", "footer", "iframe", "svg", "head", "title")
 BLOCK_TAGS = (*HEADING_TAGS, "p", "li", "tr", "pre", "div", "blockquote", "dt", "dd", "section", "article", "br")

@@ -11,18 +11,16 @@ import orjson
 import pytest
 import yaml
 
-from commands.compare_teachers.report import write_comparison
+from commands.compare_teachers.table import print_comparison
 from qinglan.config import load_yaml
 from qinglan.processes.services import run_service
 from qinglan.rows.rows import ValidatedRewrite
 from standins.samples import write_sample
-from tests.screens.strict_html import Strict
 from tests.servers.echo_servers import PRICE
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 ROWS = 80
 SORRY = ["抱歉，我(不能|无法)"]
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 
 
 class Finished(NamedTuple):
@@ -127,7 +125,6 @@ def test_a_declined_row_counts_as_the_plain_question_and_its_call_is_part_of_the
     assert shy["reasons"] == {"refused": row_count(result) - len(rows)}
     assert good["reasons"] == {} and shy["top1"]["value"] < good["top1"]["value"]
     assert shy["cost"] > good["cost"]
-    assert "shy is left out of the choice" in result["recommendation"]["lines"][-1]
     assert all(ValidatedRewrite(**row).plain.hits for row in rows)
 
 
@@ -149,15 +146,12 @@ def test_the_same_command_again_pays_nothing_twice_and_says_the_same(
     assert orjson.loads(again.out)["systems"]["good"]["top1"] == result["systems"]["good"]["top1"]
 
 
-def test_the_page_is_well_formed_fetches_nothing_and_escapes_what_users_wrote(
-    comparison: tuple[Path, dict[str, Any], list[str]], tmp_path: Path
+def test_the_terminal_shows_the_sentence_and_both_tables(
+    comparison: tuple[Path, dict[str, Any], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, result, _ = comparison
-    hostile = {**result["systems"], "good": {**result["systems"]["good"], "model": HOSTILE}}
-    write_comparison({**result, "systems": hostile}, tmp_path)
-    page = (tmp_path / "comparison.html").read_text(encoding="utf-8")
-    parser = Strict()
-    parser.feed(page)
+    print_comparison(result)
 
-    assert "&lt;script&gt;alert(1)" in page and "<script" not in page
-    assert (parser.open, parser.fetched) == ([], [])
+    lines = capsys.readouterr().out.splitlines()
+    assert "Take good" in lines[0]
+    assert all(any(name in line for line in lines) for name in ("good", "weak", "shy", "plain", "good − weak"))

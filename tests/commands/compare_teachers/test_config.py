@@ -12,11 +12,6 @@ from pipelines.lines.config import load_config
 from qinglan.errors import ConfigError
 from tests.servers.echo_servers import PRICE
 
-WRONG_FILES = [
-    "mini: {model: gpt}", "teachers: {mini: {model: gpt}}", "teachers: []",
-    "teachers: [{base_url: http://127.0.0.1, model: gpt}]", "[]",
-]  # fmt: skip
-
 
 def candidate(name: str, **model: Any) -> dict[str, Any]:
     return {"name": name, "model": {"model": name, "price": PRICE, **model}}
@@ -41,7 +36,7 @@ def test_teachers_that_cannot_be_compared_are_refused(teachers: list[dict[str, A
         TeachersConfig.parse({"teachers": teachers}, "teachers.yaml")
 
 
-@pytest.mark.parametrize("text", WRONG_FILES)
+@pytest.mark.parametrize("text", ["mini: {model: gpt}", "teachers: {mini: {model: gpt}}", "[]"])
 def test_an_error_of_the_files_form_names_the_example(tmp_path: Path, text: str) -> None:
     path = tmp_path / "teachers.yaml"
     path.write_text(text)

@@ -246,7 +246,7 @@ ODD: list[tuple[str, str, bytes, int, str]] = [
     ("empty file", "q.csv", b" ", 3, "this is an empty file, and"),
     ("image", "q.png", b"\x89PNG\r\n\x1a\n", 3, "this is a picture (PNG), and"),
     ("broken xlsx", "q.xlsx", b"PK\x03\x04zip", 3, "not a readable .xlsx file"),
-    ("broken xls", "q.xls", b"\xd0\xcf\x11\xe0" + bytes(99), 3, "not a readable .xls file"),
+    ("broken xls", "q.xls", b"\xd0\xcf\x11\xe0" + bytes(99), 3, "this is an old .xls spreadsheet"),
     ("orders only", "q.csv", "订单,金额\n1,2\n".encode(), 3, "No column has a usual name"),
     ("open quote", "q.csv", '问题\n"怎么洗\n'.encode(), 3, "Is a quote without its end?"),
     ("no JSON", "q.json", b"{", 3, "no JSON"),

@@ -1,7 +1,6 @@
 """Any sheet becomes records; an exported conversation becomes a question for each thing that its user said."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +19,6 @@ def write(tmp_path: Path, content: str, name: str = "export.json", encoding: str
     path = tmp_path / name
     path.write_text(content, encoding=encoding)
     return path
-
-
-def test_an_old_spreadsheet_is_read_and_has_to_be_written_anew() -> None:
-    records = read_records(Path(__file__).parent / "questions.xls")
-
-    assert records.rows == [{"用户问句": "那它能机洗吗", "订单": 1001}, {"用户问句": 10086, "订单": ""}]
-    assert not records.direct
-
-
-BROKEN_OLD_SPREADSHEETS = [
-    # what it did to the process that read it, change, reason
-    ("a panic, which is no Exception", lambda content: content[:5121], "out of range"),
-    ("more memory than there is", lambda content: content[:600] + bytes(16) + content[600:], "ended with status -6"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("change", "reason"), [row[1:] for row in BROKEN_OLD_SPREADSHEETS])
-def test_an_old_spreadsheet_that_ends_its_reader_is_refused_in_words(
-    tmp_path: Path, change: Callable[[bytes], bytes], reason: str
-) -> None:
-    """Found by `make fuzz`: each ended the command with it."""
-    path = tmp_path / "questions.xls"
-    path.write_bytes(change((Path(__file__).parent / "questions.xls").read_bytes()))
-
-    with pytest.raises(DataError, match=rf"not a readable \.xls file \(.*{reason}"):
-        read_records(path)
 
 
 @pytest.mark.parametrize(

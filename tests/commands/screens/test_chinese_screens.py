@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from commands.compare_teachers.report import Word, headline
+from commands.compare_teachers.table import Recommendation, Word, recommendation_sentence
 from components.data.augment.report import REASONS
 from pipelines.checks.sizing.report import Room
 from pipelines.checks.sizing.table import shortfall
@@ -175,10 +175,12 @@ def test_reasons_why_further_rows_are_dropped_are_words_in_both_languages() -> N
 
 
 @pytest.mark.parametrize("word", get_args(Word))
-def test_the_recommendation_of_a_teacher_is_chinese(word: Word) -> None:
-    shown = chinese().translate(headline(word, "gpt"))
+@pytest.mark.parametrize("rows", [None, 870])
+def test_the_recommendation_of_a_teacher_is_chinese(word: Word, rows: int | None) -> None:
+    text = recommendation_sentence(Recommendation(word, "gpt", rows), "3.0")
+    shown = chinese().translate(text)
 
-    assert english_left(shown) == [] and shown != headline(word, "gpt")
+    assert english_left(shown) == [] and shown != text
 
 
 def test_the_fault_of_a_sheet_of_one_formula_is_chinese() -> None:
