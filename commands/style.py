@@ -31,14 +31,15 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the style line here, from labelled answers to a signed release and a small model."""
+    from commands.run.end_screen import print_style_summary
     from commands.run.run import run_style
-    from commands.run.summary import print_style_summary
     from pipelines.execute.execution import raise_if_held
+    from pipelines.execute.rundir import RunDir
     from pipelines.lines.config import load_style_config
 
     config = load_style_config(profile, **with_overrides(set_, labelled=labelled, labels=labels))
     record = run_style(config, out, only, until, quiet=as_json)
-    say_json(record) if as_json else print_style_summary(out, record)
+    say_json(record) if as_json else print_style_summary(RunDir(out), record)
     raise_if_held(record)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from commands.demo.altered_copy import check_audit, check_may_serve, show_refusal
 from commands.demo.held_release import release_held
 from commands.demo.loopback_rollout import roll_out
+from commands.run.end_screen import print_style_summary, print_summary
 from commands.run.run import run_pipeline, run_style
-from commands.run.summary import print_style_summary, print_summary
 from pipelines.execute.execution import raise_if_held, run_lock
 from pipelines.execute.rundir import ARTIFACT_FILES, RunDir
 from pipelines.lines.config import load_config, load_style_config
@@ -55,7 +55,7 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     try:
         show_rest(root, record["verdict"])
     finally:  # last, so that it stays on the screen; also if the rollout failed, as on a busy machine
-        print_summary(config, root, record)
+        print_summary(config, RunDir(root), record)
     say("One changed byte of the training data, and who notices: `make demo-audit`. Your own data: `qinglan init`.")
 
 
@@ -118,7 +118,7 @@ def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
             check_may_serve(release)
             _ask_small_model(run, release / MODEL)
     finally:
-        print_style_summary(root, record)
+        print_style_summary(run, record)
 
 
 def _ask_small_model(run: RunDir, model: Path) -> None:

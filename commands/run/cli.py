@@ -36,13 +36,14 @@ def run(
     if not as_json:  # the imports below, the checks and the services take several seconds
         say(f"[run] {tenant} in {root}: reads the files and checks what a run needs.", to=sys.stderr)
 
+    from commands.run.end_screen import print_summary
     from commands.run.run import run_pipeline
-    from commands.run.summary import print_summary
     from pipelines.execute.execution import raise_if_held
+    from pipelines.execute.rundir import RunDir
 
     approve = ask_to_spend if config.pays and not yes else None
     record = run_pipeline(config, root, only, until, quiet=as_json, approve=approve)
-    say_json(record) if as_json else print_summary(config, root, record)
+    say_json(record) if as_json else print_summary(config, RunDir(root), record)
     raise_if_held(record)
 
 

@@ -1,23 +1,26 @@
-"""The screen that ends a run, at most 30 lines: verdict, systems, what got worse, cost, time, report, next command.
+"""The end of a run: a screen of at most 30 lines with verdict, systems, rows, cost, files and the next command, and
+RUN/summary.txt with the same and all details."""
 
-Everything else is in the report and in the run's summary.txt (summary.py).
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
 
-from commands.run.gains import recipes
+from commands.run.gains import gain_lines, recipes
 from pipelines.execute.rundir import ARTIFACT_FILES, RunDir
 from pipelines.execute.small_style import without_small_model
-from pipelines.execute.step_display import alarm_lines
+from pipelines.execute.step_display import alarm_lines, duration_seconds, format_facts
+from pipelines.lines.line import Line
 from pipelines.lines.rewriter import REWRITER, RunConfig
+from pipelines.lines.style import STYLE
 from qinglan.evaluation.teacher_gain import gain_from_facts
+from qinglan.files.files import PRIVATE, atomic_write
 from qinglan.llm.lost_rows import (
     CUT,
     ROLES,
     WARN_SHARE,
+    Loss,
     cut_rows,
     limit_setting,
     loss_lines,
@@ -27,47 +30,109 @@ from qinglan.llm.lost_rows import (
 from qinglan.terminal import in_language, listed
 
 Json = Mapping[str, Any]
+SUMMARY_WIDTH = 160
+"""Columns of summary.txt: wide enough that no table of it folds a cell."""
+
 SMALL_REASONS = 3
 """Most reasons of the small model's verdict that the screen shows."""
 
 ROW_COUNTS = (
     ("rows in the sheet", "generate", "rows"),
     ("rewritten by the teacher", "generate", "rewritten"),
+    ("answered by the RAG", "validate", "validated"),
     ("accepted by the score", "validate", "accepted"),
     ("SFT training rows", "convert", "sft_train"),
 )
-"""The counts of rows on the screen: name, stage and fact."""
+"""Counts of the rows that are left: name, stage and fact."""
+
+LEFT_OUT = (
+    ("near duplicates of dev or test", "convert", "near_duplicates", "left_out"),
+    ("left out for balance between tenants", "convert", "left_out_for_balance", "left_out"),
+    ("without gold or a relevant label: not in PPO", "convert", "nothing_relevant", "left_out"),
+    ("chats too long for SFT", "sft", "too_long", "sft_log"),
+    ("prompts too long for PPO", "ppo", "too_long", "ppo_log"),
+)
+"""Rows left out of training: the reason, the stage and fact that count them, and the artifact that lists them."""
 
 LOSING_STAGES = (("generate", "rewritten"), ("validate", "validated"))
 """The stages that lose rows if a model gives no usable answer, and their count of answered rows."""
 
 
-def print_screen(config: RunConfig, run: RunDir, record: Json) -> None:
-    """Print the end of a rewriter's run."""
-    from components.evaluation.rewriter.report import to_short_markdown
-    from qinglan.terminal.console import Console, markdown
+def print_summary(config: RunConfig, run: RunDir, record: Json) -> None:
+    """Print the screen that ends a rewriter's run, and write everything to its summary.txt."""
+    from components.evaluation.rewriter.report import to_markdown, to_short_markdown
 
-    console = Console()
-    if evaluation := gated_evaluation(run, record):
-        console.print(markdown(to_short_markdown(evaluation)))
-    for line in end_lines(config, run, record):
-        console.print(line, highlight=False, soft_wrap=True)
+    evaluation, lines = gated_evaluation(run, record), list(end_lines(config, run, record))
+    with _written_summary(run, record["steps"]) as console:
+        details = (*left_out_lines(run, record["steps"]), *report_lines(run), *gain_lines(run, config))
+        _print_end(console, [to_markdown(evaluation)] if evaluation else [], (*details, *lines))
+        _print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
+    shown = [*report_lines(run), *lines] if record["ran"][-1] == "label" else lines
+    _print_end(_console(), [to_short_markdown(evaluation)] if evaluation else [], shown)
 
 
-def print_style_screen(run: RunDir, record: Json) -> None:
-    """Print the end of a style model's run."""
-    from components.evaluation.style.report import headline, to_short_markdown
-    from qinglan.terminal.console import Console, markdown
+def print_style_summary(run: RunDir, record: Json) -> None:
+    """Print the screen that ends a style model's run, and write everything to its summary.txt."""
+    from components.evaluation.style.report import headline, to_markdown, to_short_markdown
+    from components.training.style.distil import to_markdown as distilled_markdown
 
-    console = Console()
+    short, whole = [], []
     if is_done(record, "evaluate"):
-        console.print(markdown(to_short_markdown(orjson.loads(run.shown("evaluation").read_bytes()))))
+        evaluation = orjson.loads(run.shown("evaluation").read_bytes())
+        short, whole = [to_short_markdown(evaluation)], [to_markdown(evaluation)]
     if is_done(record, "evaluate_small"):
         small = orjson.loads(run.shown("small_evaluation").read_bytes())
         reasons = (f"- {reason}" for reason in small["verdict"]["reasons"][:SMALL_REASONS])
-        console.print(markdown("\n".join(["**The small model, int8:**", f"- {headline(small)}", *reasons])))
-    for line in style_end_lines(run, record):
+        short.append("\n".join(["**The small model, int8:**", f"- {headline(small)}", *reasons]))
+    if is_done(record, "distil"):
+        whole.append(distilled_markdown(run.shown("distil_table")))
+    with _written_summary(run, {stage: record["steps"][stage] for stage in record["ran"]}) as console:
+        _print_end(console, whole, ())
+        _print_files(console, STYLE, run, "config.yaml, run.json, records/, logs/")
+    _print_end(_console(), short, style_end_lines(run, record))
+
+
+def _console(**settings: Any) -> Any:
+    from qinglan.terminal.console import Console
+
+    return Console(**settings)
+
+
+@contextmanager
+def _written_summary(run: RunDir, steps: Json) -> Iterator[Any]:
+    """A console that writes the run's summary.txt, whole or not at all; the table of steps comes first."""
+    with atomic_write(run.summary, mode=PRIVATE) as partial, partial.open("w", encoding="utf-8") as file:
+        console = _console(file=file, width=SUMMARY_WIDTH)
+        console.print(_steps_table(steps))
+        yield console
+
+
+def _print_end(console: Any, reports: Iterable[str], lines: Iterable[str]) -> None:
+    from qinglan.terminal.console import markdown
+
+    for report in reports:
+        console.print(markdown(report))
+    for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
+
+
+def _print_files(console: Any, line: Line, run: RunDir, rest: str) -> None:
+    """Print the paths of the run's artifacts, and its folder with the other files."""
+    names = (name for name in line.files.values() if (run.files / name).exists())
+    _print_end(console, (), ("Files:", *(f"  {run.files / name}" for name in names), f"  {run.root}: {rest}"))
+
+
+def _steps_table(steps: Json) -> Any:
+    from rich.table import Table
+
+    table = Table(title="Steps", title_justify="left")
+    for column in ("step", "state", "seconds", "what came of it"):
+        table.add_column(column, justify="right" if column == "seconds" else "left")
+    for stage, step in steps.items():
+        if step:
+            ended = f"{duration_seconds(step):.1f}" if "ended" in step else ""
+            table.add_row(stage, in_language(step["status"]), ended, format_facts(step.get("facts", {})))
+    return table
 
 
 def is_done(record: Json, stage: str) -> bool:
@@ -90,10 +155,26 @@ def gated_evaluation(run: RunDir, record: Json) -> dict[str, Any]:
     return evaluation
 
 
+def left_out_lines(run: RunDir, steps: Json) -> Iterator[str]:
+    """Lines that say why training leaves out rows that passed the checks before, with the file that lists them."""
+    for why, stage, fact, name in LEFT_OUT:
+        if rows := _facts(steps, stage).get(fact):
+            yield f"{rows:,} rows {why}: {run.files / ARTIFACT_FILES[name]}"
+
+
+def report_lines(run: RunDir) -> Iterator[str]:
+    """Lines on how far the judges of a run's labels can be trusted, and on the further rows by the teacher."""
+    from components.data.augment.report import report_lines as augment_lines
+    from components.data.label.report import report_lines as label_lines
+
+    if (path := run.shown("label_report")).exists():
+        yield from ("Labels by judges, not gold:", *label_lines(orjson.loads(path.read_bytes())))
+    if (path := run.shown("augment_report")).exists():
+        yield from ("Further rows by the teacher:", *augment_lines(orjson.loads(path.read_bytes())))
+
+
 def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
     """Lines on alarms, rows and cost, the files to read, and the next command."""
-    from components.data.label.report import report_lines
-
     for recipe in recipes(run, config, None):
         if recipe.left_out:
             yield f"! {recipe.name}: no gain on dev ({100 * (recipe.brought or 0):+.1f} points), so it was left out."
@@ -105,27 +186,26 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
         yield rows
     if not is_done(record, "evaluate"):  # the evaluation's table has the same figures for the test
         yield from first_figures(record["steps"])
-    if record["ran"][-1] == "label" and run.shown("label_report").exists():
-        yield from report_lines(orjson.loads(run.shown("label_report").read_bytes()))
     if money := record.get("gateway"):
-        yield cost_line(config, money, record.get("gateway_before") or {})
-        if uncounted := money.get("uncounted"):
-            yield (
-                f"! {uncounted:,} answers came without a count of tokens that can be right. Each is booked at the "
-                "most that it can cost: the cost is an upper bound, and the budget may end the run early."
-            )
+        yield from cost_lines(config, money, record.get("gateway_before") or {})
     yield f"Time: {record['seconds']:.0f} s"
-    yield from files_lines(run, record)
+    yield from file_lines(run, record)
     if line := next_step(config, run, record):
         yield line
 
 
-def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
-    """The rows that the paid models gave no usable answer to, by cause, with the setting that helps."""
+def lost_rows(run: RunDir, record: Json) -> Iterator[tuple[str, list[Loss], int]]:
+    """Each stage of this run that lost rows, with its lost rows by cause and its number of answered rows."""
     for stage, answered in LOSING_STAGES:
         quarantine = run.shown(f"{stage}_quarantine")
         if is_done(record, stage) and quarantine.exists():
-            yield from loss_lines(stage, read_losses(quarantine, stage), record["steps"][stage]["facts"][answered])
+            yield stage, read_losses(quarantine, stage), record["steps"][stage]["facts"][answered]
+
+
+def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
+    """Lines on the rows that the paid models gave no usable answer to, by cause, with the setting that helps."""
+    for stage, losses, answered in lost_rows(run, record):
+        yield from loss_lines(stage, losses, answered)
 
 
 def shared_rewrite_line(run: RunDir, record: Json) -> str:
@@ -140,16 +220,14 @@ def shared_rewrite_line(run: RunDir, record: Json) -> str:
 
 def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:
     """Advice to raise a token limit before the run is continued, if many answers were cut; empty if few were."""
-    for stage, answered in LOSING_STAGES:
-        quarantine = run.shown(f"{stage}_quarantine")
-        if is_done(record, stage) and quarantine.exists():
-            cut = [loss for loss in read_losses(quarantine, stage) if loss.reason == CUT]
-            if lost_share(cut, record["steps"][stage]["facts"][answered]) > WARN_SHARE:
-                limit = config.gateway.models()[ROLES[stage]].max_output_tokens
-                return (
-                    f"raise {limit_setting(stage)}, which is {limit:,}, and run the same command again: the "
-                    f"{cut_rows(cut):,} cut answers are asked for again under a higher limit. Or go on without them: "
-                )
+    for stage, losses, answered in lost_rows(run, record):
+        cut = [loss for loss in losses if loss.reason == CUT]
+        if lost_share(cut, answered) > WARN_SHARE:
+            limit = config.gateway.models()[ROLES[stage]].max_output_tokens
+            return (
+                f"raise {limit_setting(stage)}, which is {limit:,}, and run the same command again: the "
+                f"{cut_rows(cut):,} cut answers are asked for again under a higher limit. Or go on without them: "
+            )
     return ""
 
 
@@ -161,32 +239,34 @@ def style_end_lines(run: RunDir, record: Json) -> Iterator[str]:
     if line := without_small_model(record):
         yield line
     yield f"Time: {record['seconds']:.0f} s"
-    yield from files_lines(run, record)
+    yield from file_lines(run, record)
     if record["verdict"].get("word") == "promote":
         yield f"Next: `qinglan style predict FILE --model {run.shown('style_model')}`"
 
 
-def files_lines(run: RunDir, record: Json) -> Iterator[str]:
+def file_lines(run: RunDir, record: Json) -> Iterator[str]:
     """The paths of the report, if this run wrote one, and of the summary."""
     if is_done(record, "evaluate"):
         yield f"Report: {run.shown('report')}"
     yield f"Everything else: {run.summary}"
 
 
+def _facts(steps: Json, stage: str) -> Json:
+    return (steps.get(stage) or {}).get("facts") or {}
+
+
 def rows_line(steps: Json) -> str:
     """A line with the number of the sheet's rows that are left after each stage."""
-    facts = {stage: (step or {}).get("facts") or {} for stage, step in steps.items()}
-    known = [
-        f"{in_language(name)} {facts[stage][fact]:,}"
+    return listed(
+        f"{in_language(name)} {_facts(steps, stage)[fact]:,}"
         for name, stage, fact in ROW_COUNTS
-        if fact in facts.get(stage, {})
-    ]
-    return listed(known)
+        if fact in _facts(steps, stage)
+    )
 
 
 def first_figures(steps: Json) -> Iterator[str]:
     """Lines that compare the teacher's rewrites with the plain questions, without the rows of the test."""
-    facts = (steps.get("validate") or {}).get("facts") or {}
+    facts = _facts(steps, "validate")
     if labelled := facts.get("labelled"):
         plain, rewritten = (facts[name] / labelled for name in ("plain_top1", "rewritten_top1"))
         yield (
@@ -208,15 +288,23 @@ def first_figures(steps: Json) -> Iterator[str]:
         )
 
 
-def cost_line(config: RunConfig, money: Json, before: Json) -> str:
-    """Describe the cost of a run's calls; for a stand-in, the cost at the profile's prices."""
+def cost_lines(config: RunConfig, money: Json, before: Json) -> Iterator[str]:
+    """Lines on the cost of a run's calls, at the profile's prices for a stand-in, and on what may be paid besides."""
     currency, calls = config.gateway.teacher.price.currency, answered_calls(money) - answered_calls(before)
-    if not config.pays:
-        return f"Cost: nothing, a stand-in taught; {money['cost']:.2f} {currency} at the profile's prices"
-    return (
-        f"Cost: {money['cost']:.4f} {currency} of {config.gateway.budget:g}, {calls:,} calls paid this time, "
-        f"{journal_share(money, before, calls)} answers from the journal"
-    )
+    if config.pays:
+        yield (
+            f"Cost: {money['cost']:.4f} {currency} of {config.gateway.budget:g}, {calls:,} calls paid this time, "
+            f"{journal_share(money, before, calls)} answers from the journal"
+        )
+    else:
+        yield f"Cost: nothing, a stand-in taught; {money['cost']:.2f} {currency} at the profile's prices"
+    if billed := money.get("possibly_billed"):
+        yield f"! {len(billed):,} requests got no answer, and may have been billed."
+    if uncounted := money.get("uncounted"):
+        yield (
+            f"! {uncounted:,} answers came without a count of tokens that can be right. Each is booked at the "
+            "most that it can cost: the cost is an upper bound, and the budget may end the run early."
+        )
 
 
 def answered_calls(report: Json) -> int:
@@ -239,8 +327,7 @@ def next_step(config: RunConfig, run: RunDir, record: Json) -> str:
         return f"Next: `qinglan headroom {run.root}` says what PPO could still gain; the report says what held it."
     if ran[-1] == order[-1]:
         return f"Next: `qinglan audit {run.root}` shows where the model came from."
-    advice = cut_advice(config, run, record)
     return (
-        f"Next: {advice}the same command with --until {order[order.index(ran[-1]) + 1]}, or without --until to the "
-        "end; it goes on from here."
+        f"Next: {cut_advice(config, run, record)}the same command with --until {order[order.index(ran[-1]) + 1]}, or "
+        "without --until to the end; it goes on from here."
     )

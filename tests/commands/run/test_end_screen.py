@@ -6,8 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from commands.run.end_screen import print_screen
-from commands.run.summary import print_summary
+from commands.run.end_screen import print_summary
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.config import load_config
 from pipelines.lines.rewriter import REWRITER
@@ -55,7 +54,8 @@ def write_evaluation(run: RunDir, reasons: list[str], loss: float = 0.0) -> None
 
 
 def screen(run: RunDir, capsys: pytest.CaptureFixture[str], of: dict[str, Any], profile: str = "demo") -> str:
-    print_screen(load_config("fivedoctors", profile), run, of)
+    run.files.mkdir(exist_ok=True, parents=True)
+    print_summary(load_config("fivedoctors", profile), run, of)
     return capsys.readouterr().out
 
 
@@ -128,12 +128,11 @@ def test_an_alarm_of_a_training_is_on_the_screen_that_ends_the_run(
 
 def test_what_is_not_on_the_screen_is_in_the_runs_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDir(tmp_path)
-    run.files.mkdir()
-    print_summary(load_config("fivedoctors", "demo"), tmp_path, record("convert"))
+    text = screen(run, capsys, record("convert"))
 
     summary = run.summary.read_text(encoding="utf-8")
-    assert "quarantined 100" in summary and "answered by the RAG" in summary and "calls, in the journal" in summary
-    assert len(capsys.readouterr().out.splitlines()) < len(summary.splitlines())
+    assert "quarantined 100" in summary and "quarantined 100" not in text
+    assert [line for line in text.splitlines() if line not in summary] == []
 
 
 @pytest.mark.parametrize("until", ["gate", "convert"])
@@ -147,18 +146,21 @@ def test_the_screen_is_chinese_to_its_last_word(
     assert english_left(screen(RunDir(tmp_path), capsys, record(until))) == []
 
 
-def test_lost_rows_are_told_by_cause_with_the_setting_that_helps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = RunDir(tmp_path)
+def lose_rows(folder: Path, reasons: list[str]) -> RunDir:
+    run = RunDir(folder)
     run.files.mkdir()
-    reasons = ["truncated"] * 97 + ["refused"] * 3
     row = QuarantinedRow(id="r", tenant_id="t", where="row r", stage="generate", reason="", detail="")
     lines = [dump_line(row.model_copy(update={"reason": reason})) for reason in reasons]
     run.shown("generate_quarantine").write_bytes(b"".join(lines))
+    return run
 
-    print_summary(load_config("fivedoctors", "gpt"), tmp_path, record("generate"))
-    for text in (capsys.readouterr().out, run.summary.read_text(encoding="utf-8")):
+
+def test_lost_rows_are_told_by_cause_with_the_setting_that_helps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = lose_rows(tmp_path, ["truncated"] * 97 + ["refused"] * 3)
+
+    for text in (screen(run, capsys, record("generate"), "gpt"), run.summary.read_text(encoding="utf-8")):
         assert "! generate: 100 of 482 rows are lost (20.7%)." in text
         assert "  97 as truncated. To do: raise gateway.teacher.max_output_tokens." in text
         assert "  3 as refused. To do: run again, or take another model in gateway.teacher." in text
@@ -180,11 +182,7 @@ CUT = "Next: raise gateway.teacher.max_output_tokens, which is 1,000, and run th
 def test_the_next_step_after_many_cut_answers_is_a_higher_limit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], reasons: list[str], begins: str
 ) -> None:
-    run = RunDir(tmp_path)
-    run.files.mkdir()
-    row = QuarantinedRow(id="r", tenant_id="t", where="row r", stage="generate", reason="", detail="")
-    lines = [dump_line(row.model_copy(update={"reason": reason})) for reason in reasons]
-    run.shown("generate_quarantine").write_bytes(b"".join(lines))
+    run = lose_rows(tmp_path, reasons)
     of = record("validate")
     of["ran"] = ("questions", "generate")
 
@@ -212,18 +210,8 @@ def test_one_rewrite_for_many_questions_is_named(
 ) -> None:
     run = RunDir(tmp_path)
     run.files.mkdir()
-    rows = [
-        Rewrite(
-            id=f"r{n}",
-            tenant_id="t",
-            question=f"q{n}",
-            rewritten_query=text,
-            teacher="t",
-            call="c",
-            conversation_id="c",
-        )
-        for n, text in enumerate(rewrites)
-    ]
+    fields = {"tenant_id": "t", "teacher": "t", "call": "c", "conversation_id": "c"}
+    rows = [Rewrite(id=f"r{n}", question=f"q{n}", rewritten_query=text, **fields) for n, text in enumerate(rewrites)]
     run.shown("rewrites").write_bytes(b"".join(map(dump_line, rows)))
     of = record("generate")
     of["steps"]["generate"] = step({"rows": 60, "rewritten": 60, "same_rewrite": shared})
