@@ -26,11 +26,7 @@ class LiveAudit(NamedTuple):
     @property
     def error(self) -> QinglanError | None:
         """The most serious error; None if everything that is served is a release and every release is intact."""
-        live_errors = [
-            (IncompleteAuditError if finding.state == "missing" else AlteredError)(_finding_line(finding))
-            for finding in self.findings
-        ]
-        errors: list[QinglanError] = [*live_errors, *filter(None, map(audit_error, self.audits))]
+        errors = [*map(_finding_error, self.findings), *filter(None, map(audit_error, self.audits))]
         return min(errors, key=lambda error: error.exit_code, default=None)
 
 
@@ -84,6 +80,7 @@ def live_as_json(live_audit: LiveAudit) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def _finding_line(finding: Finding) -> str:
-    step = "Find out who put it there" if finding.state != "missing" else "Deploy it by a rollout"
-    return f"{finding.what}: {finding.why}. {step}."
+def _finding_error(finding: Finding) -> QinglanError:
+    if finding.state == "missing":
+        return IncompleteAuditError(f"{finding.what}: {finding.why}. Deploy it by a rollout.")
+    return AlteredError(f"{finding.what}: {finding.why}. Find out who put it there.")

@@ -12,13 +12,7 @@ from typing import Any, NamedTuple
 from qinglan.errors import ConfigError
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api
-from qinglan.kubernetes.model_rollouts import (
-    Object,
-    deployed_uris,
-    describe_rollout,
-    rollout_outcome,
-    rollouts_of_service,
-)
+from qinglan.kubernetes.model_rollouts import Object, deployed_uris, rollouts_of_service
 from qinglan.lineage.release.release_address import ReleaseAddress, parse_release_uri
 from qinglan.lineage.signing.findings import Finding
 from serving.rollout.cluster.inference_service import SOURCE_ANNOTATION, storage_uri
@@ -35,6 +29,7 @@ class ServedUri(NamedTuple):
     where: str
     uri: str
     about: str = ""
+    """The object's share of the traffic, if it is known."""
 
 
 class LiveService(NamedTuple):
@@ -68,7 +63,6 @@ def inspect_service(api: Api, name: str) -> LiveService:
 
 
 def match_releases(objects: ServiceObjects, namespace: str, versions: tuple[str, ...] | None = None) -> LiveService:
-    """Match the objects to releases; a pure function."""
     name = objects.service["metadata"]["name"]
     service_uris = [*_requested_uris(objects.service), *_revision_uris(objects)]
     requested = {served.uri for served in service_uris}
@@ -136,19 +130,11 @@ def _revision_uris(objects: ServiceObjects) -> Iterator[ServedUri]:
 
 
 def _pod_uri(pod: Object) -> ServedUri:
-    first = _initialiser(pod)
-    images = {container["name"]: container["image"] for container in pod["spec"]["containers"]}
-    statuses = pod.get("status", {}).get("containerStatuses") or ()
-    running = {status["name"]: status.get("imageID") or "" for status in statuses}
-    about = ", ".join(f"{name} runs {running.get(name) or image}" for name, image in images.items())
-    return ServedUri(f"pod {pod['metadata']['name']}", str(first["args"][0]) if first else "", about)
-
-
-def _initialiser(pod: Object) -> Mapping[str, Any] | None:
-    """Return the pod's first init container if it is our initialiser, which verifies releases; else None."""
+    """The URI that the pod's first init container was given, if that is our initialiser, which verifies releases."""
     first = (pod["spec"].get("initContainers") or [{}])[0]
-    verifies = first.get("command") == INITIALISER_COMMAND and len(first.get("args") or ()) == 2
-    return first if verifies else None
+    arguments = first.get("args") or ()
+    verifies = first.get("command") == INITIALISER_COMMAND and len(arguments) == 2
+    return ServedUri(f"pod {pod['metadata']['name']}", str(arguments[0]) if verifies else "")
 
 
 def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, ...], list[Finding]]:
@@ -180,7 +166,6 @@ def _unrequested_pods(objects: ServiceObjects, requested: set[str]) -> Iterator[
 
 
 def _retired(pod: Object, objects: ServiceObjects) -> bool:
-    """Tell whether the pod's revision has no traffic any more; Knative removes such pods only after a while."""
     # https://knative.dev/docs/serving/autoscaling/scale-to-zero/: pods of a revision without traffic live on for a
     # while.
     revision = (pod["metadata"].get("labels") or {}).get("serving.knative.dev/revision")
@@ -191,20 +176,11 @@ def _uris_without_rollout(objects: ServiceObjects, service: str, requested: set[
     """Find URIs that no rollout has deployed, such as an orphaned canary."""
     if objects.rollouts is None:
         return
-    rollouts = rollouts_of_service(objects.rollouts, service)
-    for uri in sorted(requested - deployed_uris(rollouts)):
-        if uri:
-            tried = [
-                f"{rollout['metadata']['name']}: {rollout_outcome(rollout) or describe_rollout(rollout)}"
-                for rollout in rollouts
-                if rollout["spec"]["release"]["uri"] == uri
-            ]
-            outcomes = f" ({', '.join(tried)})" if tried else ""
-            yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}{outcomes}")
+    for uri in sorted(requested - deployed_uris(rollouts_of_service(objects.rollouts, service)) - {""}):
+        yield Finding("rollout", "missing", f"no ModelRollout has brought {uri} to {service}")
 
 
 def fetch_server_versions(service: Object) -> tuple[str, ...] | None:
-    """Fetch the model versions in the server's metrics; None if it cannot be reached from here."""
     import httpx2
 
     from qinglan.http.http_client import sync_client
@@ -234,9 +210,8 @@ def unmatched_versions(versions: Iterable[str] | None, models: Mapping[str, str]
 def service_lines(live: LiveService) -> Iterator[str]:
     """Format a line for each served URI, and one for the server."""
     for served in live.served_uris:
-        name = (
-            parse_release_uri(served.uri).digest[:12] if not _addresses([served])[1] else served.uri or "no release"
-        )
+        addresses, _ = _addresses([served])
+        name = addresses[0].digest[:12] if addresses else served.uri or "no release"
         yield f"{served.where}: {name}{f', {served.about}' if served.about else ''}"
     if live.versions is None:
         yield "server: cannot be reached from here, and was not asked"

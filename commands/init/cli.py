@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from pipelines.checks.plan import Plan
 
 PROJECT_SERVICE = "ours"
-ATTEMPTS = 3
-"""Number of tries that a person has to give a valid answer."""
-
 SHOWN_FILES = 10
 """Most readable documents that are listed by name; unreadable ones are always listed."""
 
@@ -152,18 +149,15 @@ def language_question(default: "Language") -> Question:
 
 
 def _answer(name: str, question: Question) -> str:
-    """Ask a person up to ATTEMPTS times; if the last answer is invalid too, raise its error."""
+    """Ask a person until the answer is valid."""
 
-    def reply() -> str:
-        text = str(typer.prompt(in_language(question.text), default=question.default))
-        return check_answer(name, text.strip(), question)
-
-    for _ in range(ATTEMPTS - 1):
+    def valid(text: str) -> str:
         try:
-            return reply()
+            return check_answer(name, text.strip(), question)
         except ConfigError as error:
-            say(*error.lines, to=sys.stderr)
-    return reply()
+            raise typer.BadParameter(in_language(error)) from error
+
+    return str(typer.prompt(in_language(question.text), default=question.default, value_proc=valid))
 
 
 def questions_for(language: "Language") -> dict[str, Question]:

@@ -1,4 +1,4 @@
-"""Guess which column is which by its name; a few names need a look at the cells. Pure functions over records."""
+"""Guess which column is which by its name. Pure functions over records."""
 
 import re
 from collections import Counter
@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from qinglan.errors import DataError
-from qinglan.rows.chat_history import read_turns
 from qinglan.rows.questions import EMPTY_VALUES, SPLIT_NAMES
 from qinglan.terminal import visible
 
@@ -43,38 +42,18 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Usual column names by field, the pipeline's own name first. Case, spaces, underscores and hyphens are ignored."""
 
 CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
-"""Names that mean a conversation's text in some sheets and its id in others; the cells decide which."""
+"""Names that mean a conversation's text in some sheets and its id in others: the id if each cell is one word."""
 
-HISTORY_OR_OTHER_NAMES = (*CONVERSATION_NAMES, "聊天", "previous", "transcript", "chattranscript", "chatlog")
-"""Names that mean the history in some sheets and something else in others; the cells decide which."""
-
-SHORTEST_HISTORY = 10
-"""Least average number of characters in a history; ids and labels are shorter."""
-
-LEAST_DIFFERENT = 0.5
-"""Least share of different texts in a history, since labels repeat. Guesses about words and digits use the same
-share."""
-
-ASCII_WORD = re.compile("[!-~]+")
-"""A text without spaces, such as an id, a link or a number, and so no sentence."""
-
-DATE = re.compile(
-    r"([\d\s年月日时分秒点号周星期一二三四五六七八九十上下午:：/.,+-]|(?<=\d)T(?=\d)|Z|[ap]m|GMT|UTC"
-    r"|\b(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|mon|tue|wed|thu|fri|sat|sun)[a-z]*)+",
-    re.I,
-)
 ID = re.compile(r"[\w.:#-]{1,64}")
 
-TEXT_OPTIONS = {
-    "question": "--question-column", "history_summary": "--history-column", "user_profile": "--profile-column"
+OPTIONS = {
+    "question": "--question-column", "history_summary": "--history-column", "user_profile": "--profile-column",
+    "conversation_id": "--conversation-column",
 }  # fmt: skip
-"""Options that name a column of texts, by field."""
-
-OPTIONS = {**TEXT_OPTIONS, "conversation_id": "--conversation-column"}
 """Options that name a column, by field."""
 
-LEAST_VALUES, NEARLY_ALL = 5, 0.95
-"""Least number of values that a column is judged by, and the share of them that counts as all."""
+LEAST_VALUES = 5
+"""Least number of values that a column is judged by."""
 
 SAMPLE = 500
 """Number of rows, from the first on, from whose cells columns are guessed."""
@@ -101,10 +80,6 @@ def guess_columns(
     for field, column in named.items():
         if column:
             columns = {other: name for other, name in columns.items() if name != column} | {field: column}
-    unsure = with_names(HISTORY_OR_OTHER_NAMES, [name for name in names if name not in columns.values()])
-    if "history_summary" not in columns and (history := _history(rows[:SAMPLE], unsure)):
-        columns["history_summary"] = history
-        notes.append(_history_note(history))
     free = [name for name in names if name not in columns.values()]
     if "conversation_id" not in columns and (column := conversation_column(rows, free)):
         columns["conversation_id"] = column
@@ -118,7 +93,6 @@ def guess_columns(
             "it has none, such as question. In an exported chat each turn needs a role and a text, such as role and "
             "content."
         )
-    notes += wrong_texts(rows, columns, named)
     if named.get("conversation_id") and (fault := _one_conversation(rows, columns)):
         raise DataError(
             f"--conversation-column {named['conversation_id']}: {fault}. Name another column, or leave the option "
@@ -181,77 +155,22 @@ def with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
     return [plain[plain_name(name)] for name in usual if plain_name(name) in plain]
 
 
-def _history_note(column: str) -> str:
-    return f"{column} was taken for the history by its name and its texts. --history-column names another."
-
-
-def _history(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The first column that holds turns of a chat, or varied sentences, and no ids, labels, dates or links; empty if
-    there is none."""
-    for name in names:
-        values = [row[name] for row in rows if row.get(name)]
-        if values and (all(map(read_turns, values)) or _sentences([str(value).strip() for value in values])):
-            return name
-    return ""
-
-
-def _sentences(texts: Sequence[str]) -> bool:
-    length, different = sum(map(len, texts)) / len(texts), len(set(texts)) / len(texts)
-    single_words = sum(bool(ASCII_WORD.fullmatch(text) or DATE.fullmatch(text)) for text in texts)
-    return (
-        length >= SHORTEST_HISTORY and different >= LEAST_DIFFERENT and single_words <= LEAST_DIFFERENT * len(texts)
-    )
-
-
 def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
     """The column of conversation ids among `names`, by its name and, for an ambiguous name, by its cells; empty if
     there is none."""
-    return _by_name("conversation_id", names) or _conversation_ids(
-        rows[:SAMPLE], with_names(CONVERSATION_NAMES, names)
+    return _by_name("conversation_id", names) or next(
+        (name for name in with_names(CONVERSATION_NAMES, names) if _holds_ids(rows[:SAMPLE], name)), ""
     )
 
 
-def _conversation_ids(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The first column of ids: each cell is one word, and at least half of them have a digit. Empty if there is
-    none."""
-    for name in names:
-        texts = [str(row[name]).strip() for row in rows if row.get(name)]
-        digits = sum(any(map(str.isdigit, text)) for text in texts)
-        if texts and all(map(_is_id, texts)) and digits >= LEAST_DIFFERENT * len(texts):
-            return name
-    return ""
-
-
-def _is_id(text: str) -> bool:
-    return bool(ID.fullmatch(text)) and (text.isdigit() or not DATE.fullmatch(text))
+def _holds_ids(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
+    texts = [str(row[name]).strip() for row in rows if row.get(name)]
+    return bool(texts) and all(map(ID.fullmatch, texts))
 
 
 def plain_name(name: str) -> str:
     """A column's name without case, spaces, underscores and hyphens."""
     return re.sub(r"[\s_-]", "", name).lower()
-
-
-def wrong_texts(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str], named: Mapping[str, str]) -> list[str]:
-    """Warn of text columns that hold ids, or nearly always the same value. If a person named such a column for the
-    questions, it is refused instead."""
-    warnings = []
-    for field, option in TEXT_OPTIONS.items():
-        column, values = columns.get(field, ""), _values(rows, columns, field)
-        if len(values) < LEAST_VALUES:
-            continue
-        value, count = Counter(values).most_common(1)[0]
-        digits = sum(any(map(str.isdigit, text)) for text in values)
-        words = all(map(ASCII_WORD.fullmatch, values)) and digits >= LEAST_DIFFERENT * len(values)
-        if count >= NEARLY_ALL * len(values):
-            fault = f"{count:,} of its {len(values):,} values are the same, {visible(value[:40])}"
-        elif words and (count == 1 or field == "question"):  # repeated labels, such as VIP1, describe users
-            fault = f"its {len(values):,} values look like ids, such as {visible(value[:40])}"
-        else:
-            continue
-        if named.get(field) and field == "question":
-            raise DataError(f"{option} {visible(column)}: {fault}. Name the column of texts.")
-        warnings.append(f"{column} is used as {field}, and {fault}. {option} names another column.")
-    return warnings
 
 
 def _one_conversation(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:

@@ -17,7 +17,6 @@ from commands.init.chat_messages import (
 from commands.init.guess_columns import (
     CONVERSATION_NAMES,
     NAMES,
-    conversation_column,
     plain_name,
     refuse_missing_columns,
     with_names,
@@ -96,11 +95,6 @@ def read_records(
     columns = message_columns(records.rows, named)
     if columns is None:
         return records
-    if not columns.conversation and conversation_column(records.rows, [columns.text]):
-        raise DataError(
-            f"{path}: --question-column {visible(columns.text)}: it holds ids of conversations. "
-            "Name the column of texts."
-        )
     if not columns.conversation:
         raise DataError(
             f"{path}: each row is a message of a chat ({columns.side}, {columns.text}), and no column says which "

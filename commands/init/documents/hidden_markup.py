@@ -1,4 +1,4 @@
-"""Markdown without its invisible parts: comments, scripts, statements of MDX, tags. Pure functions.
+"""Markdown without its invisible parts: comments, scripts, imports of MDX, tags. Pure functions.
 
 without_hidden("<Tabs>\\n<!-- internal -->\\nInstall it.")    "\\n\\nInstall it."
 
@@ -21,17 +21,8 @@ ENDS = {
 INCLUDE = re.compile(r"\s*<<<\s+\S")
 """A line that includes a snippet of another file (https://vitepress.dev/guide/markdown#import-code-snippets)."""
 
-STATEMENT = re.compile(
-    r"import\s.{0,200}['\"];?\s*$|import\s*\{[^}'\"]*$"
-    r"|export\s+(?:(?:const|let|var)\s[^=]{1,200}=|(?:async\s+)?function[\s*]*\w*\(|class\s+\w+\s*(?:\{|extends\b)"
-    r"|default\s+(?:[({\[]|(?:async|function|class)\b|\w+\s*(?:=>|;?\s*$))|[{*])"
-)
-"""The first line of a statement of JavaScript, at the beginning of a block (https://mdxjs.com/docs/what-is-mdx/#esm)."""
-
-CONTINUED = re.compile(r"(?:=>|[=,+?:.]|&&|\|\|)\s*$")
-STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|`[^`\n]*`")
-LONGEST_STATEMENT = 200
-"""Most lines of a statement. If its brackets are still open after them, it ends at its first empty line."""
+IMPORT = re.compile(r"import\s.{0,200}['\"];?\s*$")
+"""An import of JavaScript in a line, at the beginning of a block (https://mdxjs.com/docs/what-is-mdx/#esm)."""
 
 BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
 TAG = re.compile(
@@ -58,7 +49,7 @@ def without_hidden(text: str) -> str:
         (bool(fence), [line for _, line in group])
         for fence, group in groupby(zip(fence_numbers(lines), lines, strict=True), key=lambda pair: pair[0])
     ]
-    words = ["\n".join(_without_statements(part)) for fence, part in parts if not fence]
+    words = ["\n".join(_without_imports(part)) for fence, part in parts if not fence]
     closed = {match["name"] for text in words for match in TAG.finditer(text) if match["end"]}
     shown = iter(_without_tags(text, closed) for text in words)
     return "\n".join("\n".join(part) if fence else next(shown) for fence, part in parts)
@@ -103,29 +94,13 @@ def _visible_part(line: str, start: str, ending: Collection[str]) -> tuple[str, 
         start = name if hides else ""
 
 
-def _without_statements(lines: Sequence[str]) -> list[str]:
-    """Lines with an empty line in place of each line of an MDX statement; a statement begins a block of text."""
-    shown, at, begins_block = list[str](), 0, True
-    while at < len(lines):
-        if begins_block and STATEMENT.match(lines[at]):
-            count = _statement_lines(lines[at : at + LONGEST_STATEMENT])
-            shown += [""] * count
-            at += count
-            continue
-        shown.append(lines[at])
-        begins_block = not lines[at].strip()
-        at += 1
-    return shown
-
-
-def _statement_lines(lines: Sequence[str]) -> int:
-    depth = 0
-    for number, line in enumerate(lines, 1):
-        code = STRING.sub("", line)
-        depth += sum(map(code.count, "([{")) - sum(map(code.count, ")]}"))
-        if depth <= 0 and not CONTINUED.search(code):
-            return number
-    return next((number for number, line in enumerate(lines) if not line.strip()), len(lines))
+def _without_imports(lines: Sequence[str]) -> Iterator[str]:
+    """Lines with an empty line in place of each import."""
+    begins_block = True
+    for line in lines:
+        shown = "" if begins_block and IMPORT.match(line) else line
+        yield shown
+        begins_block = not shown.strip()
 
 
 def _without_tags(text: str, closed: Collection[str]) -> str:

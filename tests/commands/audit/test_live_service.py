@@ -25,11 +25,7 @@ def pod(name: str, uri: str, revision: str = "") -> dict[str, Any]:
              "args": [uri, "/mnt/models"]}  # fmt: skip
     return {
         "metadata": {"name": name, "labels": {"serving.knative.dev/revision": revision} if revision else {}},
-        "spec": {
-            "initContainers": [first],
-            "containers": [{"name": "kserve-container", "image": "qinglan/style:0.1.0"}],
-        },
-        "status": {"containerStatuses": [{"name": "kserve-container", "imageID": "qinglan/style@sha256:99"}]},
+        "spec": {"initContainers": [first], "containers": [{"name": "kserve-container"}]},
     }
 
 
@@ -74,8 +70,7 @@ def test_every_place_names_a_release_and_each_release_is_audited_once() -> None:
     lines = list(service_lines(live))
     assert "spec: 222222222222, 10 % of the traffic" in lines
     assert "revision r-1: 111111111111, 90 % of the traffic" in lines
-    assert "pod one: 111111111111, kserve-container runs qinglan/style@sha256:99" in lines
-    assert lines[-1] == "server: cannot be reached from here, and was not asked"
+    assert "pod one: 111111111111" in lines
 
 
 @pytest.mark.parametrize(
@@ -131,13 +126,7 @@ def test_a_served_model_needs_a_promotion_or_a_rollout_under_way(
     assert [uri for uri in (OLD, NEW) if any(uri in finding.why for finding in findings)] == unbrought
 
 
-def test_a_refused_rollout_of_a_served_model_is_named() -> None:
-    [finding] = live_of(lambda k8s: k8s.update(rollouts=(FIRST, rollout(3, NEW, "Done", "Refused")))).findings
-
-    assert finding.why.endswith("to rewriter (rewriter-3: Refused)")
-
-
-def test_pods_of_a_revision_without_traffic_are_only_going(caplog: pytest.LogCaptureFixture) -> None:
+def test_pods_of_a_revision_without_traffic_are_only_going() -> None:
     live = live_of(lambda k8s: k8s["pods"][0]["metadata"]["labels"].update({"serving.knative.dev/revision": "r-0"}))
 
     assert live.findings == ()

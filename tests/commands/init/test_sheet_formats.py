@@ -206,13 +206,6 @@ def test_a_named_column_that_is_not_there_is_refused_with_the_file_and_the_optio
     )
 
 
-def test_ids_of_conversations_named_as_the_questions_of_messages_are_refused_as_such(tmp_path: Path) -> None:
-    path = messages_file(tmp_path, "csv", ("会话ID", "role", "content"))
-
-    with pytest.raises(DataError, match="--question-column 会话ID: it holds ids of conversations"):
-        read_records(path, {"question": "会话ID"})
-
-
 def test_messages_without_another_column_are_not_told_to_name_one(tmp_path: Path) -> None:
     path = write(tmp_path, "role,content\nuser,有背包吗\nassistant,有\n", "a.csv")
 

@@ -213,7 +213,7 @@ SHEETS = [
           "租户 is not used as tenant_id: it names umbrella"),
     sheet("a folder", lambda folder: (folder / "q.xlsx").mkdir(), "q.xlsx", 3, "q.xlsx: is a folder. Name the file"),
     sheet("a password", data("q.xlsx", OLE + "EncryptedPackage".encode("utf-16-le")), "q.xlsx", 3,
-          "is encrypted. Save it without a password"),
+          "an old .xls spreadsheet, or one with a password"),
     sheet("OpenDocument", archive("q.ods", "content.xml"), "q.ods", 3, "OpenDocument file", "save it as .xlsx"),
     sheet("a page that is called xls", data("q.xls", "<html><table><td>问题</td></table></html>"), "q.xls", 3,
           "this is a web page or XML", "open it in a spreadsheet program"),
