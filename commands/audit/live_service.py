@@ -208,7 +208,6 @@ def unmatched_versions(versions: Iterable[str] | None, models: Mapping[str, str]
 
 
 def service_lines(live: LiveService) -> Iterator[str]:
-    """Format a line for each served URI, and one for the server."""
     for served in live.served_uris:
         addresses, _ = _addresses([served])
         name = addresses[0].digest[:12] if addresses else served.uri or "no release"

@@ -213,7 +213,6 @@ def print_comparison(comparison: Json) -> None:
 
 
 def _teachers_table(comparison: Json) -> Table:
-    """A row for each teacher and for the plain question: the deciding metric, cost, latency and lost rows."""
     deciding, rows = comparison["deciding"], list[list[str | Cell]]()
     cost, latency = SYSTEM_METRICS["cost"], SYSTEM_METRICS["latency_p50"]
     for name, levels in comparison["systems"].items():

@@ -38,7 +38,6 @@ def check_audit(root: Path, store: str) -> None:
 
 
 def _say_audit(result: Audit) -> None:
-    """Print the verdict with the number of artifacts in each state, and what is wrong."""
     states = listed(
         f"{count:,} {in_language(state)}" for state, count in reversed(counts(result.graph).items()) if count
     )

@@ -71,7 +71,6 @@ def show_rest(root: Path, verdict: dict[str, Any]) -> None:
 
 
 def run_demo_rollout(out: Path) -> None:
-    """Roll out the demo's release once more, to its end."""
     run = RunDir(out / TENANTS[0])
     if not run.config.is_file():
         raise ConfigError(f"{run.root}: no run there. `make demo` makes one.")
@@ -86,7 +85,6 @@ def _show_rollout(config: RunConfig, root: Path) -> None:
 
 
 def _config_of(run: RunDir) -> RunConfig:
-    """The resolved configuration of a demo's run."""
     return RunConfig.parse(load_yaml(run.config), str(run.config))
 
 
@@ -97,7 +95,6 @@ def _sample(tenant: str, folder: Path, conversations: int, seed: int) -> None:
 
 
 def run_demo_audit(out: Path) -> None:
-    """Change one byte of the demo's training data in a copy, and show that the audit notices it."""
     show_refusal(out / TENANTS[0], "validated")
 
 

@@ -78,7 +78,6 @@ def roll_out(config: RunConfig, root: Path) -> State:
 
 
 def release_store(config: RunConfig) -> Store:
-    """The store that the run's releases go to."""
     return open_store(config.register_.store).prepare()
 
 
@@ -98,7 +97,6 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
 
 
 def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Path) -> None:
-    """Run the deploy stage: verify the lineage and create the rollout."""
     settings = DeployConfig(
         name=config.register_.name, store=release_store(config).address, namespace=FOLDER, rollout=chosen.rollout
     )

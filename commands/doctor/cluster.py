@@ -79,7 +79,6 @@ def platform_checks(platform: Platform) -> Iterator[Check]:
 
 
 def kfp_check() -> Check:
-    """Check that KFP answers at the address in the environment."""
     try:
         access = read_access()
     except ConfigError as error:

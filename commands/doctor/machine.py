@@ -25,7 +25,6 @@ SLOW_LOOKUP_SECONDS, LOOKUP_LIMIT_SECONDS = 1.0, 5.0
 
 
 def machine_checks(folder: Path) -> Iterator[Check]:
-    """Check what every run needs of this machine."""
     yield python_check(sys.version_info[:2])
     yield room_check(host_bytes() / GB, free_bytes(folder) / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())

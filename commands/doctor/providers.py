@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,7 +18,7 @@ from qinglan.llm.providers.api_keys import read_api_key
 from qinglan.llm.providers.prices import Usage, worst_cost
 from qinglan.llm.providers.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError
 from qinglan.llm.usable_answer import cleaned_answer, usable_text
-from qinglan.prompts import JUDGE_FORMAT, Message, Question, judge_messages, teacher_messages
+from qinglan.prompts import JUDGE_FORMAT, Question, judge_messages, teacher_messages
 from qinglan.reward.judge import read_score
 
 AGAIN = "Run qinglan doctor again; if it stays, see docs/teachers.md."
@@ -34,7 +35,10 @@ OTHER_FORMATS: tuple[AnswerFormat, ...] = ("json_schema", "json_object", "tool",
 def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Check]:
     """Check each model: with `paid` by one real call, otherwise by the host's list of models."""
     for role, model in models.items():
-        yield call_check(role, model) if paid else list_check(role, model)
+        try:
+            yield asyncio.run(call_check(role, model)) if paid else list_check(role, model)
+        except ConfigError as error:
+            yield Check("error", role, str(error))
 
 
 def list_check(role: str, model: PaidModel) -> Check:
@@ -43,49 +47,43 @@ def list_check(role: str, model: PaidModel) -> Check:
 
     from qinglan.http.http_client import certificate_advice
 
-    url = models_url(model)
     try:
-        answer = ask_models(role, model)
-    except ConfigError as error:
-        return Check("error", role, str(error))
+        status, names = listed_models(role, model)
     except httpx2.HTTPError as error:
         next_step = f"See base_url and the network.{certificate_advice(error)}"
-        return Check("error", role, f"{url}: no answer ({type(error).__name__}).", next_step)
-    if answer.status_code in (401, 403):
-        return Check(
-            "error", role, f"{url}: the key in {model.api_key_env} is not accepted ({answer.status_code}).",
-            f"export {model.api_key_env}=...",
-        )  # fmt: skip
-    names = _model_names(answer.content) if answer.status_code == 200 else []
-    has_key = bool(os.environ.get(model.api_key_env, "").strip())
-    if names and model.model not in names:
-        what = (
-            f"{model.base_url} {'takes the key' if has_key else 'answers without a key'}, and lists no model "
-            f"{model.model}."
-        )
-        return Check("warning", role, what, known_models(role, model, names))
+        return Check("error", role, f"{models_url(model)}: no answer ({type(error).__name__}).", next_step)
+    if status in (401, 403):
+        what = f"{models_url(model)}: the key in {model.api_key_env} is not accepted ({status})."
+        return Check("error", role, what, f"export {model.api_key_env}=...")
     if not names:
+        what = f"{model.base_url} answers and lists no models."
+        return Check("warning", role, what, "qinglan doctor --paid asks it.")
+    has_key = bool(os.environ.get(model.api_key_env, "").strip())
+    answers = f"{model.base_url} {'takes the key' if has_key else 'answers without a key'}"
+    if model.model not in names:
         return Check(
-            "warning", role, f"{model.base_url} answers and lists no models.", "qinglan doctor --paid asks it."
+            "warning", role, f"{answers}, and lists no model {model.model}.", known_models(role, model, names)
         )
-    return Check(
-        "ok",
-        role,
-        f"{model.base_url} {'takes the key' if has_key else 'answers without a key'} and has {model.model}.",
-    )
+    return Check("ok", role, f"{answers} and has {model.model}.")
 
 
 def models_url(model: PaidModel) -> str:
     return f"{model.base_url.rstrip('/')}/models"
 
 
-def ask_models(role: str, model: PaidModel) -> Any:
-    """The host's answer to a request for its models."""
+def listed_models(role: str, model: PaidModel) -> tuple[int, list[str]]:
+    """The status of the host's answer to a request for its models, and their names; without names if the answer is
+    no such list."""
     from qinglan.http.http_client import sync_client
 
     key = read_api_key(model, role)
     with sync_client(timeout=LIST_SECONDS) as http:
-        return http.get(models_url(model), headers={"Authorization": f"Bearer {key}"})
+        answer = http.get(models_url(model), headers={"Authorization": f"Bearer {key}"})
+    try:
+        names = [str(item["id"]) for item in answer.json()["data"]]
+    except (ValueError, LookupError, TypeError):
+        names = []
+    return answer.status_code, names if answer.status_code == 200 else []
 
 
 def known_models(role: str, model: PaidModel, names: Sequence[str]) -> str:
@@ -100,37 +98,17 @@ def refused_model_step(role: str, model: PaidModel) -> str:
     models."""
     import httpx2
 
-    try:
-        answer = ask_models(role, model)
-    except (ConfigError, httpx2.HTTPError):
-        names = []
-    else:
-        names = _model_names(answer.content) if answer.status_code == 200 else []
-    if names and model.model not in names:
-        return known_models(role, model, names)
+    with suppress(ConfigError, httpx2.HTTPError):
+        _, names = listed_models(role, model)
+        if names and model.model not in names:
+            return known_models(role, model, names)
     return f"See {role}.base_url, {role}.model and {model.api_key_env}."
 
 
-def _model_names(content: bytes) -> list[str]:
-    try:
-        return [str(item["id"]) for item in orjson.loads(content)["data"]]
-    except (orjson.JSONDecodeError, LookupError, TypeError):
-        return []
-
-
-def call_check(role: str, model: PaidModel) -> Check:
+async def call_check(role: str, model: PaidModel) -> Check:
     """Make one call as a run would: a rewrite for the teacher, a judgement for the other roles."""
     try:
-        return asyncio.run(_call(role, model))
-    except ConfigError as error:
-        return Check("error", role, str(error))
-
-
-async def _call(role: str, model: PaidModel) -> Check:
-    try:
         words, usage = await ask_once(role, model)
-        what = f"{model.model} answered {words!r}, for {call_cost(role, model)} at most."
-        return Check("ok", role, what) if usage else uncounted_check(role, what)
     except RejectedRequestError as error:
         if role == "teacher":
             return Check("error", role, str(error), "See the model's settings: docs/teachers.md.")
@@ -139,23 +117,13 @@ async def _call(role: str, model: PaidModel) -> Check:
         return Check("error", role, f"{error} It was asked for {model.structured_answers}.", step)
     except FatalUpstreamError as error:
         return Check("error", role, str(error), refused_model_step(role, model))
-    except RowError as error:
-        return Check("error", role, str(error), row_error_step(role, model, error))
-    except UpstreamError as error:
-        return Check("error", role, str(error), AGAIN)
-
-
-def row_error_step(role: str, model: PaidModel, error: RowError) -> str:
-    """The next step after an unusable answer: the setting to raise if the answer was truncated, otherwise another
-    try."""
-    if error.reason == "truncated":
+    except (RowError, UpstreamError) as error:
         setting = f"gateway.{role}.max_output_tokens"
-        return f"{setting} is {model.max_output_tokens:,}. Set {setting}: {2 * model.max_output_tokens}, or more."
-    return AGAIN
-
-
-def uncounted_check(role: str, what: str) -> Check:
-    """Warn of an answer without a token count: a run books such an answer at the highest possible cost."""
+        raise_it = f"{setting} is {model.max_output_tokens:,}. Set {setting}: {2 * model.max_output_tokens}, or more."
+        return Check("error", role, str(error), raise_it if error.reason == "truncated" else AGAIN)
+    what = f"{model.model} answered {words!r}, for {call_cost(role, model)} at most."
+    if usage:
+        return Check("ok", role, what)
     return Check(
         "warning", role,
         f"{what} The answer has no `usage` with a count of tokens that can be right: a run books each such answer at "
@@ -168,38 +136,32 @@ def uncounted_check(role: str, what: str) -> Check:
 async def ask_once(role: str, model: PaidModel) -> tuple[str, Usage | None]:
     """Make one call. Return the beginning of the answer, or the score of a judgement, and the tokens that the host
     counted."""
-    structured = role != "teacher"
     upstream = Upstream(model, role, CALL_SECONDS)
     try:
-        request = build_request(model, messages_for(role), JUDGE_FORMAT if structured else None)
-        completion = await upstream.complete(request)
+        completion = await upstream.complete(request_of(role, model))
     finally:
         await upstream.aclose()
-    text = usable_text(orjson.loads(cleaned_answer(completion.raw, model)), structured)
-    words = f"{read_score(orjson.loads(text)):g} points" if structured else text.strip()[:60]
+    text = usable_text(orjson.loads(cleaned_answer(completion.raw, model)), role != "teacher")
+    words = text.strip()[:60] if role == "teacher" else f"{read_score(orjson.loads(text)):g} points"
     return words, completion.usage
 
 
 async def accepted_format(role: str, model: PaidModel) -> AnswerFormat | None:
     """Find the first other answer format in which this model gives a judgement; None if there is none."""
     for answer_format in OTHER_FORMATS:
-        if answer_format == model.structured_answers:
-            continue
-        try:
-            await ask_once(role, model.model_copy(update={"answer_format": answer_format}))
-            return answer_format
-        except (UpstreamError, RowError):
-            continue
+        if answer_format != model.structured_answers:
+            with suppress(UpstreamError, RowError):
+                await ask_once(role, model.model_copy(update={"answer_format": answer_format}))
+                return answer_format
     return None
 
 
-def messages_for(role: str) -> list[Message]:
+def request_of(role: str, model: PaidModel) -> Any:
     if role == "teacher":
-        return teacher_messages(SAMPLE, SYSTEM)
-    return judge_messages(SAMPLE, "虾青素软胶囊 每日服用频次")
+        return build_request(model, teacher_messages(SAMPLE, SYSTEM), None)
+    return build_request(model, judge_messages(SAMPLE, "虾青素软胶囊 每日服用频次"), JUDGE_FORMAT)
 
 
 def call_cost(role: str, model: PaidModel) -> str:
-    request = build_request(model, messages_for(role), JUDGE_FORMAT if role != "teacher" else None)
-    worst = worst_cost(model.price, orjson.dumps(request), model.max_output_tokens)
+    worst = worst_cost(model.price, orjson.dumps(request_of(role, model)), model.max_output_tokens)
     return f"{worst:.4f} {model.price.currency}"

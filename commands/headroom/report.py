@@ -199,5 +199,4 @@ def _outcome(row: DevRow, teacher: float, greedy: float, samples: Sequence[float
 
 
 def first_is_right(prompt: TrainingPrompt, retrieval: Retrieval) -> float:
-    """1.0 if the retrieval's first passage is right, else 0.0."""
     return float(bool(retrieval.hits) and retrieval.hits[0].id in prompt.relevant)

@@ -149,7 +149,6 @@ def language_question(default: "Language") -> Question:
 
 
 def _answer(name: str, question: Question) -> str:
-    """Ask a person until the answer is valid."""
 
     def valid(text: str) -> str:
         try:
@@ -201,7 +200,6 @@ def plans_of(tenant: str, answers: "Answers") -> tuple["Plan", "Plan"]:
 
 
 def other_language(answers: "Answers") -> list[str]:
-    """Warn if the prompts are English but the trade was named in Chinese."""
     if answers.language == "en" and is_chinese(answers.domain):
         return ["! The prompts are English, and the trade in them is in Chinese: mend teacher.txt and student.txt."]
     return []

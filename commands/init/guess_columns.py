@@ -123,7 +123,6 @@ def unused_note(guess: ColumnGuess, direct: bool) -> str:
 
 
 def refuse_missing_columns(path: Path, rows: Sequence[Mapping[str, Any]], named: Mapping[str, str]) -> None:
-    """Refuse an option's column that the file's rows do not have."""
     names = dict.fromkeys(name for row in rows for name in row if name)
     for field, column in named.items():
         if names and column and column not in names:

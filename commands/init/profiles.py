@@ -78,7 +78,6 @@ class DataSettings(NamedTuple):
 
 
 def prompt_texts(answers: Answers) -> dict[str, str]:
-    """Texts of the tenant's prompt files, by file name."""
     domain = one_line(answers.domain)[:LONGEST_DOMAIN].replace("{", "(").replace("}", ")")
     names = PROMPTS[answers.language]
     return {f"{name}.txt": template(f"{name}.{answers.language}").replace("{domain}", domain) for name in names}
@@ -213,7 +212,6 @@ def _yaml(settings: dict[str, Any]) -> str:
 
 
 def relative_path(path: Path, folder: Path) -> str:
-    """The path relative to the folder, as a profile in that folder names it."""
     import os
 
     return os.path.relpath(path.resolve(), folder.resolve()).replace(os.sep, "/")

@@ -141,14 +141,12 @@ def _file_records(path: Path, named: Mapping[str, str], sheet: str, is_name: IsN
 
 
 def _header_remarks(header: Sequence[int]) -> tuple[str, ...]:
-    """A remark if the names of columns are below the first row."""
     if not header or header[0] == 1:
         return ()
     return (f"Row {header[0]} is taken for the names of columns; the rows above it are left out.",)
 
 
 def _sheet_remarks(names: Sequence[str]) -> tuple[str, ...]:
-    """A remark if the workbook has more sheets than the one that is read."""
     if len(names) < 2:
         return ()
     more = ", ".join(map(visible, names[1 : 1 + SHOWN_SHEETS]))

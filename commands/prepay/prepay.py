@@ -315,7 +315,6 @@ class _Rounds:
             self._problems.append(end.problem)
 
     def _show(self, batch: Batch, status: BatchStatus) -> None:
-        """Print a line for each change of a batch."""
         if self._shown.get(batch.id) != (now := (status.status, status.done)):
             self._shown[batch.id] = now
             line = f"[prepay] {batch.role}'s {status.id}: {status.status}, {status.done:,} of {batch.rows:,} rows"
@@ -341,6 +340,5 @@ def result_in_words(result: Prepayment, journal: Path) -> list[str]:
 
 
 def raise_problems(result: Prepayment) -> None:
-    """Raise an OutageError if a whole batch failed."""
     if result.problems:
         raise OutageError(*result.problems)

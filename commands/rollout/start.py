@@ -60,7 +60,6 @@ def find_release(store: Store, target: str, policy: TrustPolicy, rollouts: Itera
 def build_deploy_config(
     values: dict[str, Any], name: str, store: str, namespace: str, settings: Path | None
 ) -> DeployConfig:
-    """Combine the file's rollout policy with the command line's release, store and destination."""
     usual = RELEASE_DEFAULTS.get(name.rpartition("/")[2], {})
     settings_of_rollout = {**usual, **values, "name": name, "store": store, "namespace": namespace}
     return DeployConfig.parse(settings_of_rollout, str(settings or "start"))

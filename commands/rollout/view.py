@@ -111,7 +111,6 @@ def table(rollouts: Iterable[RolloutView], namespace: str) -> list[str]:
 
 
 def table_row(view: RolloutView) -> tuple[str, ...]:
-    """Format a rollout's row of the table."""
     state = view.state
     step = f"{state.step + 1}/{len(view.spec.steps)}" if view.begun else ""
     phase = ", ".join(filter(None, (view.phase, _pending_command(view), view.behind and f"waits for {view.behind}")))
@@ -122,7 +121,6 @@ def table_row(view: RolloutView) -> tuple[str, ...]:
 
 
 def _pending_command(view: RolloutView) -> str:
-    """Name a person's command that is still in effect; empty if there is none."""
     words = ("abort", "promote", "paused")
     return "" if view.done else next((word for word in words if getattr(view.spec, word)), "")
 

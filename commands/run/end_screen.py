@@ -117,7 +117,6 @@ def _print_end(console: Any, reports: Iterable[str], lines: Iterable[str]) -> No
 
 
 def _print_files(console: Any, line: Line, run: RunDir, rest: str) -> None:
-    """Print the paths of the run's artifacts, and its folder with the other files."""
     names = (name for name in line.files.values() if (run.files / name).exists())
     _print_end(console, (), ("Files:", *(f"  {run.files / name}" for name in names), f"  {run.root}: {rest}"))
 
@@ -136,7 +135,6 @@ def _steps_table(steps: Json) -> Any:
 
 
 def is_done(record: Json, stage: str) -> bool:
-    """Tell if the stage was part of this run, and ended well."""
     return stage in record["ran"] and (record["steps"].get(stage) or {}).get("status") == "done"
 
 
@@ -203,7 +201,6 @@ def lost_rows(run: RunDir, record: Json) -> Iterator[tuple[str, list[Loss], int]
 
 
 def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
-    """Lines on the rows that the paid models gave no usable answer to, by cause, with the setting that helps."""
     for stage, losses, answered in lost_rows(run, record):
         yield from loss_lines(stage, losses, answered)
 
@@ -245,7 +242,6 @@ def style_end_lines(run: RunDir, record: Json) -> Iterator[str]:
 
 
 def file_lines(run: RunDir, record: Json) -> Iterator[str]:
-    """The paths of the report, if this run wrote one, and of the summary."""
     if is_done(record, "evaluate"):
         yield f"Report: {run.shown('report')}"
     yield f"Everything else: {run.summary}"
@@ -256,7 +252,6 @@ def _facts(steps: Json, stage: str) -> Json:
 
 
 def rows_line(steps: Json) -> str:
-    """A line with the number of the sheet's rows that are left after each stage."""
     return listed(
         f"{in_language(name)} {_facts(steps, stage)[fact]:,}"
         for name, stage, fact in ROW_COUNTS

@@ -109,7 +109,6 @@ def gain_in_words(recipe: Recipe) -> str:
 
 
 def cost_in_words(recipe: Recipe, currency: str) -> str:
-    """Time and price, with their source."""
     if recipe.seconds is None:
         return "time not known: hours on a CPU, or of an unknown model or card, are not estimated"
     time = f"{recipe.seconds:,.0f} s" if recipe.seconds < 7200 else f"{recipe.seconds / 3600:.1f} h"
@@ -118,7 +117,6 @@ def cost_in_words(recipe: Recipe, currency: str) -> str:
 
 
 def worth_in_words(recipe: Recipe) -> str:
-    """Gain of a finished training on dev."""
     points = 100 * (recipe.brought or 0.0)
     if recipe.left_out:
         return f"it gained {points:+.1f} points on dev and is left out"

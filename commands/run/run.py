@@ -170,12 +170,10 @@ def start_teacher(
 
 
 def knowledge_base_options(config: RunConfig) -> list[str]:
-    """Options that name the run's knowledge bases to a stand-in teacher or the RAG service."""
     return [word for tenant, path in knowledge_bases(config).items() for word in ("--kb", f"{tenant}={path}")]
 
 
 def start_gateway(gateway: GatewayConfig, run: RunDir, stack: ExitStack) -> str:
-    """Start the run's own gateway, on its journal; returns its URL."""
     settings = run.root / "gateway.json"
     write_json(settings, gateway.model_dump(mode="json"))
     arguments = ["--config", str(settings), "--journal", str(run.journal)]

@@ -72,7 +72,6 @@ class DocumentReport(NamedTuple):
 
     @property
     def in_words(self) -> str:
-        """The number of passages, or why there are none."""
         return self.note or f"{self.passages:,} {'passage' if self.passages == 1 else 'passages'}"
 
     @property
@@ -272,7 +271,6 @@ def _cell(value: Any) -> str:
 
 
 def read_plain(path: Path) -> Iterator[Block]:
-    """Split a text into paragraphs at its empty lines."""
     return (Block(part) for part in re.split(r"\n\s*\n", read_text(path).replace("\r\n", "\n")))
 
 

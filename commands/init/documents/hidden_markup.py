@@ -95,7 +95,6 @@ def _visible_part(line: str, start: str, ending: Collection[str]) -> tuple[str, 
 
 
 def _without_imports(lines: Sequence[str]) -> Iterator[str]:
-    """Lines with an empty line in place of each import."""
     begins_block = True
     for line in lines:
         shown = "" if begins_block and IMPORT.match(line) else line

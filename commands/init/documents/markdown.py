@@ -79,7 +79,6 @@ def _field(value: Any) -> str:
 
 
 def _shown(line: str) -> str:
-    """A line of text without an admonition's marks."""
     if match := ADMONITION.match(line):
         return match[1].strip().removeprefix("[").removesuffix("]")
     return line.rstrip()

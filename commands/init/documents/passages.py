@@ -139,7 +139,6 @@ def split_text(text: str) -> Iterator[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Sentences of at most LONGEST characters, and blocks of fenced code."""
     lines = text.splitlines(keepends=True)
     for fence, group in groupby(zip(fence_numbers(lines), lines, strict=True), key=lambda pair: pair[0]):
         part = [line for _, line in group]

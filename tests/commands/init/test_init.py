@@ -229,41 +229,6 @@ def test_hostile_text_in_names_and_cells_is_shown_as_data(tmp_path: Path) -> Non
     assert "没有用到：" in readme and "Not used" not in readme, "the README's guesses are in its language"
 
 
-HISTORY = [{"role": "user", "content": "有背包吗"}, {"role": "assistant", "content": "有的"}]
-ODD: list[tuple[str, str, bytes, int, str]] = [
-    ("no such file", "none.xlsx", b"", 3, "no such file. Give the spreadsheet, CSV or JSON of questions."),
-    ("empty file", "q.csv", b" ", 3, "this is an empty file, and"),
-    ("image", "q.png", b"\x89PNG\r\n\x1a\n", 3, "this is a picture (PNG), and"),
-    ("broken xlsx", "q.xlsx", b"PK\x03\x04zip", 3, "not a readable .xlsx file"),
-    ("broken xls", "q.xls", b"\xd0\xcf\x11\xe0" + bytes(99), 3, "this is an old .xls spreadsheet"),
-    ("orders only", "q.csv", "订单,金额\n1,2\n".encode(), 3, "No column has a usual name"),
-    ("open quote", "q.csv", '问题\n"怎么洗\n'.encode(), 3, "Is a quote without its end?"),
-    ("no JSON", "q.json", b"{", 3, "no JSON"),
-    ("only empty rows", "q.json", b'[{"question": ""}, {"question": "nan"}]', 3, "none of 2 rows is a question"),
-    ("GBK with Excel's name", "q.xlsx", "问题,编号\n怎么洗,1\n".encode("gbk"), 0, "1 questions of 1 rows"),
-    ("BOM", "q.csv", "问题\n怎么洗\n".encode("utf-16"), 0, "1 questions of 1 rows"),
-    ("a formula and a letter that hides", "q.csv", "问题\n=1+1怎么算\n怎么\u202e洗\n".encode(), 0, r"怎么\u202e洗"),
-    ("ids twice", "q.jsonl", b'{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}', 0, "id is not used as id: 1"),
-    ("chat", "q.json", json.dumps([{"messages": HISTORY}]).encode(), 0, "its rows are in questions.jsonl"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "code", "message"), [row[1:] for row in ODD], ids=[row[0] for row in ODD]
-)
-def test_odd_sheets_get_a_message_or_are_read(
-    name: str, content: bytes, code: int, message: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if content:
-        (tmp_path / name).write_bytes(content)
-    result = here("init", "acme", name, "--language", "zh", "--yes")
-
-    assert message in result.out + result.errors
-    assert (result.code, "Traceback" in result.errors) == (code, False)
-    assert (tmp_path / "tenants" / "acme").exists() is (code == 0)
-
-
 @pytest.mark.parametrize("tenant", ["Acme", "../x", "training", "a b"])
 def test_a_name_that_is_none_is_refused(
     tenant: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch

@@ -113,6 +113,7 @@ def profile(text: str, *builds: Build) -> Build:
     return build
 
 
+NOTHING = both()
 PROFILE = """\
 questions: q.xlsx
 knowledge_base: kb.jsonl
@@ -163,9 +164,6 @@ def settings(name: str, text: str, *messages: str, options: str = "") -> Odd:
     return Odd(name, profile(text), f"plan acme --profile mine{options}", 2, messages)
 
 
-NOTHING = both()
-
-
 def run(name: str, code: int, *messages: str, text: str = STAND_INS, changed: Build = NOTHING) -> Odd:
     return Odd(name, profile(text, changed), "run acme --profile mine --until convert --yes", code, messages)
 
@@ -185,6 +183,14 @@ USER = {"role": "user", "content": "怎么洗"}
 SHEETS = [
     sheet("xlsx that is called csv", book("q.csv", ROWS), "q.csv", 0, "40 questions of 40 rows"),
     sheet("semicolons", data("q.csv", "编号;问题\nq1;怎么洗\n"), "q.csv", 0, "1 questions of 1 rows"),
+    sheet("no such file", NOTHING, "q.xlsx", 3, "no such file. Give the spreadsheet, CSV or JSON of questions."),
+    sheet("broken xlsx", data("q.xlsx", b"PK\x03\x04zip"), "q.xlsx", 3, "not a readable .xlsx file"),
+    sheet("an open quote", data("q.csv", '问题\n"怎么洗\n'), "q.csv", 3, "Is a quote without its end?"),
+    sheet("orders", data("q.csv", "订单,金额\n1,2\n"), "q.csv", 3, "No column has a usual name"),
+    sheet("empty rows", data("q.json", '[{"question": ""}, {"question": "nan"}]'), "q.json", 3,
+          "none of 2 rows is a question"),
+    sheet("ids twice", data("q.jsonl", '{"id": 1, "question": "a"}\n{"id": 1, "question": "b"}'), "q.jsonl", 0,
+          "id is not used as id: 1"),
     sheet("merged cells", book("q.xlsx", ROWS, merge_cells), "q.xlsx", 3, "cells A2:A3 are merged", "Unmerge them"),
     sheet("formulas", book("q.xlsx", [["问题"], ['=A1&"怎么洗"']]), "q.xlsx", 3, "holds the formula", "paste values"),
     sheet("nothing in it", book("q.xlsx", []), "q.xlsx", 3, "q.xlsx: no rows below the header", "first sheet"),
