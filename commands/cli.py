@@ -7,7 +7,7 @@ Exit codes: 0 done, 1 unexpected, 2 configuration or command, 3 data, 4 outage, 
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -35,9 +35,6 @@ from commands.submit import cancel, follow, submit
 from commands.why.cli import why
 from pipelines.execute.interrupts import TERMINATED, TerminatedCommand, end_at_sigterm, interrupted
 from qinglan.terminal import in_language, quoted, say, say_error, say_warnings, use_language
-
-if TYPE_CHECKING:
-    pass
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 unexpected error; 2 configuration or command; 3 wrong data; "

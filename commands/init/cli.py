@@ -9,7 +9,6 @@ import typer
 
 from qinglan.errors import ConfigError
 from qinglan.terminal import in_language, say, say_json
-from qinglan.text.text import is_chinese
 
 if TYPE_CHECKING:
     from commands.init.profiles import Answers, Language
@@ -83,7 +82,6 @@ def init(
     trial, plan = plans_of(tenant, answers)
     say(
         f"Written: {folder} ({', '.join(names)})",
-        *other_language(answers),
         *(f"! {change}" for change in changes),
         *lines_of_plan(tenant, answers, plan, bool(data.documents)),
         *next_command(tenant, folder, trial, bool(data.documents)),
@@ -197,12 +195,6 @@ def plans_of(tenant: str, answers: "Answers") -> tuple["Plan", "Plan"]:
     from pipelines.lines.config import load_config
 
     return make_plan(load_config(tenant, "demo")), make_plan(load_config(tenant, answers.teacher))
-
-
-def other_language(answers: "Answers") -> list[str]:
-    if answers.language == "en" and is_chinese(answers.domain):
-        return ["! The prompts are English, and the trade in them is in Chinese: mend teacher.txt and student.txt."]
-    return []
 
 
 def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -52,12 +51,6 @@ QUESTIONS_FILE, KNOWLEDGE_BASE_FILE = "questions.jsonl", "knowledge_base.jsonl"
 LEAST_TRAINING, LEAST_TESTED, SEEDS = 0.6, 0.05, 50
 """Least share of a sheet's rows for training, least share for dev and for test, and the number of seeds tried for a
 small sheet."""
-
-FOREIGN_SHARE = 0.1
-"""Share of letters of another script, neither Chinese nor Latin, from which on the script is reported."""
-
-KNOWN_SCRIPTS = ("CJK", "LATIN", "FULLWIDTH")
-"""First words of the Unicode names of Chinese and Latin letters, in which the prompts are written."""
 
 STUDENT_ROOM = 48
 """Tokens added for the chat template's own marks."""
@@ -138,11 +131,6 @@ def read_data(
     if records.typed and any(field in row for row in records.rows for field in elsewhere):
         records = records._replace(direct=False)  # the pipeline would take such a key for the field itself
     notes += filter(None, [unused_note(guess, records.direct)])
-    if script := foreign_script("".join(str(row.get(guess.columns["question"]) or "") for row in records.rows[:200])):
-        notes.append(
-            f"The questions are written in {script} letters. Prompts exist in Chinese and English only: translate "
-            "teacher.txt and student.txt."
-        )
     if not records.direct:
         notes.append(
             f"A run cannot read {sheet.name} as it is: its rows are in {QUESTIONS_FILE}, which is yours to change."
@@ -199,15 +187,6 @@ def guess_language(data: TenantData) -> Language:
     """The language of the questions; Chinese if they hold no letters, only numbers for example."""
     text = "".join(row.question for row in data.questions[:200])
     return "zh" if is_chinese(text) or not any(map(str.isalpha, text)) else "en"
-
-
-def foreign_script(text: str) -> str:
-    """The script of the text if there are no prompts for it, such as Hangul; empty for Chinese and Latin letters."""
-    scripts = Counter(unicodedata.name(letter, "").partition(" ")[0] for letter in text if letter.isalpha())
-    foreign = Counter({name: count for name, count in scripts.items() if name not in KNOWN_SCRIPTS})
-    # Japanese has many Chinese letters, so a tenth of a script is enough.
-    shares = [name for name, count in foreign.most_common(1) if count >= FOREIGN_SHARE * scripts.total()]
-    return shares[0].capitalize() if shares else ""
 
 
 def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:

@@ -10,7 +10,7 @@ from openpyxl import Workbook
 from commands.init.cli import lines_of_data
 from commands.init.documents.documents import read_documents
 from commands.init.profiles import Answers
-from commands.init.setup import foreign_script, read_data, readme, tenant_folder
+from commands.init.setup import read_data, readme, tenant_folder
 from commands.init.sheet_formats import read_records
 from qinglan.errors import ConfigError, DataError
 from qinglan.rows.questions import Columns, read_questions
@@ -239,20 +239,6 @@ def test_a_sample_tenant_is_not_hidden_by_a_new_folder(
 
     with pytest.raises(ConfigError, match=f"'{name}' is a sample tenant of this project"):
         tenant_folder(name)
-
-
-@pytest.mark.parametrize(
-    ("text", "script"),
-    [
-        ("これは洗濯機で洗えますか", "Hiragana"), ("세탁기로 빨 수 있나요", "Hangul"),
-        ("можно ли стирать", "Cyrillic"), ("هل يمكن غسله", "Arabic"),
-        ("ซักได้ไหม", "Thai"), ("μπορεί να πλυθεί", "Greek"),
-        ("那它能机洗吗", ""), ("can it be washed", ""), ("维生素のC怎么吃，一天几次比较好", ""), ("12345", ""),
-        ("", ""),
-    ],
-)  # fmt: skip
-def test_questions_in_a_script_without_prompts_are_named(text: str, script: str) -> None:
-    assert foreign_script(text) == script
 
 
 @pytest.mark.parametrize(
