@@ -45,6 +45,7 @@ CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
 """Names that mean a conversation's text in some sheets and its id in others: the id if each cell is one word."""
 
 ID = re.compile(r"[\w.:#-]{1,64}")
+ID_WITH_DIGIT = re.compile(r"(?=.*\d)[!-~]+")
 
 OPTIONS = {
     "question": "--question-column", "history_summary": "--history-column", "user_profile": "--profile-column",
@@ -92,6 +93,12 @@ def guess_columns(
             "Name it: --question-column NAME. The first row is taken for the names of columns: put a name there if "
             "it has none, such as question. In an exported chat each turn needs a role and a text, such as role and "
             "content."
+        )
+    if fault := _no_texts(_values(rows, columns, "question")):
+        if named.get("question"):
+            raise DataError(f"--question-column {visible(named['question'])}: {fault}. Name the column of texts.")
+        notes.append(
+            f"{columns['question']} is used as question, and {fault}. --question-column names another column."
         )
     if named.get("conversation_id") and (fault := _one_conversation(rows, columns)):
         raise DataError(
@@ -170,6 +177,14 @@ def _holds_ids(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 def plain_name(name: str) -> str:
     """A column's name without case, spaces, underscores and hyphens."""
     return re.sub(r"[\s_-]", "", name).lower()
+
+
+def _no_texts(values: Sequence[str]) -> str:
+    if len(values) >= LEAST_VALUES and len(set(values)) == 1:
+        return f"all its {len(values):,} values are the same, {visible(values[0][:40])}"
+    if len(values) >= LEAST_VALUES and all(map(ID_WITH_DIGIT.fullmatch, values)):
+        return f"its {len(values):,} values look like ids, such as {visible(values[0][:40])}"
+    return ""
 
 
 def _one_conversation(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:

@@ -60,15 +60,24 @@ LOSING_STAGES = (("generate", "rewritten"), ("validate", "validated"))
 
 def print_summary(config: RunConfig, run: RunDir, record: Json) -> None:
     """Print the screen that ends a rewriter's run, and write everything to its summary.txt."""
-    from components.evaluation.rewriter.report import to_markdown, to_short_markdown
+    from components.evaluation.rewriter.report import to_markdown
 
-    evaluation, lines = gated_evaluation(run, record), list(end_lines(config, run, record))
     with _written_summary(run, record["steps"]) as console:
-        details = (*left_out_lines(run, record["steps"]), *report_lines(run), *gain_lines(run, config))
-        _print_end(console, [to_markdown(evaluation)] if evaluation else [], (*details, *lines))
+        for line in (*left_out_lines(run, record["steps"]), *report_lines(run), *gain_lines(run, config)):
+            console.print(line, highlight=False, soft_wrap=True)
+        evaluation = gated_evaluation(run, record)
+        _print_end(console, [to_markdown(evaluation)] if evaluation else [], end_lines(config, run, record))
         _print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
-    shown = [*report_lines(run), *lines] if record["ran"][-1] == "label" else lines
-    _print_end(_console(), [to_short_markdown(evaluation)] if evaluation else [], shown)
+    print_screen(config, run, record)
+
+
+def print_screen(config: RunConfig, run: RunDir, record: Json) -> None:
+    from components.evaluation.rewriter.report import to_short_markdown
+
+    evaluation = gated_evaluation(run, record)
+    labels = report_lines(run) if record["ran"][-1] == "label" else ()
+    reports = [to_short_markdown(evaluation)] if evaluation else []
+    _print_end(_console(), reports, (*labels, *end_lines(config, run, record)))
 
 
 def print_style_summary(run: RunDir, record: Json) -> None:

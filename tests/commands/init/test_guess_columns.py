@@ -113,3 +113,22 @@ def test_a_conversation_column_of_one_value_is_refused_where_a_person_names_it()
     ):
         guess(*rows, conversation_id="批次")
     assert "same value" not in guess(*rows[:4], conversation_id="批次")[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ("u-{}", "its 20 values look like ids, such as u-0"),
+        ("在吗", "all its 20 values are the same, 在吗"),
+        ("第{}次怎么洗", ""),
+    ],
+)
+def test_a_column_that_holds_no_questions_is_warned_of_and_refused_if_a_person_named_it(
+    value: str, fault: str
+) -> None:
+    values = [value.format(at) for at in range(20)]
+
+    assert (f"问题 is used as question, and {fault}" in guess(*({"问题": text} for text in values))[1]) == bool(fault)
+    if fault:
+        with pytest.raises(DataError, match=f"--question-column 甲: {fault}"):
+            guess(*({"甲": text} for text in values), question="甲")

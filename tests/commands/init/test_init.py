@@ -183,13 +183,10 @@ def test_a_person_is_asked_five_things_each_with_a_default(company: Path) -> Non
 
 @pytest.mark.slow
 def test_the_words_for_the_trade_are_in_the_language_of_the_prompts(company: Path, here: Here) -> None:
-    english = here("init", "acme", "客服记录.xlsx", "--language", "en", "--yes")
-    chinese = here("init", "bcme", "客服记录.xlsx", "--language", "en", "--domain", "户外用品", "--yes")
+    assert here("init", "acme", "客服记录.xlsx", "--language", "en", "--yes").code == 0
 
     prompt = (company / "tenants" / "acme" / "teacher.txt").read_text(encoding="utf-8")
     assert "search queries about our products and services" in prompt
-    warning = "! The prompts are English, and the trade in them is in Chinese"
-    assert (warning in english.out, warning in chinese.out) == (False, True)
 
 
 @pytest.mark.parametrize(

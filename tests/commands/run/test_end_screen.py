@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from commands.run.end_screen import print_summary
+from commands.run.end_screen import print_screen, print_summary
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.config import load_config
 from pipelines.lines.rewriter import REWRITER
@@ -54,8 +54,7 @@ def write_evaluation(run: RunDir, reasons: list[str], loss: float = 0.0) -> None
 
 
 def screen(run: RunDir, capsys: pytest.CaptureFixture[str], of: dict[str, Any], profile: str = "demo") -> str:
-    run.files.mkdir(exist_ok=True, parents=True)
-    print_summary(load_config("fivedoctors", profile), run, of)
+    print_screen(load_config("fivedoctors", profile), run, of)
     return capsys.readouterr().out
 
 
@@ -128,8 +127,10 @@ def test_an_alarm_of_a_training_is_on_the_screen_that_ends_the_run(
 
 def test_what_is_not_on_the_screen_is_in_the_runs_summary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = RunDir(tmp_path)
-    text = screen(run, capsys, record("convert"))
+    run.files.mkdir()
+    print_summary(load_config("fivedoctors", "demo"), run, record("convert"))
 
+    text = capsys.readouterr().out
     summary = run.summary.read_text(encoding="utf-8")
     assert "quarantined 100" in summary and "quarantined 100" not in text
     assert [line for line in text.splitlines() if line not in summary] == []
@@ -160,7 +161,8 @@ def test_lost_rows_are_told_by_cause_with_the_setting_that_helps(
 ) -> None:
     run = lose_rows(tmp_path, ["truncated"] * 97 + ["refused"] * 3)
 
-    for text in (screen(run, capsys, record("generate"), "gpt"), run.summary.read_text(encoding="utf-8")):
+    print_summary(load_config("fivedoctors", "gpt"), run, record("generate"))
+    for text in (capsys.readouterr().out, run.summary.read_text(encoding="utf-8")):
         assert "! generate: 100 of 482 rows are lost (20.7%)." in text
         assert "  97 as truncated. To do: raise gateway.teacher.max_output_tokens." in text
         assert "  3 as refused. To do: run again, or take another model in gateway.teacher." in text
