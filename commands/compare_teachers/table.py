@@ -186,8 +186,11 @@ def recommendation_sentence(recommended: Recommendation, margin: str) -> str:
             "generate.system_prompt, or try other models."
         )
     if word == "not shown":
-        more = f" About {rows:,} rows like these would show one of {margin}." if rows else ""
-        return f"Take {take}, for now: no difference is shown.{more}"
+        if rows:
+            return (
+                f"Take {take}, for now: no difference is shown. {rows:,} rows like these would show one of {margin}."
+            )
+        return f"Take {take}, for now: no difference is shown."
     if word == "as good":
         return f"Take {take}: as good as any within the margin, and the cheapest."
     return f"Take {take}: better than every other."

@@ -59,12 +59,12 @@ def list_check(role: str, model: PaidModel) -> Check:
         what = f"{model.base_url} answers and lists no models."
         return Check("warning", role, what, "qinglan doctor --paid asks it.")
     has_key = bool(os.environ.get(model.api_key_env, "").strip())
-    answers = f"{model.base_url} {'takes the key' if has_key else 'answers without a key'}"
+    url = model.base_url
     if model.model not in names:
-        return Check(
-            "warning", role, f"{answers}, and lists no model {model.model}.", known_models(role, model, names)
-        )
-    return Check("ok", role, f"{answers} and has {model.model}.")
+        what = f"{url} {'takes the key' if has_key else 'answers without a key'}, and lists no model {model.model}."
+        return Check("warning", role, what, known_models(role, model, names))
+    what = f"{url} {'takes the key' if has_key else 'answers without a key'} and has {model.model}."
+    return Check("ok", role, what)
 
 
 def models_url(model: PaidModel) -> str:
