@@ -149,9 +149,9 @@ def recommend(systems: Json, paired: Mapping[str, Json], metric: str, margin: fl
     against_plain = [paired[f"{name} − {PLAIN}"] for name in names]
     if not able or all(gap["high"] < 0 and gap["p_holm"] < P for gap in against_plain):
         return Recommendation("none")
-    best, *others = able
+    best, *rest = able
     within, unclear = [best], []
-    for name in others:
+    for name in rest:
         gap = paired[f"{best} − {name}"]
         enough = gap["conversations"] >= fewest_conversations(gap, margin)
         if enough and gap["high"] < margin:
