@@ -132,7 +132,7 @@ def _revision_uris(objects: ServiceObjects) -> Iterator[ServedUri]:
 def _pod_uri(pod: Object) -> ServedUri:
     """The URI that the pod's first init container was given, if that is our initialiser, which verifies releases."""
     first = (pod["spec"].get("initContainers") or [{}])[0]
-    arguments = first.get("args") or ()
+    arguments = first.get("args") or []
     verifies = first.get("command") == INITIALISER_COMMAND and len(arguments) == 2
     return ServedUri(f"pod {pod['metadata']['name']}", str(arguments[0]) if verifies else "")
 

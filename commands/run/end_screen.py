@@ -256,7 +256,7 @@ def file_lines(run: RunDir, record: Json) -> Iterator[str]:
     yield f"Everything else: {run.summary}"
 
 
-def _facts(steps: Json, stage: str) -> Json:
+def _facts(steps: Json, stage: str) -> dict[str, Any]:
     return (steps.get(stage) or {}).get("facts") or {}
 
 
