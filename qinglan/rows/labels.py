@@ -90,12 +90,10 @@ class RowLabels(Config):
 
 
 def best_grade(labels: Iterable[Label]) -> int:
-    """The highest grade, 0 without labels."""
     return max((label.grade for label in labels), default=0)
 
 
 def passage_gains(labels: Iterable[Label]) -> dict[str, float]:
-    """Gain of each relevant passage, by its id."""
     return {label.id: GAINS[label.grade] for label in labels if label.grade >= RELEVANT}
 
 

@@ -210,7 +210,6 @@ def _question(
 
 
 def _question_text(cells: Cells, column: str) -> str:
-    """Text of the question. It may be only a number, such as an order number."""
     if isinstance(value := cells.get(column), bool):
         raise InvalidCellError("not text", f"{column} holds {str(value).upper()}; a question is text.")
     text = _text(cells, column, QUESTION_LIMIT)
@@ -222,7 +221,6 @@ def _question_text(cells: Cells, column: str) -> str:
 
 
 def _history(cells: Cells, column: str) -> str:
-    """Text of the conversation so far; an exported conversation becomes one line per turn."""
     turns = read_history(cells.get(column))
     return _text(cells | {column: chat_lines(turns)} if turns is not None else cells, column, HISTORY_LIMIT)
 
@@ -252,7 +250,6 @@ def _sheet_error(column: str, text: str) -> InvalidCellError:
 
 
 def _label(cells: Cells, column: str) -> str:
-    """Text of an id or a name."""
     return _text(cells, column, 200)
 
 

@@ -54,5 +54,4 @@ def ppo_row(
 
 
 def question_of(extra_info: Mapping[str, Any]) -> Question:
-    """Read the sheet's row from the `extra_info` of a prompt."""
     return Question.model_validate({name: extra_info[name] for name in Question.model_fields})

@@ -117,7 +117,6 @@ def decode_text(content: bytes, where: str) -> str:
 
 
 def _legacy_encoding(content: bytes) -> str:
-    """The likeliest encoding of a text that is not UTF-8."""
     runs = re.findall(rb"[\x80-\xff]+", content)
     if runs and sum(len(run) == 1 for run in runs) >= SINGLE_RUNS * len(runs):
         return "cp1252"

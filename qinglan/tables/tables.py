@@ -74,13 +74,11 @@ def read_table(
 
 
 def sheet_names(path: Path) -> list[str]:
-    """Names of the visible sheets."""
     with visible_sheets(path) as sheets:
         return [sheet.name for sheet in sheets]
 
 
 def _header(table: Sheet, required: Sequence[str], is_name: IsName) -> tuple[int, dict[int, str]]:
-    """Number of the row with the column names, and each name by the number of its column."""
     rows = ((number, _names(row)) for number, row in table.rows(merged_to=LAST_ROW))
     first = list(islice(((number, names) for number, names in rows if names), FIRST_ROWS))
     if not first:

@@ -42,12 +42,10 @@ def plain_words(text: str) -> str:
 
 
 def english_numbers(text: str) -> list[str]:
-    """Numbers that a text spells in English words, as digits."""
     return [number for match in RUN.finditer(text) for number in _run_numbers(_words(match[0]))]
 
 
 def in_digits(text: str) -> str:
-    """The text with numbers in English words replaced by digits."""
     return RUN.sub(lambda match: " and ".join(_run_numbers(_words(match[0]))), text)
 
 

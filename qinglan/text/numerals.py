@@ -171,7 +171,6 @@ def dozens(count: str) -> str:
 
 
 def count_value(word: str) -> Decimal:
-    """The value of a number in digits, in Chinese characters or in one English word."""
     if word[0].isdecimal():
         return Decimal(word)
     return Decimal(SMALL.index(word.lower()) if word[0].isascii() else spelled_value(word))

@@ -159,7 +159,6 @@ def text_tokens(text: str) -> list[str]:
 
 
 def token_length(token: str) -> int:
-    """Length of a token in Chinese characters."""
     return -(-len(token) // LETTERS)
 
 

@@ -1,20 +1,15 @@
 """A short form of `make chaos`, whose seed is fixed."""
 
 import os
-import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.chaos.__main__ import play, undisturbed
-from tests.chaos.disturb import KINDS, act
 from tests.chaos.set_clock import SetClock
-from tests.chaos.thread import Thread, start
+from tests.chaos.thread import Thread
 from tests.processes.forked_runs import fork_environment
 
 pytestmark = pytest.mark.slow
@@ -57,30 +52,3 @@ def test_the_clock_is_set_under_a_running_process_and_durations_stay(hours: int,
         teller.stdin.close()
 
     assert [round((late - early) / 3600, 1) for early, late in zip(before, after, strict=True)] == [hours, hours, 0]
-
-
-WRITER = """
-import time
-while True:
-    try:
-        with open("lines", "a") as file:
-            file.write("a\\n")
-    except OSError:
-        break
-    time.sleep(0.01)
-"""
-"""Ends well once it cannot write."""
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_disturbance_does_what_its_name_says(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with start([sys.executable, "-c", WRITER], tmp_path / "log") as run:
-        while not (tmp_path / "lines").exists():
-            time.sleep(0.01)
-        writer = psutil.Process(run.pid)
-        act(kind, writer, [writer], random.Random(1))
-        if kind not in ("kill", "kill all", "full disk"):
-            assert writer.is_running()
-            run.kill()
-        assert run.wait(timeout=60) == (0 if kind == "full disk" else -signal.SIGKILL)

@@ -5,7 +5,6 @@ python -m tests.fuzz profile --input FILE parses that file alone.
 """
 
 import argparse
-import importlib
 import os
 import re
 import subprocess
@@ -15,10 +14,10 @@ import traceback
 from pathlib import Path
 
 from tests.fuzz.target import Target, fault_of
+from tests.fuzz.targets import targets
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "runs" / "fuzz"
-TARGETS = "tests.fuzz.targets"
 
 HANGING_SECONDS = 60
 """Time of one input by the clock, on a busy machine too: for what never answers."""
@@ -31,18 +30,17 @@ WRITTEN = re.compile(r"Test unit written to (\S+)\n([^\0]*)")
 MOST_BYTES_SHOWN = 400
 
 
-def main(arguments: list[str] | None = None, module: str = TARGETS, folder: Path = FOLDER) -> None:
-    targets: dict[str, Target] = importlib.import_module(module).targets()
+def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=int, default=600, help="for each parser")
     parser.add_argument("--input", type=Path, help="a file that one parser reads, without a search")
-    parser.add_argument("parsers", nargs="*", choices=[*targets, []], metavar="parser")
-    options = parser.parse_args(arguments)
-    names = options.parsers or list(targets)
+    parser.add_argument("parsers", nargs="*", choices=[*targets(), []], metavar="parser")
+    options = parser.parse_args()
+    names = options.parsers or list(targets())
     if options.input:
-        failed = [name for name in names if not answers(targets[name], options.input)]
+        failed = [name for name in names if not answers(targets()[name], options.input)]
     else:
-        failed = [name for name in names if not search(name, options.seconds, module, folder / name)]
+        failed = [name for name in names if not search(name, options.seconds)]
     print(f"{len(names) - len(failed)} of {len(names)} parsers answered or refused in words.", flush=True)
     sys.exit(bool(failed))
 
@@ -53,22 +51,14 @@ def answers(target: Target, path: Path) -> bool:
     return fault is None
 
 
-def search(name: str, seconds: int, module: str, folder: Path) -> bool:
+def search(name: str, seconds: int) -> bool:
     """True if no input broke the parser; else the smallest one is printed, with how to parse it again."""
+    folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "log"
     limits = (f"-max_total_time={seconds}", f"-timeout={HANGING_SECONDS}", f"-rss_limit_mb={MOST_MEMORY_MB}")
     with tempfile.TemporaryDirectory() as temporary, log.open("wb") as output:
-        command = [
-            sys.executable,
-            "-m",
-            "tests.fuzz.worker",
-            module,
-            name,
-            str(folder),
-            *limits,
-            "-print_final_stats=1",
-        ]
+        command = [sys.executable, "-m", "tests.fuzz.worker", name, str(folder), *limits, "-print_final_stats=1"]
         environment = os.environ | {"TMPDIR": temporary}
         code = subprocess.run(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT).returncode
     text = log.read_text(encoding="utf-8", errors="replace")

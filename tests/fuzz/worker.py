@@ -1,6 +1,6 @@
 """One parser under libFuzzer, led by the lines that its inputs reach.
 
-python -m tests.fuzz.worker MODULE PARSER FOLDER [libFuzzer's options]
+python -m tests.fuzz.worker PARSER FOLDER [libFuzzer's options]
 
 The folder holds `corpus/`, each input that reached something new, and `faults/`, inputs that broke the parser; both
 are tried first, so that another search goes on where the last one ended.
@@ -42,9 +42,9 @@ BROKEN = 1
 
 
 def main() -> None:
-    module, name, folder, *options = sys.argv[1:]
+    name, folder, *options = sys.argv[1:]
     with atheris.instrument_imports(include=PACKAGES):
-        target: Target = importlib.import_module(module).targets()[name]
+        target: Target = importlib.import_module("tests.fuzz.targets").targets()[name]
         for seed in target.seeds:
             with contextlib.suppress(*target.refuses):
                 target.parse(seed)  # so that what a parser imports only when it is called is instrumented too

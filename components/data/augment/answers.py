@@ -4,8 +4,6 @@ It must be possible to write a rewrite in hindsight without seeing the passage, 
 number from it. A copy would find the passage too, but would teach the student to make up passages.
 """
 
-from typing import NamedTuple
-
 import orjson
 from pydantic import ValidationError
 
@@ -20,13 +18,6 @@ from qinglan.text.near_duplicates import NearDuplicateIndex, question_key
 from qinglan.text.text import is_copied, normalise, one_line
 
 
-class PseudoQuestion(NamedTuple):
-    """A question written from a passage, with the query that finds it."""
-
-    question: Question
-    query: str
-
-
 def check_hindsight(case: HindsightCase, query: str) -> None:
     """Raise a RowError if the rewrite fails a guard, copies the passage, or repeats the teacher's first rewrite."""
     _check_query(case.row, case.passage, query)
@@ -34,8 +25,8 @@ def check_hindsight(case: HindsightCase, query: str) -> None:
         raise RowError("same_as_before", "the teacher wrote the same rewrite again")
 
 
-def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
-    """Return the question in the teacher's answer; a RowError if it has none."""
+def read_pseudo(case: PseudoCase, text: str) -> tuple[Question, str]:
+    """Return the question in the teacher's answer and the query that finds it; a RowError if it has none."""
     answer = orjson.loads(text)
     if wrong := [name for name in PSEUDO_FIELDS if not isinstance(answer.get(name), str)]:
         raise RowError("malformed", f"The answer has no text {', '.join(wrong)}.", text)
@@ -50,13 +41,12 @@ def read_pseudo(case: PseudoCase, text: str) -> PseudoQuestion:
         )  # fmt: skip
     except ValidationError as error:
         raise RowError("malformed", explain_validation_error(error), text) from error
-    return PseudoQuestion(row, query)
+    return row, query
 
 
-def check_pseudo(case: PseudoCase, pseudo: PseudoQuestion, held_out: NearDuplicateIndex) -> None:
+def check_pseudo(case: PseudoCase, question: Question, query: str, held_out: NearDuplicateIndex) -> None:
     """Raise a RowError if question or query copies the passage, or if dev or test has nearly the same question."""
-    question = pseudo.question
-    _check_query(question, case.passage, pseudo.query)
+    _check_query(question, case.passage, query)
     if is_copied(f"{question.question} {question.history_summary}", case.passage.title, [case.passage.content]):
         raise RowError("copied", "the question is a sentence of the passage", question.question)
     if held_out.alike(question_key(question.question, question.history_summary)):

@@ -165,7 +165,6 @@ def teacher_rank(prompt: TrainingPrompt) -> int | None:
 
 
 def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]:
-    """Yield the rows of dev and test with their relevant passages."""
     for _, row in read_jsonl(inputs.locked_test, ValidatedRewrite):
         yield row, relevant_ids(row.gold, row.labels)
     for entry in read_prompts(inputs.prompts / "dev.parquet"):
@@ -175,14 +174,8 @@ def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]
 
 def _drawn_misses(rows: _Rows, config: AugmentConfig) -> list[tuple[Question, TrainingPrompt, int | None]]:
     """Draw as many missed rows as calls are allowed, by the seed, in the order of the file."""
-    if len(rows.misses) <= config.hindsight_calls:
-        return rows.misses
-
-    def position(at: int) -> bytes:
-        row = rows.misses[at][0]
-        return draw_key(config.seed, row.tenant_id, row.id)
-
-    drawn = heapq.nsmallest(config.hindsight_calls, range(len(rows.misses)), key=position)
+    keys = [draw_key(config.seed, row.tenant_id, row.id) for row, _, _ in rows.misses]
+    drawn = heapq.nsmallest(config.hindsight_calls, range(len(keys)), key=keys.__getitem__)
     return [rows.misses[at] for at in sorted(drawn)]
 
 
@@ -219,7 +212,6 @@ def _read_passages(
 def _without_held_out(
     drawn: Sequence[tuple[str, Passage]], held_texts: Sequence[str], left_out: Counter[str], config: AugmentConfig
 ) -> list[tuple[str, Passage]]:
-    """Return as many drawn passages as needed, without those that are nearly the same as a held-out passage."""
     index = NearDuplicateIndex(held_texts, config.near_duplicate)
     passages: list[tuple[str, Passage]] = []
     for tenant, passage in drawn:

@@ -5,31 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qinglan.terminal import in_language, listed
-
 KINDS = {"hindsight": "rewrites in hindsight", "pseudo": "questions from passages"}
-
-REASONS = {
-    "same_as_before": "the same as before",
-    "not_better": "no better than before",
-    "not_found": "not finding the passage first",
-    "copied": "copies of the passage",
-    "nothing_to_ask": "nothing to ask",
-    "like_dev_or_test": "like a question of dev or test",
-    "repeated": "written twice",
-    "malformed": "not in the form asked for",
-    "refused": "refused by the model",
-    "truncated": "cut at the model's limit",
-    "empty": "empty answers",
-    "too_long": "too long to search",
-    "markup": "with markup",
-    "history": "copies of the history",
-    "invented_number": "with invented numbers",
-    "hindsight_calls": "rows beyond augment.hindsight_calls",
-    "passage_not_in_knowledge_base": "rows whose passage is not in the knowledge base",
-    "passage_like_dev_or_test": "passages like one of dev or test",
-}
-"""Words for the reasons in augment_left_out.jsonl; other reasons are shown as they are."""
 
 
 @dataclass
@@ -45,7 +21,6 @@ class Tally:
     """Unusable answers, by reason."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the tally as plain data, with the most frequent reason first."""
         return {
             "answers": self.answers, "useful": self.useful, "not_asked": self.not_asked,
             "dropped": dict(self.dropped.most_common()),
@@ -71,5 +46,6 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    words = (f"{in_language(REASONS.get(reason, reason))} {count:,}" for reason, count in counts.items())
-    return f"; {listed(words)}" if counts else ""
+    """List the counts by reason, in the words of augment_left_out.jsonl, so that a reader finds the rows there."""
+    words = (f"{reason} {count:,}" for reason, count in counts.items())
+    return f"; {', '.join(words)}" if counts else ""

@@ -8,7 +8,7 @@ change.
 import asyncio
 import heapq
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeVar
@@ -20,7 +20,7 @@ from components.data.augment.config import AugmentConfig
 from components.data.augment.report import KINDS, Tally, report_lines
 from components.data.augment.teacher import HindsightRow, Teacher
 from qinglan.concurrency import map_in_order
-from qinglan.errors import DataError, RowError
+from qinglan.errors import RowError
 from qinglan.files.digests import digest
 from qinglan.files.files import atomic_file, atomic_folder, dump_line, write_atomically
 from qinglan.llm.client import GatewayClient
@@ -103,13 +103,11 @@ class _Answers:
     tallies: dict[str, Tally] = field(default_factory=lambda: {kind: Tally() for kind in KINDS})
 
     def drop(self, kind: str, row: QuarantinedRow) -> None:
-        """Count an unusable answer, and write it to the file of left-out answers."""
         self.tallies[kind].dropped[row.reason] += 1
         self.left_out.write(dump_line(row))
 
 
 def augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_url: str) -> AugmentCounts:
-    """Write convert's rows together with the further rows, the unusable answers, and the counts by reason."""
     return asyncio.run(_augment(inputs, out, config, gateway_url))
 
 
@@ -137,7 +135,6 @@ async def _augment(inputs: Inputs, out: Outputs, config: AugmentConfig, gateway_
 
 
 async def _ask(cases: Cases, teacher: Teacher, answers: _Answers, config: AugmentConfig) -> None:
-    """Ask the teacher for all rewrites and questions, and keep or drop each answer."""
     known = set[str]()
     with progress(STEP, cases.calls) as tick:
         async for row in _in_trial(cases.hindsight, teacher.hindsight, answers.tallies["hindsight"], config):
@@ -183,8 +180,12 @@ def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> 
     chats = inputs.chats
     better = {(entry.row.tenant_id, entry.row.id) for entry in answers.hindsight}
     unchanged = replaced = 0
-    with atomic_folder(out) as partial, (partial / "train.jsonl").open("wb") as train:
-        for line in _read_lines(chats / "train.jsonl"):
+    with (
+        atomic_folder(out) as partial,
+        (partial / "train.jsonl").open("wb") as train,
+        (chats / "train.jsonl").open("rb") as lines,
+    ):
+        for line in lines:
             about = orjson.loads(line)["metadata"]
             if (about["tenant_id"], about["id"]) in better:
                 replaced += 1
@@ -204,14 +205,6 @@ def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> 
             shutil.copytree(chats, partial / WITHOUT_FURTHER)
             shutil.copyfile(inputs.prompts / "dev.parquet", partial / WITHOUT_FURTHER / "dev.parquet")
     return unchanged + len(answers.hindsight) + len(answers.pseudo), replaced
-
-
-def _read_lines(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as file:
-            yield from file
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}). The convert stage writes it.") from error
 
 
 def _write_prompts(prompts: Path, out: Path, cases: Cases, answers: _Answers, config: AugmentConfig) -> int:

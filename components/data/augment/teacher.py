@@ -48,23 +48,23 @@ class Teacher:
         try:
             messages = case.messages(self._config)
             answer = await self._gateway.ask("teacher", messages, row=case.id, response_format=PSEUDO_FORMAT)
-            pseudo = read_pseudo(case, answer.text)
-            check_pseudo(case, pseudo, self._cases.held_out)
-            question, config = pseudo.question, self._config.retrieval
-            queries = (question.question, pseudo.query)
+            question, query = read_pseudo(case, answer.text)
+            check_pseudo(case, question, query, self._cases.held_out)
+            config = self._config.retrieval
             plain, rewritten = await gather_or_cancel(
-                *(self._retrieve(question, query, question.need, case.snapshot) for query in queries)
+                self._retrieve(question, question.question, question.need, case.snapshot),
+                self._retrieve(question, query, question.need, case.snapshot),
             )
-            retrieval = to_retrieval(pseudo.query, rewritten, question.gold, config)
+            retrieval = to_retrieval(query, rewritten, question.gold, config)
             if retrieval.gold_rank != 1:
-                raise RowError("not_found", f"its passage is at rank {retrieval.gold_rank}", pseudo.query)
+                raise RowError("not_found", f"its passage is at rank {retrieval.gold_rank}", query)
         except RowError as error:
             return QuarantinedRow(
                 id=case.id, tenant_id=case.tenant_id, where=f"passage {case.passage.id}", stage=STEP,
                 reason=error.reason, detail=str(error), raw=error.raw,
             )  # fmt: skip
         return ValidatedRewrite(
-            **question.model_dump(), rewritten_query=pseudo.query, teacher=answer.model, call=answer.call,
+            **question.model_dump(), rewritten_query=query, teacher=answer.model, call=answer.call,
             need_source="teacher", scored_against=rewritten.scored_against, snapshot=rewritten.snapshot,
             reranker=rewritten.reranker_digest, retrieved_with=config,
             plain=to_retrieval(question.question, plain, question.gold, config), rewritten=retrieval,

@@ -29,6 +29,9 @@ class SplitInput(NamedTuple):
     complete: bool = False
     """True if the question is known to mean the same after any history."""
 
+    accepted: bool = True
+    """True if SFT may learn from the row. It does not change the split."""
+
 
 class SplitAssignment(NamedTuple):
     """Split of a row; or the reason why it has no split, with the figures as text."""
@@ -39,7 +42,6 @@ class SplitAssignment(NamedTuple):
 
 
 def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[SplitAssignment]:
-    """Return the split of each row, in the order of the rows."""
     splits = conversation_splits(rows, config)
     assigned = [SplitAssignment(splits[row.conversation]) for row in rows]
     for index, detail in near_duplicates(rows, [splits[row.conversation] for row in rows], config.near_duplicate):
@@ -135,7 +137,6 @@ def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: i
 
 
 def balance_details(training: Iterable[Conversation], ratio: float) -> dict[str, str]:
-    """Return a text about each tenant's number of training rows and the allowed ratio, by tenant."""
     sizes = _tenant_sizes(Counter(training))
     smallest = min(sizes, key=lambda tenant: sizes[tenant], default="")
     return {

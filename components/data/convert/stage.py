@@ -56,13 +56,6 @@ class Conversion(NamedTuple):
     """System prompt of the rows, by tenant."""
 
 
-class SplitInputs(NamedTuple):
-    """Fields of all rows that decide the splits, and for each row if it is accepted."""
-
-    rows: list[SplitInput]
-    accepted: list[bool]
-
-
 FIGURES = {
     "rows": "rewrites",
     "near_duplicates": "left out as near-duplicates, rows",
@@ -94,7 +87,7 @@ def convert(
     inputs = read_split_inputs(validated, labelled)
     if config.folds and not config.fold:
         _refuse_poor_folds(validated, inputs, config)
-    assigned = assign_splits(inputs.rows, config)
+    assigned = assign_splits(inputs, config)
     counts = Counter[str]()
     with ExitStack() as files, progress(STEP, len(assigned)) as tick:
         chats = {name: files.enter_context(atomic_file(sft / f"{name}.jsonl")) for name in ("train", "dev")}
@@ -121,8 +114,8 @@ def convert(
                     chat = sft_row(row, split, row.rewritten.top1_score, config.system_prompt)
                     chats[split].write(orjson.dumps(chat) + b"\n")
                     counts[f"sft_{split}"] += 1
-        _refuse_nothing_to_learn(validated, assigned, inputs.accepted)
-    tenants = sorted({row.conversation[0] for row in inputs.rows})
+        _refuse_nothing_to_learn(validated, inputs, assigned)
+    tenants = sorted({row.conversation[0] for row in inputs})
     return Conversion(
         ConvertCounts(len(assigned), *(counts[name] for name in ConvertCounts._fields[1:])),
         {tenant: student_prompt(tenant, config.system_prompt) for tenant in tenants},
@@ -157,32 +150,31 @@ def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
     return f"without gold, and by its labels: {labels.outcome} among {len(labels.judged)} judged passages"
 
 
-def read_split_inputs(validated: Path, labelled: Labels) -> SplitInputs:
+def read_split_inputs(validated: Path, labelled: Labels) -> list[SplitInput]:
     """Read the fields that decide the splits. They are small enough to hold in memory for all rows."""
-    inputs = SplitInputs([], [])
+    inputs = []
     for number, row in read_jsonl(validated, ValidatedRewrite):
         conversation = (row.tenant_id, row.conversation_id)
         question = question_key(row.question, row.history_summary)
         complete = bool(row.need) and is_complete(row.question, row.need)
-        inputs.rows.append(SplitInput(number, row.id, conversation, row.split, question, complete))
-        inputs.accepted.append(with_labels(row, labelled).accepted)
-    if not inputs.rows:
+        accepted = with_labels(row, labelled).accepted
+        inputs.append(SplitInput(number, row.id, conversation, row.split, question, complete, accepted))
+    if not inputs:
         raise DataError(f"{validated}: no rows. Look at the quarantine files of the earlier stages for why.")
     return inputs
 
 
-def _accepted(assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> Counter[str]:
+def _accepted(inputs: Sequence[SplitInput], assigned: Sequence[SplitAssignment]) -> Counter[str]:
     """Count the accepted rows by split, and those without a split by reason."""
-    return Counter(
-        assignment.reason or assignment.split or ""
-        for assignment, good in zip(assigned, accepted, strict=True)
-        if good
-    )
+    pairs = zip(inputs, assigned, strict=True)
+    return Counter(assignment.reason or assignment.split or "" for row, assignment in pairs if row.accepted)
 
 
-def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment], accepted: Sequence[bool]) -> None:
+def _refuse_nothing_to_learn(
+    validated: Path, inputs: Sequence[SplitInput], assigned: Sequence[SplitAssignment]
+) -> None:
     """Raise a DataError if SFT has no row to learn from. It names near-duplicates if they are the cause."""
-    fit = _accepted(assigned, accepted)
+    fit = _accepted(inputs, assigned)
     if fit["train"]:
         return
     if repeated := fit["near_duplicate"]:
@@ -199,14 +191,13 @@ def _refuse_nothing_to_learn(validated: Path, assigned: Sequence[SplitAssignment
     )
 
 
-def _refuse_poor_folds(validated: Path, inputs: SplitInputs, config: ConvertConfig) -> None:
+def _refuse_poor_folds(validated: Path, inputs: Sequence[SplitInput], config: ConvertConfig) -> None:
     """Raise a DataError if one of the folds could not be trained.
 
     The fold's own convert step would find this only after the trainings of the released model and of earlier folds.
     """
     for fold in range(1, config.folds + 1):
-        assigned = assign_splits(inputs.rows, config.model_copy(update={"fold": fold}))
-        fit = _accepted(assigned, inputs.accepted)
+        fit = _accepted(inputs, assign_splits(inputs, config.model_copy(update={"fold": fold})))
         if poor := [split for split in ("train", "dev") if not fit[split]]:
             repeated = (
                 f" {fit['near_duplicate']:,} accepted rows nearly repeat others." if fit["near_duplicate"] else ""

@@ -29,12 +29,10 @@ class SharedRewrites:
         self._questions[hash(_alike(rewrite))].add(hash(_alike(question)))
 
     def questions(self) -> int:
-        """Return the number of different questions whose rewrite many others have too."""
         return sum(len(questions) for questions in self._questions.values() if len(questions) >= MANY_QUESTIONS)
 
 
 def shared_line(shared: int, rewritten: int, rewrites: Path) -> str:
-    """Return a warning with the most frequent rewrite if many questions share theirs; else an empty text."""
     if not rewritten or shared / rewritten <= WARN_SHARE:
         return ""
     [(text, times)] = Counter(row.rewritten_query for _, row in read_jsonl(rewrites, Rewrite)).most_common(1)

@@ -65,7 +65,6 @@ FIGURES = {
 def generate(
     questions: Path, rewrites: Path, table: Path, quarantine: Path, config: GenerateConfig, gateway_url: str
 ) -> GenerateCounts:
-    """Write the rewrites as JSONL and as a sheet, and the quarantined rows, each with its reason."""
     return asyncio.run(_generate(questions, rewrites, table, quarantine, config, gateway_url))
 
 

@@ -151,7 +151,6 @@ class Judges:
         )  # fmt: skip
 
     async def opinion(self, progress: RowProgress, candidate: Candidate, judge: SecondJudge) -> Opinion | None:
-        """Return a judge's grade of a passage; None if its answer is unusable."""
         progress.calls += 1
         messages = label_messages(progress.row.need, candidate.title, candidate.content)
         try:
@@ -164,7 +163,6 @@ class Judges:
             return None
 
     async def _choose(self, progress: RowProgress, rest: Sequence[Candidate]) -> list[Candidate]:
-        """Return the passages that the judge chooses by their titles, the most likely first."""
         progress.calls += 1
         messages = choice_messages(progress.row.need, [candidate.heading for candidate in rest], self._config.chosen)
         try:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.data.label.agreement import in_words
+from components.data.label.measure import in_words
 from qinglan.terminal import visible
 
 SHOWN = 5
-"""Highest number of phrasings, rows or passages that one line names."""
+"""Highest number of rows or passages that one line names."""
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
@@ -17,29 +17,24 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
     outcomes = ", ".join(f"{name} {count:,}" for name, count in report["outcomes"].items())
     again = report["confirmed_by"]["sample"]
     confirmed = "the judge, asked once more" if again else "the examiner"
-    judge = next(trial for trial in report["trial"] if trial["role"] == "judge")
-    repeats = f"{judge['repeated'] - judge['contradicted']} of {judge['repeated']}"
     lines = [
         f"rows without gold: {outcomes}; {report['calls']:,} calls",
         f"relevant for the judge, confirmed by {confirmed}: {in_words(report['second_judge_agrees'])}",
-        f"the judge gives the same answer twice: {repeats}",
-        *_agreement("gold passages called relevant", report["gold"]["gold_called_relevant"]),
-        *_agreement("other passages of these rows called not relevant", report["gold"]["others_called_not"]),
-        *_agreement("judges and people agree", report["people_agree"]),
     ]
-    if phrasings := report["phrasings_without_answer"][:SHOWN]:
-        shown = ", ".join(f"{entry['question']} ({entry['rows']:,})" for entry in phrasings)
-        lines.append(f"most often without an answer: {shown}")
+    for what, measured in (
+        ("gold passages called relevant", report["gold"]["gold_called_relevant"]),
+        ("other passages of these rows called not relevant", report["gold"]["others_called_not"]),
+        ("judges and people agree", report["people_agree"]),
+    ):
+        if measured["n"]:
+            lines.append(f"{what}: {in_words(measured)}")
     lines += _corrections(report)
     if again:
         lines.append("warn: judge and examiner are one model; name another as gateway.examiner")
-    if foreign := report["reasons_without_chinese"]:
-        lines.append(f"warn: {foreign:,} reasons hold no Chinese: does the judge follow the prompt?")
     return lines
 
 
 def _corrections(report: Mapping[str, Any]) -> list[str]:
-    """Return warnings about people's grades that change nothing, or that are for passages without a judge's grade."""
     unused = report.get("unused_corrections", {})  # reports of earlier versions lack it
     lines = []
     if unknown := unused.get("unknown"):
@@ -57,13 +52,3 @@ def _corrections(report: Mapping[str, Any]) -> list[str]:
 def _first(names: Sequence[str]) -> str:
     more = [f"and {len(names) - SHOWN:,} more"] if len(names) > SHOWN else []
     return ", ".join([*map(visible, names[:SHOWN]), *more])
-
-
-def _agreement(what: str, measured: Mapping[str, Any]) -> list[str]:
-    if not measured["n"]:
-        return []
-    lines = [f"{what}: {in_words(measured)}, in {measured['phrasings']} phrasings"]
-    if weakest := measured["weakest"][:SHOWN]:
-        shown = ", ".join(f"{entry['question']} {entry['right']}/{entry['rows']}" for entry in weakest)
-        lines.append(f"  least often in: {shown}")
-    return lines

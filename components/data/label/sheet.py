@@ -48,7 +48,6 @@ def write_sheet(path: Path, rows: Iterable[tuple[Question, RowLabels]]) -> int:
 
 
 def read_corrections(path: Path) -> dict[str, dict[str, int]]:
-    """Read the grades that people filled in, by row and passage."""
     if fault := path_fault(path, "label.corrections names the filled label sheet of an earlier run."):
         raise DataError(fault)
     grades: dict[str, dict[str, int]] = defaultdict(dict)

@@ -111,8 +111,8 @@ async def _label(
         models = {role: str(about["model"]) for role, about in (await gateway.report())["models"].items()}
         second = second_judge(models)
         judges = Judges(gateway, rag, second, config)
-        trials = await try_judges(judges, drawn(_without_gold(validated), config.trial_rows, config), second, models)
-        for trial in trials:
+        tried = drawn(_without_gold(validated), config.trial_rows, config)
+        for trial in await try_judges(judges, tried, second, models):
             refuse_unfit(trial, config)
         tally = Tally(config)
         total = sum(1 for _ in _without_gold(validated))
@@ -133,8 +133,8 @@ async def _label(
     gold = sum(bool(row.gold) for _, row in read_jsonl(validated, ValidatedRewrite))
     write_sheet(out.label_sheet, tally.sheet())
     report = tally.report() | {
-        "models": models, "confirmed_by": second._asdict(), "trial": [trial._asdict() for trial in trials],
-        "gold": measured, "unused_corrections": unused._asdict(),
+        "models": models, "confirmed_by": second._asdict(), "gold": measured,
+        "unused_corrections": unused._asdict(),
     }  # fmt: skip
     write_atomically(out.label_report, orjson.dumps(report, option=orjson.OPT_INDENT_2))
     say(*(f"[label] {line}" for line in report_lines(report)))
@@ -143,12 +143,11 @@ async def _label(
     return LabelCounts(
         outcomes.total() + gold, gold, outcomes["relevant"], outcomes["nothing relevant"],
         outcomes["out of calls"] + outcomes["no usable answer"],
-        tally.calls, tally.grades.total(), tally.corrected,
+        tally.calls, tally.passages, tally.corrected,
     )  # fmt: skip
 
 
 def second_judge(models: Mapping[str, str]) -> SecondJudge:
-    """Return the examiner as second judge, or the judge itself if both are one model."""
     return SecondJudge("judge", 1) if same_model(models["judge"], models["examiner"]) else SecondJudge("examiner", 0)
 
 

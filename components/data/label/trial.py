@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from components.data.label.config import LabelConfig
 from components.data.label.judges import Judges, RowProgress, SecondJudge
@@ -17,11 +17,16 @@ FEWEST_FAULTS = 2
 """Smallest number of faults that counts. One fault proves nothing in a small test."""
 
 
-class Trial(NamedTuple):
+@dataclass
+class Trial:
     """Counts of a judge's answers about unrelated passages, and about passages that it judged twice."""
 
     role: str
     model: str
+    requests: int = 0
+    unusable: int = 0
+    """Requests without a usable answer."""
+
     controls: int = 0
     false_controls: int = 0
     """Unrelated passages that it called relevant; `controls` is the number of all unrelated passages."""
@@ -30,19 +35,30 @@ class Trial(NamedTuple):
     contradicted: int = 0
     """Passages that it called relevant in only one of two answers; `repeated` counts all passages judged twice."""
 
-    unusable: int = 0
-    """Requests without a usable answer."""
+    def add_control(self, opinion: Opinion | None) -> None:
+        """Count an opinion on an unrelated passage. The opinion is None if the answer was unusable."""
+        self.requests += 1
+        if opinion is None:
+            self.unusable += 1
+        else:
+            self.controls += 1
+            self.false_controls += opinion.grade >= RELEVANT
 
-    requests: int = 0
+    def add_repeat(self, first: Opinion | None, second: Opinion | None) -> None:
+        """Count two opinions on one passage."""
+        self.requests += 2
+        self.unusable += (first is None) + (second is None)
+        if first is not None and second is not None:
+            self.repeated += 1
+            self.contradicted += (first.grade >= RELEVANT) != (second.grade >= RELEVANT)
 
 
 def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
     """Raise a DataError if too many of the judge's answers are wrong or unusable."""
-    unusable = "questions without a usable answer (refused, cut, or not in the form asked for)"
     counts = (
         (trial.false_controls, trial.controls, "unrelated passages called relevant"),
         (trial.contradicted, trial.repeated, "passages called relevant in one of two answers"),
-        (trial.unusable, trial.requests, unusable),
+        (trial.unusable, trial.requests, "questions without a usable answer (refused, cut, or of another form)"),
     )
     faults = []
     for count, of, fault in counts:
@@ -85,31 +101,11 @@ async def try_judges(
         control = next((other for other in rest if other is not None and other.id not in known), None)
         work = RowProgress(row, 0)
         if control is not None:
-            for role in trials:
-                opinion = await judges.opinion(work, control, SecondJudge(role, 0))
-                trials[role] = _with_control(trials[role], opinion)
-        if (candidate := firsts[at]) is None:
-            return
-        twice = [await judges.opinion(work, candidate, SecondJudge("judge", sample)) for sample in (0, 1)]
-        grades = [opinion.grade >= RELEVANT for opinion in twice if opinion is not None]
-        trials["judge"] = _with_repeat(trials["judge"], grades)
+            for role, trial in trials.items():
+                trial.add_control(await judges.opinion(work, control, SecondJudge(role, 0)))
+        if (candidate := firsts[at]) is not None:
+            twice = [await judges.opinion(work, candidate, SecondJudge("judge", sample)) for sample in (0, 1)]
+            trials["judge"].add_repeat(*twice)
 
     await gather_or_cancel(*(ask(row, at) for at, row in enumerate(rows)))
     return list(trials.values())
-
-
-def _with_control(trial: Trial, opinion: Opinion | None) -> Trial:
-    """Count one opinion on an unrelated passage. The opinion is None if the answer was unusable."""
-    trial = trial._replace(requests=trial.requests + 1)
-    if opinion is None:
-        return trial._replace(unusable=trial.unusable + 1)
-    false = opinion.grade >= RELEVANT
-    return trial._replace(controls=trial.controls + 1, false_controls=trial.false_controls + false)
-
-
-def _with_repeat(trial: Trial, grades: Sequence[bool]) -> Trial:
-    both = len(grades) == 2
-    return trial._replace(
-        requests=trial.requests + 2, unusable=trial.unusable + 2 - len(grades), repeated=trial.repeated + both,
-        contradicted=trial.contradicted + (both and grades[0] != grades[1]),
-    )  # fmt: skip

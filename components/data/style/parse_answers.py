@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from components.data.style.config import StyleColumns
 from qinglan.documents import parse_json
@@ -18,11 +18,8 @@ SHOWN = 5
 INPUT, LABEL, ENGLISH, METADATA = "input", "label", "label_english", "metadata"
 
 
-class RawRow(NamedTuple):
-    """One row before it is checked."""
-
-    where: str
-    values: dict[str, Any]
+RawRow = tuple[str, dict[str, Any]]
+"""Position and values of a row before it is checked."""
 
 
 def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRow]:
@@ -50,7 +47,6 @@ def read_rows(path: Path, columns: StyleColumns, labels: Labels) -> list[StyleRo
 
 
 def _of_json(path: Path) -> Iterator[RawRow]:
-    """The rows of a JSON list, as in the plan, or of a file with a JSON object on each line."""
     try:
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
     except OSError as error:
@@ -66,7 +62,7 @@ def _of_json(path: Path) -> Iterator[RawRow]:
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             raise DataError(f"{path}: row {number} is no object. Each row is {{input, label, ...}}.")
-        yield RawRow(f"row {number}", value)
+        yield f"row {number}", value
 
 
 def _of_table(rows: Iterator[tuple[int, Cells]], columns: StyleColumns) -> Iterator[RawRow]:
@@ -80,10 +76,8 @@ def _of_table(rows: Iterator[tuple[int, Cells]], columns: StyleColumns) -> Itera
         else:
             text = values.get(columns.input)
         metadata = {name: str(value) for name, value in values.items() if name not in named}
-        yield RawRow(
-            f"row {number}",
-            {INPUT: text, LABEL: values.get(columns.label), ENGLISH: values.get(columns.english), METADATA: metadata},
-        )
+        label, english = values.get(columns.label), values.get(columns.english)
+        yield f"row {number}", {INPUT: text, LABEL: label, ENGLISH: english, METADATA: metadata}
 
 
 def _faults(values: dict[str, Any], labels: Labels) -> Iterator[str]:

@@ -50,7 +50,6 @@ def fold_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str,
 
 
 def _groups_by_label(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, list[list[int]]]:
-    """Groups of near-duplicate rows, by the label that most rows of the group have."""
     groups: dict[int, list[int]] = defaultdict(list)
     for at, number in enumerate(group_near_duplicates([comparable(row.input) for row in rows], config.alike)):
         groups[number].append(at)

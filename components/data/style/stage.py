@@ -17,9 +17,7 @@ from qinglan.text.near_duplicates import NearDuplicateIndex, comparable
 
 LABELLED = ("style.json", "style.jsonl", "style.xlsx")
 UNLABELLED = "unlabelled.jsonl"
-CELL = 'style="padding:.35rem 1.2rem .35rem 0;border-bottom:1px solid #e3e7ec"'
-BAR = 'style="display:inline-block;height:.8rem;background:#1f5fa8;border-radius:2px;width:{:.0f}px"'
-WIDEST = 320
+STYLE = "body{font:15px system-ui,sans-serif}td{padding:.35rem 1.2rem .35rem 0;border-bottom:1px solid #e3e7ec}"
 
 
 class PreparedCounts(NamedTuple):
@@ -82,7 +80,6 @@ def prepare(data: Path, out: Path, page: Path, config: PrepareStyleConfig) -> Pr
 
 
 def find_inputs(data: Path) -> tuple[Path, Path | None]:
-    """The labelled file, and the unlabelled one if it exists."""
     if not data.is_dir():
         return data, None
     labelled = [data / name for name in LABELLED if (data / name).is_file()]
@@ -105,21 +102,14 @@ def _write_texts(source: Path, target: Path, held_out: Sequence[str], threshold:
 
 
 def distribution(rows: Sequence[StyleRow], splits: Sequence[Split], labels: Labels) -> str:
-    """An HTML page with the number of rows by label and split."""
+    """Return an HTML page with the number of rows by label and split."""
     counts = Counter((row.label, split) for row, split in zip(rows, splits, strict=True))
-    totals = Counter(row.label for row in rows)
-    most = max(totals.values())
-    head = "".join(f"<th {CELL}>{name}</th>" for name in ("label", "", "rows", *SPLITS, "means"))
-    body = "".join(
-        f"<tr><td {CELL}>{escape(label.name)}</td>"
-        f"<td {CELL}><span {BAR.format(WIDEST * totals[label.name] / most)}></span></td>"
-        f"<td {CELL}>{totals[label.name]:,}</td>"
-        + "".join(f"<td {CELL}>{counts[label.name, split]:,}</td>" for split in SPLITS)
-        + f"<td {CELL}>{escape(label.description)}</td></tr>"
-        for label in labels.labels
-    )
+    table: list[list[object]] = [["label", "rows", *SPLITS, "means"]]
+    for label in labels.labels:
+        of_splits = [counts[label.name, split] for split in SPLITS]
+        table.append([label.name, sum(of_splits), *of_splits, label.description])
+    lines = ("".join(f"<td>{escape(str(cell))}</td>" for cell in line) for line in table)
     return (
-        '<!doctype html><meta charset="utf-8"><title>Labels</title>'
-        f'<body style="font:15px system-ui,sans-serif"><h3>{len(rows):,} labelled answers</h3>'
-        f"<table>{head}{body}</table>"
+        f'<!doctype html><meta charset="utf-8"><title>Labels</title><style>{STYLE}</style>'
+        f"<h3>{len(rows):,} labelled answers</h3><table>{''.join(f'<tr>{line}</tr>' for line in lines)}</table>"
     )

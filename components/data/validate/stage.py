@@ -4,6 +4,7 @@ The passages of both searches are scored against the row's fixed need. A failed 
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -55,8 +56,8 @@ class ValidateCounts(NamedTuple):
     plain_top1: int
     rewritten_top1: int
 
-    plain_score: float = 0.0
-    mean_score: float = 0.0
+    plain_score: float
+    mean_score: float
     """Mean score of the first passage by the rewrite; `plain_score` is the same by the plain question. Rows of the
     test are left out."""
 
@@ -68,7 +69,6 @@ class Validation(NamedTuple):
     gain: TeacherGain | None
 
     def facts(self) -> dict[str, Any]:
-        """Return the figures for the step's record."""
         return {**self.counts._asdict(), **({"teacher_gain": self.gain._asdict()} if self.gain else {})}
 
 
@@ -102,7 +102,6 @@ def validate(
 
 
 def known_snapshots(knowledge_base: Path) -> frozenset[str]:
-    """Return the digests of the run's knowledge bases: one file, or a folder with one file per tenant."""
     files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.rglob("*.jsonl"))
     if not files:
         raise DataError(f"{knowledge_base}: no knowledge base there. Give the JSONL that the RAG service serves.")
@@ -119,7 +118,7 @@ async def _validate(
     gateway_url: str,
 ) -> Validation:
     total = count_lines(rewrites)
-    counts = ValidateCounts(0, 0, 0, 0, 0, 0, 0, 0)
+    counts = Counter[str]()
     pairs: list[RetrievalPair] = []
     marks: dict[Conversation, Split | None] = {}
     async with GatewayClient(gateway_url, STEP) as gateway, RagClient.of_gateway(gateway_url) as rag:
@@ -133,39 +132,45 @@ async def _validate(
             write_table(table, TABLE) as add, progress(STEP, total) as tick,
         ):  # fmt: skip
             async for result in map_in_order(rows, check, config.rows_under_way):
-                counts = add_to_counts(counts, result)
+                counts["rows"] += 1
                 if isinstance(result, QuarantinedRow):
+                    counts["quarantined"] += 1
                     bad_file.write(dump_line(result))
                 else:
+                    counts["accepted"] += result.accepted
+                    counts["scored_against_query"] += result.scored_against == "query"
                     good_file.write(dump_line(result))
                     pairs.append(retrieval_pair(result))
                     conversation = pairs[-1].conversation
                     marks[conversation] = result.split or marks.get(conversation)
                     add(_cells(result))
-                tick(f"{counts.accepted} accepted")
+                tick(f"{counts['accepted']} accepted")
         await gateway.exported(digest(validated))
     pairs = [
         pair for pair in pairs
         if (marks[pair.conversation] or split_of(pair.conversation, config.splits)) != "test"
     ]  # fmt: skip
-    return Validation(counts._replace(**compared_counts(pairs)), compare_teacher(pairs))
+    return Validation(_counts(counts, pairs), compare_teacher(pairs))
 
 
-def compared_counts(pairs: Sequence[RetrievalPair]) -> dict[str, Any]:
-    """Return the counts and means over rows outside the locked test."""
-    gold = [pair.gold for pair in pairs if pair.gold is not None]
-    plain, rewritten = ([pair.scores[at] for pair in pairs] or [0.0] for at in (0, 1))
-    return {
-        "labelled": len(gold),
-        "plain_top1": sum(plain_first for plain_first, _ in gold),
-        "rewritten_top1": sum(rewritten_first for _, rewritten_first in gold),
-        "plain_score": fmean(plain),
-        "mean_score": fmean(rewritten),
-    }
+def _counts(counts: Counter[str], compared: Sequence[RetrievalPair]) -> ValidateCounts:
+    gold = [pair.gold for pair in compared if pair.gold is not None]
+    plain, rewritten = ([pair.scores[at] for pair in compared] or [0.0] for at in (0, 1))
+    return ValidateCounts(
+        rows=counts["rows"],
+        validated=counts["rows"] - counts["quarantined"],
+        accepted=counts["accepted"],
+        quarantined=counts["quarantined"],
+        scored_against_query=counts["scored_against_query"],
+        labelled=len(gold),
+        plain_top1=sum(plain_first for plain_first, _ in gold),
+        rewritten_top1=sum(rewritten_first for _, rewritten_first in gold),
+        plain_score=fmean(plain),
+        mean_score=fmean(rewritten),
+    )
 
 
 def retrieval_pair(row: ValidatedRewrite) -> RetrievalPair:
-    """Return the row's figures for the comparison of teacher and plain question."""
     return RetrievalPair(
         conversation=(row.tenant_id, row.conversation_id),
         gold=(row.plain.gold_rank == 1, row.rewritten.gold_rank == 1) if row.gold else None,
@@ -231,21 +236,9 @@ async def _need(gateway: GatewayClient, row: Rewrite, prompt: str) -> tuple[str,
 
 
 def rejection_reason(retrieval: Retrieval, threshold: float) -> str:
-    """Return the reason why a rewrite is not accepted; empty if it is accepted."""
     if not retrieval.count:
         return "nothing found"
     return "" if retrieval.top1_score >= threshold else "top-1 score below the threshold"
-
-
-def add_to_counts(counts: ValidateCounts, row: ValidatedRewrite | QuarantinedRow) -> ValidateCounts:
-    if isinstance(row, QuarantinedRow):
-        return counts._replace(rows=counts.rows + 1, quarantined=counts.quarantined + 1)
-    return counts._replace(
-        rows=counts.rows + 1,
-        validated=counts.validated + 1,
-        accepted=counts.accepted + row.accepted,
-        scored_against_query=counts.scored_against_query + (row.scored_against == "query"),
-    )
 
 
 def _cells(row: ValidatedRewrite) -> list[Cell]:

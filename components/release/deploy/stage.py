@@ -113,7 +113,6 @@ def settings(config: DeployConfig) -> dict[str, Any]:
 
 
 def to_markdown(done: Deployed, config: DeployConfig) -> str:
-    """Return the step's summary for KFP's page."""
     rows = [f"| {what} | {markdown_text(value)} |" for what, value in done._asdict().items() if value]
     watch = f"`kubectl -n {config.namespace} get modelrollout {done.rollout} --watch`"
     return "\n".join(["| deploy | |", "|---|---|", *rows, "", watch, ""])

@@ -22,7 +22,7 @@ def register(
     from components.release.register import stage
 
     inputs = {"evaluation": evaluation, "rl_model": rl_model, "report": report}
-    stage.run_step(inputs, rl_model, before, {**config, "name": name}, release, summary, lineage)
+    stage.run_step("register", inputs, {"release": release}, {**config, "name": name}, before, summary, lineage)
 
 
 @step_component(CPU_IMAGE)
@@ -41,7 +41,7 @@ def register_style(
     from components.release.register import stage
 
     inputs = {"evaluation": evaluation, "style_model": style_model, "report": report}
-    stage.run_step(inputs, style_model, before, {**config, "name": name}, release, summary, lineage)
+    stage.run_step("register", inputs, {"release": release}, {**config, "name": name}, before, summary, lineage)
 
 
 @step_component(CPU_IMAGE)
@@ -60,5 +60,5 @@ def register_small(
     from components.release.register import stage
 
     inputs = {"small_evaluation": small_evaluation, "student_model": student_model, "small_report": small_report}
-    settings = {**config, "name": f"{name}-small"}
-    stage.run_step(inputs, student_model, before, settings, small_release, summary, lineage, "_small")
+    outputs, settings = {"small_release": small_release}, {**config, "name": f"{name}-small"}
+    stage.run_step("register_small", inputs, outputs, settings, before, summary, lineage)

@@ -87,6 +87,8 @@ class ReleaseDecision(NamedTuple):
     model: str
     statements: list[SignedStatement]
     clock: StepClock
+    gated: bool = True
+    """False if no gate has judged the model; the release's statement then names no verdict."""
 
     @property
     def digest(self) -> str:
@@ -106,26 +108,24 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
 
 
 def run_step(
+    name: str,
     inputs: Mapping[str, Artifact],
-    model: Artifact,
-    before: Artifact,
+    outputs: Mapping[str, Artifact],
     config: Mapping[str, Any],
-    release: Artifact,
+    before: Artifact,
     summary: Artifact,
     lineage: Artifact,
-    suffix: str = "",
 ) -> None:
-    """Run the stage as a step of KFP on its artifacts: it is recorded and signed, and a summary is written.
+    """Run the stage as a step of KFP: it is recorded and signed, and a summary is written.
 
-    If a line has two releases, `suffix` ends the name of the second one's stage, and begins its artifacts' names.
+    `inputs` are evaluation, model and report in this order, and the only output is the release; a line with two
+    releases gives the second one's artifacts other names.
     """
-    prefix = f"{suffix.strip('_')}_" if suffix else ""
-    parsed = RegisterConfig.parse(config, f"register{suffix}")
-    evaluation, report = (Path(inputs[f"{prefix}{name}"].path) for name in ("evaluation", "report"))
-    paths = Inputs(evaluation, Path(model.path), report, Path(before.path))
-    outputs = {f"{prefix}release": release}
-    with recorded(f"register{suffix}", inputs, outputs, settings(parsed), lineage, before) as step:
-        registered = register(paths, Path(release.path), parsed)
+    evaluation, model, report = (Path(artifact.path) for artifact in inputs.values())
+    [release] = outputs.values()
+    parsed = RegisterConfig.parse(config, name)
+    with recorded(name, inputs, outputs, settings(parsed), lineage, before) as step:
+        registered = register(Inputs(evaluation, model, report, Path(before.path)), Path(release.path), parsed)
         step.facts.update(registered._asdict())
     write_summary(summary, to_markdown(registered))
 
@@ -165,7 +165,6 @@ def refuse_untrained_prompts(model: Path, judged: ReleaseDecision) -> None:
 
 
 def refuse_stand_in(config: RegisterConfig) -> None:
-    """Raise a ConfigError if a stand-in was the model's teacher, unless the profile allows it."""
     if config.stand_in_teacher and not config.allow_stand_in:
         raise ConfigError(
             f"{config.name}: a stand-in taught this model, so it is not released. Name a real teacher "
@@ -176,7 +175,6 @@ def refuse_stand_in(config: RegisterConfig) -> None:
 def write_release(
     inputs: Inputs, out: Path, judged: ReleaseDecision, config: RegisterConfig, signer: Signer
 ) -> Registered:
-    """Fill the release's folder and sign its statement."""
     with atomic_folder(out) as folder:
         files = fill_release(folder, inputs, judged, config, signer)
         sealed = sign_envelope(to_payload(release_statement(files, inputs, judged, config)), IN_TOTO, [signer])
@@ -271,9 +269,9 @@ def release_statement(
         ArtifactRef(name, judged.model, algorithm=FOLDER_ALGORITHM),
         ArtifactRef("evaluation", files[EVALUATION]),
         ArtifactRef("report", files[REPORT]),
-        ArtifactRef(VERDICT, judged.digest),
+        *([ArtifactRef(VERDICT, judged.digest)] if judged.gated else []),
     ]
-    facts = {"verdict": judged.verdict.word, "reasons": judged.verdict.reasons}
+    facts = {"verdict": judged.verdict.word if judged.gated else "none", "reasons": judged.verdict.reasons}
     return Statement(
         RELEASE_STAGE,
         tuple(release_artifacts(files)),
@@ -293,6 +291,5 @@ def settings(config: RegisterConfig) -> dict[str, Any]:
 
 
 def to_markdown(release: Registered) -> str:
-    """Return the step's summary: the release, and the command that shows its origin."""
     rows = [f"| {name} | `{value}` |" for name, value in release._asdict().items()]
     return "\n".join(["| release | |", "|---|---|", *rows, "", f"`qinglan audit {release.name} --store STORE`", ""])

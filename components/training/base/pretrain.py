@@ -139,7 +139,6 @@ def single_threaded_torch() -> Iterator[None]:
 
 
 def _loss_and_gradients(model: Any, pad: int, group: Sequence[Example]) -> tuple[float, Sequence[Any]]:
-    """Return the group's mean loss and its gradients."""
     import torch
 
     longest = max(len(example.ids) for example in group)

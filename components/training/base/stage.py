@@ -57,7 +57,6 @@ FIGURES = {
 
 
 def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -> BaseCounts:
-    """Write the rewriter's base model."""
     train = prompts / "train.parquet"
     files = [knowledge_base] if knowledge_base.is_file() else sorted(knowledge_base.glob("*.jsonl"))
     if config.source == "tiny" and not files:
@@ -178,7 +177,6 @@ def _train_tiny_on_texts(files: list[Path], folder: Path, config: BaseConfig) ->
 
 
 def _pretrain(written: Sequence[str], texts: "Sequence[TrainingText]", folder: Path, config: BaseConfig) -> None:
-    """Train a tokenizer and a tiny model on the texts."""
     from components.training.base.pretrain import new_model, pretrain
     from components.training.base.tokenizer import train_tokenizer
 
@@ -191,7 +189,6 @@ def _pretrain(written: Sequence[str], texts: "Sequence[TrainingText]", folder: P
 
 
 def _prompts(train: Path) -> Iterator[tuple[str, list[Message]]]:
-    """Yield the tenant and the prompt of each training row."""
     import pyarrow.parquet
 
     for batch in pyarrow.parquet.ParquetFile(train).iter_batches(columns=["data_source", "prompt"]):

@@ -20,7 +20,6 @@ KFP_RUN_LABEL = "pipeline/runid"
 """Label in which KFP's pods hold the run's id (kubeflow/pipelines, backend/src/common/util/consts.go)."""
 
 WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
-REQUIRED_VARIABLES = f"{RUN_VARIABLE} and QINGLAN_JOB_IMAGE"
 
 
 def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
@@ -57,7 +56,6 @@ def read_launch_context(
 def context_from_pod(
     pod: Mapping[str, Any], task: Mapping[str, Any], environment: Mapping[str, str]
 ) -> LaunchContext:
-    """Read run, image, tenant and owner from a step's pod."""
     meta, labels = pod["metadata"], pod["metadata"].get("labels", {})
     containers = pod["spec"]["containers"]
     main = next((container for container in containers if container["name"] == "main"), containers[0])
@@ -85,7 +83,7 @@ def _context_from_environment(
     if not run or not image:
         raise ConfigError(
             f"A job on the cluster needs its run and its image, and this is no pod of {namespace} to read them from. "
-            f"Start the pipeline on Kubeflow (`qinglan submit`), or set {REQUIRED_VARIABLES}."
+            f"Start the pipeline on Kubeflow (`qinglan submit`), or set {RUN_VARIABLE} and QINGLAN_JOB_IMAGE."
         )
     return LaunchContext(namespace, run, image, environment.get("QINGLAN_TENANT", ""), task)
 

@@ -20,7 +20,6 @@ from components.data.augment.cases import (
     teacher_rank,
 )
 from components.data.augment.config import AugmentConfig
-from components.data.augment.report import report_lines
 from components.data.augment.stage import TRIAL, AugmentCounts, Outputs, anchor_rows, augment
 from components.data.augment.teacher import is_better
 from components.data.convert.config import ConvertConfig
@@ -187,20 +186,14 @@ def test_the_stand_in_writes_rows_of_both_kinds_and_none_is_of_dev_or_test(tmp_p
     assert all(chat["metadata"]["call"] and chat["metadata"]["split"] == "train" for chat in questions)
     assert here.dropped() == []
 
-
-@pytest.mark.slow
-def test_some_questions_from_passages_are_prompts_of_ppo_and_prepay_knows_every_request(tmp_path: Path) -> None:
-    with world(tmp_path) as here:
-        counts = here.run()
-
     known = [json.loads(request.messages[-1]["content"]) for request in paid_requests(here.inputs, CONFIG)]
     texts = [sorted(json.dumps(data, ensure_ascii=False) for data in part) for part in (known, here.brain.requests)]
-    assert texts[0] == texts[1]
+    assert texts[0] == texts[1], "prepay knows every request"
     train = list(read_prompts(here.outputs.augmented_prompts / "train.parquet"))
     kinds = [entry["extra_info"]["kind"] for entry in train]
     assert counts.anchors == kinds.count("pseudo") == int(0.3 / 0.7 * kinds.count("sheet")) > 0
     anchor = TrainingPrompt.model_validate(train[-1]["extra_info"])
-    assert teacher_rank(anchor) == 1
+    assert teacher_rank(anchor) == 1, "some questions from passages are prompts of PPO"
     dev = "dev.parquet"
     assert (here.outputs.augmented_prompts / dev).read_bytes() == (here.inputs.prompts / dev).read_bytes()
 
@@ -218,13 +211,12 @@ def test_a_teacher_that_copies_the_passage_is_stopped_after_the_first_answers(tm
     assert (counts.hindsight_asked, counts.hindsight_kept, counts.copied) == (TRIAL, 0, TRIAL)
     assert len(here.brain.requests) == TRIAL
     assert [chat["metadata"]["id"] for chat in here.chats("sheet")] == ["r50"], "SFT learns what it learned before"
-    lines = report_lines(json.loads(here.outputs.augment_report.read_bytes()))
-    assert lines[0] == f"rewrites in hindsight: 0 of {TRIAL} answers kept; copies of the passage {TRIAL}"
-    assert lines[1].startswith("warn: 17 more rewrites in hindsight were not paid for")
+    report = json.loads(here.outputs.augment_report.read_bytes())["hindsight"]
+    assert report == {"answers": TRIAL, "useful": 0, "not_asked": 17, "dropped": {"copied": TRIAL}}
 
 
 @pytest.mark.slow
-def test_without_calls_nobody_is_asked_and_the_rows_stay_as_they_were(tmp_path: Path) -> None:
+def test_without_calls_no_request_is_sent_and_the_rows_stay_as_they_were(tmp_path: Path) -> None:
     with world(tmp_path) as here:
         counts = here.run(AugmentConfig(hindsight_calls=0, pseudo_calls=0))
 
@@ -323,7 +315,7 @@ def test_rows_about_the_same_passage_of_two_tenants_have_ids_of_their_own() -> N
     example, names = row(1, "鱼油软胶囊", "退换货政策", "能退不"), ("a", "a-b", "b")
     tenants = _Rows([], {name: [example] for name in names}, dict.fromkeys(names, "s"), {})
     cases = [case for tenant in tenants.by_tenant for case in _pseudo_cases(tenant, PASSAGE, tenants, CONFIG)]
-    questions = [read_pseudo(case, written()).question for case in cases]
+    questions = [read_pseudo(case, written())[0] for case in cases]
 
     assert len({question.id for question in questions}) == 3
     assert len({question.conversation_id for question in questions}) == 3
@@ -370,7 +362,7 @@ def test_a_question_that_copies_or_repeats_the_test_is_refused(changes: dict[str
     held_out = NearDuplicateIndex([question_key("一天吃几次？", "用户正在了解虾青素软胶囊")], 0.8)
 
     with pytest.raises(RowError) as refused:
-        check_pseudo(pseudo_case(), read_pseudo(pseudo_case(), written(**changes)), held_out)
+        check_pseudo(pseudo_case(), *read_pseudo(pseudo_case(), written(**changes)), held_out)
 
     assert refused.value.reason == reason
 

@@ -222,13 +222,10 @@ def test_no_tenant_outweighs_the_smallest(training: list[tuple[str, str]]) -> No
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-@pytest.mark.parametrize("question", ["请问那它一天吃几次", "那它一天吃几次？"])
-def test_a_particle_more_makes_no_other_task_and_another_history_does(
-    tmp_path: Path, split: str, question: str
-) -> None:
+def test_a_particle_more_makes_no_other_task_and_another_history_does(tmp_path: Path, split: str) -> None:
     history = "客服已介绍虾青素软胶囊，已解答防伪溯源查询"
     held = row(1, split=split, question="那它一天吃几次", history_summary=history)
-    alike = row(2, split="train", question=question, history_summary=history)
+    alike = row(2, split="train", question="请问那它一天吃几次", history_summary=history)
     other = row(3, split="train", question="那它一天吃几次", history_summary="客服已介绍深海鱼油咀嚼片")
 
     folder, counts = run(tmp_path, [alike, held, other])
@@ -260,11 +257,6 @@ def test_a_conversation_in_two_splits_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="row 2: conversation 'c' is in 'train' and in 'test'"):
         run(tmp_path, rows)
-
-
-def test_shares_above_the_whole_are_refused() -> None:
-    with pytest.raises(ConfigError, match="more than the whole"):
-        ConvertConfig.parse({"train": 0.9, "dev": 0.2}, "profile")
 
 
 def labelled(row: ValidatedRewrite, *grades: tuple[str, int]) -> RowLabels:
@@ -355,9 +347,9 @@ def test_folds_of_which_one_could_not_be_trained_are_refused_before_any_is(split
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("settings", [{"folds": 1}, {"folds": 3, "fold": 4}, {"fold": 1}])
-def test_a_fold_that_is_none_is_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(ConfigError, match="take at least two folds, and a fold from 0 to their number"):
+@pytest.mark.parametrize("settings", [{"folds": 1}, {"folds": 3, "fold": 4}, {"fold": 1}, {"train": 0.9, "dev": 0.2}])
+def test_folds_and_shares_that_make_no_splits_are_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
         ConvertConfig.parse(settings, "convert")
 
 

@@ -1,6 +1,7 @@
 """label before a real gateway: few passages are judged, twice where it counts; an unfit judge is refused early."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,32 +155,21 @@ def test_what_the_second_model_denies_is_not_relevant(tmp_path: Path) -> None:
     assert "虾青素1 价格, grade 1" in hole.detail
 
 
-def test_one_model_in_both_roles_is_asked_again_and_the_report_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_model_in_both_roles_is_asked_again_and_the_report_says_so(tmp_path: Path) -> None:
     with world(tmp_path, second="echo") as here:
         counts = here.run([row(n) for n in range(4)])
 
     assert counts.relevant == 4
     assert here.brain.labels("second") == 0
     assert here.labels()["r0"].judged[-1].grades == (3, 3)
-    assert "judge and examiner are one model" in capsys.readouterr().out
+    assert here.report()["confirmed_by"] == {"role": "judge", "sample": 1}
 
 
-def test_nothing_is_paid_twice(tmp_path: Path) -> None:
-    rows = [row(n) for n in range(5)]
-    with world(tmp_path) as here:
-        first = here.run(rows)
-        request_count, content = len(here.brain.requests), here.outputs.labels.read_bytes()
-        again = here.run(rows)
-
-    assert len(here.brain.requests) == request_count
-    assert (again, here.outputs.labels.read_bytes()) == (first, content)
-
-
-def test_calls_in_all_are_never_passed_and_the_rows_beyond_are_listed(tmp_path: Path) -> None:
+def test_calls_of_a_row_and_in_all_are_never_passed_and_the_rows_beyond_are_listed(tmp_path: Path) -> None:
     config = CONFIG.model_copy(update={"calls": 25, "least_labelled": 0.0})
     with world(tmp_path) as here:
+        here.run([row(0), row(1)], config.model_copy(update={"calls_per_row": 3}))
+        assert {(line.calls, line.outcome) for line in here.labels().values()} == {(3, "out of calls")}
         counts = here.run([row(n) for n in range(8)], config)
 
     assert counts.calls <= 25
@@ -187,12 +177,17 @@ def test_calls_in_all_are_never_passed_and_the_rows_beyond_are_listed(tmp_path: 
     assert here.labels()["r7"].outcome == "out of calls"
 
 
-def test_a_row_has_no_more_calls_than_it_may(tmp_path: Path) -> None:
-    config = CONFIG.model_copy(update={"calls_per_row": 3, "least_labelled": 0.0})
-    with world(tmp_path) as here:
-        here.run([row(0), row(1)], config)
+def moody() -> Grade:
+    """Return a judge that calls a row's passage irrelevant at first, and relevant when it is asked again."""
+    judged: Counter[str] = Counter()
 
-    assert {(line.calls, line.outcome) for line in here.labels().values()} == {(3, "out of calls")}
+    def grade(model: str, data: dict[str, Any]) -> int:
+        if by_title(model, data) == 0:
+            return 0
+        judged[data["段落"]] += 1
+        return 3 if judged[data["段落"]] == 2 else 1
+
+    return grade
 
 
 @pytest.mark.parametrize(
@@ -202,6 +197,7 @@ def test_a_row_has_no_more_calls_than_it_may(tmp_path: Path) -> None:
         (lambda model, data: Refusal("我不能评价。"), "questions without a usable answer"),
         (lambda model, data: '{"score": 3, "reason": "relevant"}', "questions without a usable answer"),
         (lambda model, data: 7, "questions without a usable answer"),
+        (moody(), "relevant in one of two answers"),
     ],
 )
 def test_an_unfit_judge_is_refused_before_the_rows_are_paid_for(tmp_path: Path, grade: Grade, fault: str) -> None:
@@ -211,20 +207,6 @@ def test_an_unfit_judge_is_refused_before_the_rows_are_paid_for(tmp_path: Path, 
     assert "gateway.judge" in str(refused.value)
     assert len(here.brain.requests) <= 4 * CONFIG.trial_rows
     assert not here.outputs.labels.exists()
-
-
-def test_a_judge_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
-    turns: dict[str, int] = {}
-
-    def moody(model: str, data: dict[str, Any]) -> int:
-        """Irrelevant at first, relevant when asked again: but never for what is unrelated."""
-        if by_title(model, data) == 0:
-            return 0
-        turns[data["段落"]] = turns.get(data["段落"], 0) + 1
-        return 3 if turns[data["段落"]] == 2 else 1
-
-    with world(tmp_path, moody) as here, pytest.raises(DataError, match="relevant in one of two answers"):
-        here.run([row(n) for n in range(10)])
 
 
 def test_a_knowledge_base_without_answers_stops_the_run_and_lists_the_rows(tmp_path: Path) -> None:
@@ -245,13 +227,12 @@ def test_rows_with_gold_measure_the_judges_and_are_not_labelled(tmp_path: Path) 
     measured = here.report()["gold"]
     assert (measured["gold_called_relevant"]["value"], measured["gold_called_relevant"]["n"]) == (6 / 7, 7)
     assert measured["gold_called_relevant"]["low"] < 6 / 7 <= measured["gold_called_relevant"]["high"]
-    assert measured["gold_called_relevant"]["weakest"] == [{"question": "怎么服用", "right": 0, "rows": 1}]
     assert measured["others_called_not"]["value"] == 1.0
     assert (counts.gold, set(here.labels())) == (8, {"r0", "r1", "r2", "r3"})
     assert not [data for _, data in here.brain.requests if "虾青素17" in data["检索需求"]], "the test stays locked"
 
 
-def test_people_correct_a_judge_by_the_sheet(tmp_path: Path) -> None:
+def test_people_correct_a_judge_by_the_sheet_and_nothing_is_paid_twice(tmp_path: Path) -> None:
     rows = [row(n) for n in range(4)]
     with world(tmp_path) as here:
         here.run(rows)
@@ -266,14 +247,15 @@ def test_people_correct_a_judge_by_the_sheet(tmp_path: Path) -> None:
             if line[header.index("段落编号")] == "虾青素2 频次":
                 sheet.cell(number, header.index("人工评分") + 1, 0)
         book.save(tmp_path / "filled.xlsx")
+        requests = len(here.brain.requests)
         counts = here.run(rows, CONFIG.model_copy(update={"corrections": tmp_path / "filled.xlsx"}))
 
+    assert len(here.brain.requests) == requests
     assert (counts.relevant, counts.corrected) == (3, 1)
     judged = here.labels()["r2"].judged[-1]
     assert (judged.grade, judged.source, judged.grades) == (0, "person", (3, 3))
     people = here.report()["people_agree"]
     assert (people["value"], people["n"]) == (0.0, 1)
-    assert people["weakest"] == [{"question": "一天吃几次2", "right": 0, "rows": 1}]
 
 
 def filled_sheet(folder: Path, *cells: Any) -> Path:

@@ -15,8 +15,7 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.files.files import read_jsonl
 from qinglan.style.labels import DEFAULT_LABELS, Label, format_training_text
 from qinglan.style.rows import SPLITS, StyleRow, UnlabelledText, read_split
-from qinglan.text.near_duplicates import group_near_duplicates
-from standins.samples.style import style_rows, write_style_sample
+from standins.samples.style import write_style_sample
 
 CONFIG = PrepareStyleConfig()
 ENGLISH = {label.name: label.english for label in DEFAULT_LABELS.labels}
@@ -51,36 +50,23 @@ def test_the_plans_own_26_rows_give_every_label_something_to_learn_and_to_test(t
 
     assert (counts.rows, counts.labels, counts.smallest_label) == (26, 5, 4)
     for split in SPLITS:
-        assert {row.label for row in read_split(tmp_path / "out", split)[0]} == set(PLANS)
+        rows = read_split(tmp_path / "out", split)[0]
+        assert {row.label for row in rows} == set(PLANS)
+        assert rows[0].metadata == {"source": "business", "scene": "商品咨询"}
     assert counts.train > counts.test >= counts.dev
     assert "26 labelled answers" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
-def test_a_row_keeps_its_metadata(tmp_path: Path) -> None:
-    prepared(tmp_path, answers(PLANS))
-
-    [row, *_] = read_split(tmp_path / "out", "train")[0]
-    assert row.metadata == {"source": "business", "scene": "商品咨询"}
-
-
-def test_a_sheet_gives_the_rows_that_the_json_gives(tmp_path: Path) -> None:
+def test_a_sheet_and_lines_of_objects_give_the_rows_that_the_json_gives(tmp_path: Path) -> None:
     write_style_sample(tmp_path, 60, seed=3)
+    rows = json.loads((tmp_path / "style.json").read_bytes())
+    (tmp_path / "style.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
-    of_json, of_sheet = (
-        read_rows(tmp_path / name, StyleColumns(), DEFAULT_LABELS) for name in ("style.json", "style.xlsx")
+    of_json, of_sheet, of_lines = (
+        read_rows(tmp_path / f"style.{kind}", StyleColumns(), DEFAULT_LABELS) for kind in ("json", "xlsx", "jsonl")
     )
 
-    assert of_json == of_sheet
-
-
-def test_lines_of_objects_are_read_as_the_list_is(tmp_path: Path) -> None:
-    rows = answers(PLANS)
-    lines = tmp_path / "rows.jsonl"
-    lines.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-
-    assert read_rows(lines, StyleColumns(), DEFAULT_LABELS) == read_rows(
-        write(tmp_path / "rows.json", rows), StyleColumns(), DEFAULT_LABELS
-    )
+    assert of_json == of_sheet == of_lines
 
 
 @pytest.mark.parametrize(
@@ -158,13 +144,6 @@ def test_the_same_answer_many_times_is_one(tmp_path: Path) -> None:
         prepared(tmp_path, answers({name: 9 for name in PLANS if name != "售后"}) + same)
 
 
-def test_two_answers_are_one_to_learn_from_and_one_to_test_on(tmp_path: Path) -> None:
-    prepared(tmp_path, answers(PLANS | {"售后": 2}))
-
-    splits = [split for split in SPLITS for row in read_split(tmp_path / "out", split)[0] if row.label == "售后"]
-    assert splits == ["train", "test"]
-
-
 def test_a_sixth_label_is_data(tmp_path: Path) -> None:
     six = (*DEFAULT_LABELS.labels, Label(name="幽默", english="humorous", id=5))
     rows = answers(PLANS) + [
@@ -239,23 +218,3 @@ def test_unlabelled_texts_come_along_but_none_of_dev_and_test(tmp_path: Path) ->
 def test_shares_that_leave_nothing_to_learn_are_refused() -> None:
     with pytest.raises(ConfigError, match="nothing to learn from"):
         PrepareStyleConfig.parse({"test": 0.6, "dev": 0.5}, "prepare")
-
-
-def test_groups_are_transitive() -> None:
-    chain = ["一二三四五六七八九十" * 4 + "甲" * n for n in range(8)]
-
-    assert len(set(group_near_duplicates(chain, 0.9))) == 1
-    assert len(set(group_near_duplicates(["完全不同的一句话", "毫不相干的另外几个字", *chain], 0.9))) == 3
-
-
-@pytest.mark.slow
-def test_the_sample_is_the_same_bytes_for_the_same_seed_and_no_one_can_be_right_in_all_of_it(tmp_path: Path) -> None:
-    counts = write_style_sample(tmp_path / "a", 400, seed=5)
-    write_style_sample(tmp_path / "b", 400, seed=5)
-    write_style_sample(tmp_path / "c", 400, seed=6)
-
-    names = ("style.json", "style.xlsx", "unlabelled.jsonl")
-    assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
-    assert (tmp_path / "a" / names[0]).read_bytes() != (tmp_path / "c" / names[0]).read_bytes()
-    assert 0.9 < counts.meant / counts.rows < 0.98
-    assert {row.label for row in style_rows(400, 5)} == set(PLANS)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.next_rollout import decide_rollout
-from components.release.deploy.stage import deploy, settings, to_markdown
+from components.release.deploy.stage import deploy, to_markdown
 from components.training.ppo.adapters import write_adapter
 from qinglan.errors import AlteredError, ConfigError, ConflictError, DataError, GateHeldError, IncompleteAuditError
 from qinglan.files.digests import digest
@@ -239,10 +239,6 @@ def test_a_release_of_another_name_or_that_no_pod_could_fetch_is_refused(
 def test_a_typo_in_the_policy_is_an_error_that_names_it() -> None:
     with pytest.raises(ConfigError, match=r"rollout: no step\. There are: steps"):
         DeployConfig.parse({"name": NAME, "store": "s3://q", "namespace": "q", "rollout": {"step": [5]}}, "deploy")
-
-
-def test_a_statement_says_not_whose_machine_the_store_is(store: Path) -> None:
-    assert "store" not in settings(config(store))
 
 
 SPEC: dict[str, Any] = {

@@ -34,7 +34,6 @@ from qinglan.lineage.steps.step_inputs import add_verdict
 from qinglan.lineage.trace.release_folder import read_release
 from qinglan.lineage.trace.student_prompts import prompt_faults
 from qinglan.store import open_store
-from tests.models.tiny_rewriter import tiny_model
 from tests.qinglan.evaluation.gates.test_rewriter_gate import GATE, changed, cross_fitted, good
 from tests.qinglan.evaluation.gates.test_style_gate import good as good_style
 from tests.qinglan.lineage import tampering as do
@@ -73,15 +72,6 @@ def test_a_release_has_what_was_judged_byte_for_byte_and_each_file_is_verified(s
     release = read_release(signed.folder)
     assert (release.name, release.tenant) == (NAME, "fivedoctors")
     assert release.digest == signed.registered.release == digest(signed.folder)
-
-
-@pytest.mark.slow
-def test_a_real_model_as_transformers_saves_it_is_released(keys: Path, tmp_path: Path) -> None:
-    inputs = make_inputs(tmp_path, tiny_model(tmp_path / "rl_model", stage="ppo"))
-
-    register(inputs, tmp_path / "release", CONFIG)
-
-    assert (tmp_path / "release/model/model.safetensors").exists()
 
 
 def test_the_statement_names_no_machine_and_not_where_the_store_is(signed: SignedRelease, tmp_path: Path) -> None:

@@ -12,14 +12,12 @@ from qinglan.tables.sheet_reader import Formula
 from qinglan.tables.tables import WIDEST, cell_label, read_table, safe_cell, write_table
 
 
-def sheet(path: Path, rows: list[list[object]], merge: str = "") -> Path:
+def sheet(path: Path, rows: list[list[object]]) -> Path:
     book = Workbook()
     page = book.active
     assert page is not None
     for row in rows:
         page.append(row)
-    if merge:
-        page.merge_cells(merge)
     book.save(path)
     return path
 
@@ -57,13 +55,6 @@ def test_a_column_named_twice_is_refused(tmp_path: Path) -> None:
         list(read_table(sheet(tmp_path / "q.xlsx", [["问题", "问题"], ["a", "b"]])))
 
 
-def test_merged_cells_are_refused_by_name(tmp_path: Path) -> None:
-    path = sheet(tmp_path / "q.xlsx", [["问题"], ["怎么吃"], [None]], merge="A2:A3")
-
-    with pytest.raises(DataError, match=r"A2:A3 are merged.*取消合并"):
-        list(read_table(path))
-
-
 @pytest.mark.slow
 def test_a_bomb_of_300_mb_is_refused_unread(tmp_path: Path) -> None:
     path = sheet(tmp_path / "q.xlsx", [["问题"], ["怎么吃"]])
@@ -84,18 +75,6 @@ def test_a_file_that_is_no_spreadsheet_is_refused(tmp_path: Path, content: bytes
 
     with pytest.raises(DataError, match=r"not a readable \.xlsx"):
         list(read_table(path))
-
-
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@sum", "\t=1", "=cmd|' /C calc'!A0"])
-def test_text_that_a_spreadsheet_would_run_is_written_as_text(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "out.xlsx"
-    with write_table(path, ["改写"]) as add:
-        add([text])
-
-    cell = load_workbook(path).active["A2"]  # type: ignore[index]
-
-    assert cell.data_type == "s"
-    assert str(cell.value).startswith("'")
 
 
 @pytest.mark.parametrize("rows", [1, 300])
@@ -140,15 +119,17 @@ def test_a_write_that_fails_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["=1+1", '=HYPERLINK("http://x","y")', "+1", "-1", "@sum", "=cmd|' /C calc'!A0"])
+@pytest.mark.parametrize(
+    "name", ["=1+1", '=HYPERLINK("http://x","y")', "+1", "-1", "@sum", "\t=1", "=cmd|' /C calc'!A0"]
+)
 def test_a_columns_name_that_a_spreadsheet_would_run_is_written_as_text(tmp_path: Path, name: str) -> None:
+    """So is the text of a cell."""
     path = tmp_path / "out.xlsx"
     with write_table(path, [name]) as add:
-        add(["虾青素"])
+        add([name])
 
-    cell = load_workbook(path).active["A1"]  # type: ignore[index]
-
-    assert (cell.data_type, cell.value) == ("s", f"'{name}")
+    for row in load_workbook(path).worksheets[0].iter_rows():
+        assert (row[0].data_type, row[0].value) == ("s", f"'{name}")
 
 
 @pytest.mark.parametrize("character", ["\ufffe", "\uffff", "\ud800", "\udfff", "\0", "\x0b", "\x1b", "\x1f"])
