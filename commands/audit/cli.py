@@ -121,14 +121,16 @@ def _why_or_diff(target: str, other: str, store: str, files: list[Path], policy:
     from qinglan.lineage.auditing.explain import diff_releases, explain_release, format_changes
 
     with open_target(target, store, files) as release:
-        error = audit_error(audit_target(release, policy))
+        result = audit_target(release, policy)
+        error = audit_error(result)
         if not other:
-            lines = explain_release(release, policy)
+            lines = explain_release(release, result.graph)
             say_json(lines) if as_json else say(*lines)
         else:
             with open_target(other, store, files) as before:
-                changes = diff_releases(before, release, policy)
-                error = error or audit_error(audit_target(before, policy))
+                earlier = audit_target(before, policy)
+                changes = diff_releases((before, earlier.graph), (release, result.graph))
+                error = error or audit_error(earlier)
             say_json([change._asdict() for change in changes]) if as_json else say(*format_changes(changes))
     if error:
         raise error

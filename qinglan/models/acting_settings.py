@@ -15,7 +15,7 @@ from qinglan.terminal import visible
 CODE = frozenset({"auto_map", "custom_generate", "custom_pipelines", "trust_remote_code", "auto_mapping"})
 OTHER_MODELS = frozenset({"speculators_config", "configuration_files", "backbone", "use_timm_backbone"})
 """Settings by which a loader reads another model: the verifier of a speculator in vLLM, a file for another version,
-or a backbone in another place."""
+or a backbone from another folder or from the hub."""
 
 ALIASES = "attribute_map"
 """Key of a map by which transformers reads a setting under another name. Its own classes have this map in code."""

@@ -6,7 +6,7 @@
     verify_reference(base_model)      # an AlteredError if the weights have changed
 
 Without a reference, each run on a cluster would upload and download a copy of the weights through KFP's bucket, 65 GB
-for Qwen3-32B. The reference holds the digest of each file, and lies in a folder with the file that the stage adds
+for Qwen3-32B. The reference holds the digest of each file, and is in a folder with the file that the stage adds
 (rewriter.json). So `base_digest`, by which statements, models and servers name the base, is the same for a reference
 and for a copy.
 """
@@ -81,7 +81,7 @@ def verify_reference(base: Path) -> None:
         changed = sorted(name for name, _ in set(files.items()) ^ set(reference.files.items()))
         raise AlteredError(
             f"{folder}: not the base that this run began with: {changed[0]} differs. Put {reference.model} back as "
-            "it was, or give base.model or base.revision another value, so that the base stage reads it anew."
+            "it was, or give base.model or base.revision another value, so that the base stage reads it again."
         )
 
 

@@ -35,7 +35,7 @@ def refuse_partial_download(folder: Path) -> None:
         more = f" {len(faults) - 1} more files are like that." if len(faults) > 1 else ""
         raise DataError(
             f"{folder}: the weights were not downloaded completely: {faults[0]}.{more} Download them again; "
-            "`hf download MODEL --local-dir FOLDER` goes on where it stopped."
+            "`hf download MODEL --local-dir FOLDER` continues where it stopped."
         )
 
 

@@ -45,7 +45,7 @@ def refuse_disallowed_files(folder: Path) -> None:
     faults = disallowed_files(folder) or reference_faults(plain_files(folder).files)
     for name, why in sorted(faults.items()):
         raise DataError(
-            f"{folder / name}: {why}. A release holds weights as .safetensors, an ONNX form, JSON and text alone: "
+            f"{folder / name}: {why}. A release holds weights as .safetensors, an ONNX form, JSON and text only: "
             "take that file out, or save the model again."
         )
 

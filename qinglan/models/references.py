@@ -19,7 +19,10 @@ from typing import Any
 from qinglan.documents import parse_json, parse_json_mapping
 from qinglan.errors import DataError
 from qinglan.files.plain_files import plain_files, read_plain
+from qinglan.models.acting_settings import keyed_values, settings_fault
+from qinglan.models.chat_template_work import template_fault
 from qinglan.models.safetensors_header import Tensor, read_header
+from qinglan.models.tokenizer_parts import tokenizer_fault
 from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"
@@ -137,12 +140,8 @@ def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
         if lowered.endswith(INDEX):
             return _index_fault(path, siblings)
         if lowered.endswith(".jinja"):
-            from qinglan.models.chat_template_work import template_fault
-
             return template_fault(read_plain(path).decode("utf-8"))
         if lowered == TOKENIZER:
-            from qinglan.models.tokenizer_parts import tokenizer_fault
-
             return tokenizer_fault(parse_json(read_plain(path), path.name))
         if lowered.endswith(".json") and lowered not in VOCABULARIES:
             return _settings_fault(file, parse_json(read_plain(path), file), siblings)
@@ -162,6 +161,7 @@ def _index_fault(path: Path, siblings: Collection[str]) -> str:
             raise ValueError("weight_map names a file by something other than text")
     except (OSError, ValueError, KeyError, DataError) as error:
         return f"no index of weights ({str(error)[:120]})"
+    # https://huggingface.co/docs/transformers/big_models#sharded-checkpoints
     shards = set(weight_map.values())
     for shard in sorted(shards):
         if not shard.endswith(SAFETENSORS):
@@ -175,8 +175,6 @@ def _index_fault(path: Path, siblings: Collection[str]) -> str:
 
 
 def _settings_fault(file: str, settings: Any, siblings: Collection[str]) -> str:
-    from qinglan.models.acting_settings import keyed_values, settings_fault
-
     if "config" in file.casefold() or file.casefold() == SPECIAL_TOKENS:
         # Under any key: a setting can have another name (`attribute_map`).
         for key, text in keyed_values(settings):

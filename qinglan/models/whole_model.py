@@ -63,6 +63,7 @@ def _shape_fault(auto_class: Any, folder: Path) -> str:
     if (size := sum(buffer.nbytes for buffer in empty.buffers())) > LARGEST_BUFFERS:
         return f"its config.json asks for {size:,} bytes of buffers, and {LARGEST_BUFFERS:,} is the most"
     del empty
+    # Without ignore_mismatched_sizes, transformers raises an error that does not name the tensors' shapes.
     _, report = auto_class.from_pretrained(
         folder, device_map="meta", use_safetensors=True, local_files_only=True, output_loading_info=True,
         ignore_mismatched_sizes=True,

@@ -1,7 +1,7 @@
 """Download an artifact into a folder: several files and pieces at once, and each byte is checked.
 
 Files are collected in a folder beside the target, which replaces the target once it is complete. A pull that was
-interrupted leaves nothing that the next pull uses: it begins again.
+interrupted leaves nothing that the next pull uses: it begins again. Two threads must not pull to one target at once.
 """
 
 import hashlib
@@ -57,5 +57,6 @@ def _pieces(shelf: StorageBackend, key: str, size: int) -> Iterator[bytes]:
     """Yield an object's first `size` bytes in order; several pieces are fetched at once."""
     if size <= PIECE_SIZE:
         return iter([shelf.part(key, 0, size)])
+    # While one piece is hashed and written, the next pieces are on their way.
     starts = range(0, size, PIECE_SIZE)
     return map_in_order(lambda start: shelf.part(key, start, min(PIECE_SIZE, size - start)), starts)

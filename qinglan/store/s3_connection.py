@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
+from urllib3 import BaseHTTPResponse, PoolManager, Retry, Timeout
+from urllib3.exceptions import HTTPError
+
 from qinglan.clock import how_long
 from qinglan.errors import ConfigError, DataError, OutageError, QinglanError
 
 if TYPE_CHECKING:
     from minio import Minio
     from minio.error import S3Error
-    from urllib3 import BaseHTTPResponse, PoolManager, Retry
 
 ENDPOINT_VARIABLE = "QINGLAN_S3_ENDPOINT"
 ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
@@ -32,6 +34,7 @@ RETRIES = 5
 """Retries of a request. With pauses they take about eight seconds, so an upload survives a restart of the server."""
 
 RETRY_AFTER_SECONDS = 2
+# https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html#ErrorCodeList
 TRY_AGAIN = {"SlowDown", "ConditionalRequestConflict", "RequestTimeout"}
 WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidTokenId", "ExpiredToken", "InvalidToken"}
 TOO_SKEWED = "RequestTimeTooSkewed"
@@ -113,10 +116,9 @@ class S3Connection:
         )
 
     @cached_property
-    def _http(self) -> "PoolManager":
+    def _http(self) -> PoolManager:
         """Connections with shorter time limits than minio's: six tries of up to five minutes each."""
         import certifi
-        from urllib3 import PoolManager, Timeout
 
         return PoolManager(
             timeout=Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
@@ -133,7 +135,7 @@ class S3Connection:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         retries: int | None = None,
-    ) -> "BaseHTTPResponse":
+    ) -> BaseHTTPResponse:
         """Send one request for an object; an S3Error if S3 refuses it.
 
         minio has no public call for a conditional write, so the request goes to a presigned URL with its own headers.
@@ -160,7 +162,6 @@ class S3Connection:
     def reached(self) -> Iterator[None]:
         """Turn every failure of S3 in the block into an OutageError, a ConfigError or a DataError."""
         from minio.error import MinioException, S3Error
-        from urllib3.exceptions import HTTPError
 
         try:
             yield
@@ -212,11 +213,9 @@ def clock_error(error: "S3Error") -> timedelta:
     return abs(datetime.now(UTC) - date.astimezone(UTC))
 
 
-def _retry(times: int) -> "Retry":
+def _retry(times: int) -> Retry:
     """Return a retry policy that keeps the last response, in which S3 says what is wrong. A MinIO that has just
     started asks for a pause of a minute (Retry-After), but two seconds are enough."""
-    from urllib3 import Retry
-
     return Retry(
         total=times,
         backoff_factor=0.25,

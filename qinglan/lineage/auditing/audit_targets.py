@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from qinglan.config import yaml_mapping
 from qinglan.errors import AlteredError, ConfigError, DataError, QinglanError
@@ -30,9 +30,7 @@ from qinglan.lineage.trace.evidence import (
 )
 from qinglan.lineage.trace.name_moves import NameClaim, read_claim
 from qinglan.lineage.trace.release_folder import PROVENANCE, read_figures
-
-if TYPE_CHECKING:
-    from qinglan.store import Store
+from qinglan.store import Store, open_store
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
@@ -92,8 +90,6 @@ class AuditTarget(NamedTuple):
 @contextmanager
 def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
     """Find the target. A release from a store is downloaded, and deleted when the block ends."""
-    from qinglan.store import open_store
-
     more = [FileEvidence(path) for path in files]
     if Path(target).exists():
         yield _local_target(Path(target), more)
@@ -125,7 +121,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
         yield pulled._replace(label=target, claim=claim, changed_notes=tuple(opened.changed_notes(digest)))
 
 
-def resolve_digest(store: "Store", target: str) -> str:
+def resolve_digest(store: Store, target: str) -> str:
     """Return the digest in the store that begins with `target`; a DataError unless there is exactly one."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
     if len(matches) > 1:  # an attacker may have planted a list of files under a wrong digest, to hide a release
@@ -141,7 +137,7 @@ def resolve_digest(store: "Store", target: str) -> str:
     return matches[0]
 
 
-def name_claim(store: "Store", name: str) -> NameClaim:
+def name_claim(store: Store, name: str) -> NameClaim:
     """Read a name's history and the other evidence about it in the store, unverified."""
     try:
         history = store.name(name)
@@ -162,7 +158,7 @@ def release_target(
     name: str = "",
     digest: str = "",
     absent: frozenset[str] = frozenset(),
-    store: "Store | None" = None,
+    store: Store | None = None,
 ) -> AuditTarget:
     """Describe a release. The walk starts at the outputs in its statement: whole folders, not the files in them.
 

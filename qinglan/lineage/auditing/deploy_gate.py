@@ -21,12 +21,14 @@ from qinglan.lineage.auditing.audit import audit_target
 from qinglan.lineage.auditing.audit_targets import AuditTarget, open_target, release_target
 from qinglan.lineage.release.release_notes import Override, make_override, note_findings, read_overrides
 from qinglan.lineage.signing.findings import GRAVE, Finding
+from qinglan.lineage.signing.keys import load_signer
 from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef
 from qinglan.lineage.signing.statement_index import Step
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.evidence import Evidence
 from qinglan.lineage.trace.release_folder import BOM, EVALUATION, FOLDERS, PROVENANCE, REPORT, SIGNATURE, read_figures
 from qinglan.lineage.trace.walk import Graph, stage_steps, steps_by_time
+from qinglan.store import open_store
 
 REQUIRED_FILE = Path(__file__).with_name("required_inputs.yaml")
 
@@ -171,9 +173,6 @@ def break_glass(
     target: str, store: str, files: Sequence[Path], policy: TrustPolicy, reason: str, by: str
 ) -> list[str]:
     """Sign an override and store it beside the release, where every later audit shows it; returns lines to print."""
-    from qinglan.lineage.signing.keys import load_signer
-    from qinglan.store import open_store
-
     with open_target(target, store, files) as release:
         digest, name = release.digest, release.name
         if release.release is None:

@@ -20,6 +20,7 @@ from qinglan.lineage.signing.signed_statement import SignedStatement, read_signe
 from qinglan.lineage.signing.statement import RELEASE_STAGE, ArtifactRef
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.name_moves import entry_fault
+from qinglan.store import open_store
 
 DIGEST = re.compile(r"[0-9a-f]{8,64}")
 MAX_SHOWN = 200
@@ -142,8 +143,6 @@ def _signature_fault(step: SignedStatement, policy: TrustPolicy) -> str:
 
 def _pointers(store: str, policy: TrustPolicy) -> dict[str, list[str]]:
     """Return the store's names by the digest to which they point. Names without a trusted entry are left out."""
-    from qinglan.store import open_store
-
     if not store or ("://" not in store and not Path(store).is_dir()):
         return {}
     opened = open_store(store)

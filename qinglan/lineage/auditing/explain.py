@@ -1,7 +1,7 @@
 """Explain why a release passed, and list what changed between two releases.
 
-print("\\n".join(explain_release(target, policy)))
-print("\\n".join(format_changes(diff_releases(before, target, policy))))
+print("\\n".join(explain_release(target, audit_target(target, policy).graph)))
+print("\\n".join(format_changes(diff_releases((before, before_graph), (target, graph)))))
 """
 
 import math
@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 from qinglan.lineage.auditing.audit_targets import AuditTarget
 from qinglan.lineage.signing.statement import ArtifactRef, flatten_config
 from qinglan.lineage.signing.statement_index import Step
-from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.evidence import mapping_or_empty
 from qinglan.lineage.trace.paid_answers import JOURNAL, paid_lists, read_costs
 from qinglan.lineage.trace.release_folder import read_figures
-from qinglan.lineage.trace.walk import Graph, stage_steps, steps_by_time, walk
+from qinglan.lineage.trace.walk import Graph, stage_steps, steps_by_time
 
 ENVIRONMENT_INPUTS = ("code", "environment", "image")
 TITLES = {
@@ -40,9 +39,8 @@ class Change(NamedTuple):
     new: str
 
 
-def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
+def explain_release(target: AuditTarget, graph: Graph) -> list[str]:
     """Return lines that say what led to the verdict: data, paid answers, judges, gate, signatures."""
-    graph = _walk(target, policy)
     # The chain of a smaller model may also hold its teacher's gate. The newest gate decided about this model.
     gates = [step for stage, step in stage_steps(graph).items() if stage.partition("_")[0] == "gate"]
     agreement = mapping_or_empty(read_figures(target.release).get("agreement"))
@@ -57,10 +55,6 @@ def explain_release(target: AuditTarget, policy: TrustPolicy) -> list[str]:
     for title, section in sections.items():
         lines += [f"{title}:", *(f"  {line}" for line in section or ["nothing is known"])]
     return lines
-
-
-def _walk(target: AuditTarget, policy: TrustPolicy) -> Graph:
-    return walk(target.starts, target.evidence, policy, target.tenant, until=target.until)
 
 
 def _data_lines(graph: Graph) -> list[str]:
@@ -115,10 +109,10 @@ def _signed_line(step: Step) -> str:
     )
 
 
-def diff_releases(before: AuditTarget, after: AuditTarget, policy: TrustPolicy) -> list[Change]:
+def diff_releases(before: tuple[AuditTarget, Graph], after: tuple[AuditTarget, Graph]) -> list[Change]:
     """List the differences between two releases in data, code, parameters, environment, metrics and keys."""
     old, new = (
-        {(kind, name): value for kind, name, value in _compared_values(target, policy)} for target in (before, after)
+        {(kind, name): value for kind, name, value in _compared_values(*release)} for release in (before, after)
     )
     changes = [
         Change(*key, old.get(key, "-"), new.get(key, "-")) for key in {**old, **new} if old.get(key) != new.get(key)
@@ -126,9 +120,9 @@ def diff_releases(before: AuditTarget, after: AuditTarget, policy: TrustPolicy) 
     return sorted(changes, key=lambda change: [*TITLES].index(change.kind))
 
 
-def _compared_values(target: AuditTarget, policy: TrustPolicy) -> Iterator[tuple[str, str, str]]:
+def _compared_values(target: AuditTarget, graph: Graph) -> Iterator[tuple[str, str, str]]:
     """Yield kind, name and value of everything that `diff_releases` compares."""
-    for stage, step in stage_steps(_walk(target, policy)).items():
+    for stage, step in stage_steps(graph).items():
         statement = step.statement
         for how, parts in (("used", statement.used), ("made", statement.made)):
             for part in parts:

@@ -63,8 +63,6 @@ class ModelVerification(NamedTuple):
 
     release_digest: str = ""
     name: str = ""
-    prompts_digest: str = ""
-    """Digest of the model card that holds the prompts; empty without a release or a card."""
 
     @property
     def version(self) -> str:
@@ -81,8 +79,8 @@ def verified_copy(
     names the copy, its message is changed to name the model's own folder.
     """
     folder = folder.absolute()
-    with TemporaryDirectory(prefix="qinglan-model-") as place:
-        copy = Path(place) / MODEL
+    with TemporaryDirectory(prefix="qinglan-model-") as scratch:
+        copy = Path(scratch) / MODEL
         try:
             proof = verify_model(folder, weights, trust, copy)
             yield copy, proof
@@ -130,7 +128,7 @@ def verify_model(
     text = f"release {release.name} {whole[:VERSION_LENGTH]}, its digests"
     text += f", signed by {key[:VERSION_LENGTH]}" if key else ""
     proof: Literal["signed", "compared"] = "signed" if key else "compared"
-    return ModelVerification(proof, tree_digest(signed), text, whole, release.name, signed.get(CARD, ""))
+    return ModelVerification(proof, tree_digest(signed), text, whole, release.name)
 
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
@@ -155,23 +153,17 @@ def is_merged_weights(name: str) -> bool:
 
 
 def _refuse_unproven(folder: Path) -> None:
-    """Raise an AlteredError if the folder is a link, or is not the model's folder of a release.
+    """Raise an AlteredError if the folder is not the model's folder of a release, with a statement beside it.
 
-    The release's statement itself is checked later, when it is read.
+    The statement is checked later, when it is read. The target of a symbolic link could change after the check.
     """
-    if folder.is_symlink():
-        why = "it is a symbolic link, whose target can change"
-    elif folder.name != MODEL:
-        why = f"a release keeps its model in a folder named {MODEL}/, and this path ends in {folder.name}"
-    elif not os.path.lexists(folder.parent / PROVENANCE):
-        why = f"no {PROVENANCE} lies beside it"
-    else:
-        return
-    raise AlteredError(
-        f"{folder}: a signature is required (--trust), and this folder is no release's model: {why}. Name the "
-        f"folder {MODEL}/ inside of a release, as the storage initialiser or `qinglan rollout` lays it out; without "
-        "--trust a bare folder is served as unproven."
-    )
+    if folder.is_symlink() or folder.name != MODEL or not os.path.lexists(folder.parent / PROVENANCE):
+        raise AlteredError(
+            f"{folder}: a signature is required (--trust), and this folder is no release's model: it is no folder "
+            f"{MODEL}/ with a {PROVENANCE} beside it, or it is a symbolic link. Name the folder {MODEL}/ inside of a "
+            "release, as the storage initialiser or `qinglan rollout` lays it out; without --trust a bare folder is "
+            "served as unproven."
+        )
 
 
 def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) -> dict[str, Path]:

@@ -11,7 +11,20 @@ signer = load_signer("builder")
 import hashlib
 import os
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
 
 from qinglan.errors import ConfigError
 from qinglan.files.plain_files import read_plain
@@ -32,13 +45,9 @@ class PublicKey(NamedTuple):
     id: str
     """SHA-256 of the key in DER (SubjectPublicKeyInfo)."""
 
-    key: Any
+    key: ec.EllipticCurvePublicKey
 
     def verifies(self, signature: bytes, signed: bytes) -> bool:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.hazmat.primitives.hashes import SHA256
-
         try:
             self.key.verify(signature, signed, ec.ECDSA(SHA256()))
         except InvalidSignature:
@@ -50,12 +59,9 @@ class Signer(NamedTuple):
     id: str
     role: Role
     path: Path
-    key: Any
+    key: ec.EllipticCurvePrivateKey
 
     def sign(self, payload: bytes) -> bytes:
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.hazmat.primitives.hashes import SHA256
-
         return with_low_s(self.key.sign(payload, ec.ECDSA(SHA256())))
 
 
@@ -65,8 +71,6 @@ def with_low_s(signature: bytes) -> bytes:
     If (r, s) is valid, so is (r, n - s), which anybody can compute without the key. The same release would then have
     a second digest. https://github.com/bitcoin/bips/blob/master/bip-0062.mediawiki
     """
-    from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
-
     r, s = decode_dss_signature(signature)
     return encode_dss_signature(r, min(s, CURVE_ORDER - s))
 
@@ -87,10 +91,6 @@ def keys_folder() -> Path:
 
 def load_signer(role: Role, folder: Path | None = None) -> Signer:
     """Load the role's private key. If it is missing, a ConfigError says how to get one."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     path = (folder or keys_folder()) / f"{role}.pem"
     try:
         if path.stat().st_mode & 0o022:
@@ -112,9 +112,6 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
 
 def make_key(path: Path) -> str:
     """Write a new private key that only its owner can read, and return the public key in PEM."""
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
     key = ec.generate_private_key(ec.SECP256R1())
     try:
         # mkdir(parents=True) would make the parents with the umask's mode.
@@ -130,19 +127,12 @@ def make_key(path: Path) -> str:
     return public_pem(key.public_key())
 
 
-def public_pem(key: Any) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
-    pem: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return pem.decode()
+def public_pem(key: ec.EllipticCurvePublicKey) -> str:
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def parse_public_key(pem: str) -> PublicKey:
     """Parse a public key in PEM; a ConfigError if it is not an EC key on P-256."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
     try:
         key = load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
@@ -152,7 +142,5 @@ def parse_public_key(pem: str) -> PublicKey:
     return PublicKey(key_id(key), key)
 
 
-def key_id(key: Any) -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-
+def key_id(key: ec.EllipticCurvePublicKey) -> str:
     return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()

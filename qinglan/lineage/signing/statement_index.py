@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from typing import NamedTuple
 
 from qinglan.clock import how_long
@@ -59,31 +60,46 @@ class Step(NamedTuple):
         return self.state == "attested"
 
 
-class StatementIndex(NamedTuple):
-    steps: dict[str, Step]
-    """Steps by id."""
-
-    makers: dict[str, list[str]]
-    """Ids of the steps that claim to have made a digest, by digest. Steps that only passed it on are left out."""
-
-    external: frozenset[str]
-    """Digests that a trusted statement names as external inputs."""
-
-    named: frozenset[str]
-    """Digests of the inputs in trusted statements."""
-
-    doubtful: frozenset[str]
-    """Digests that an untrusted statement names as external inputs."""
-
-    findings: tuple[Finding, ...]
-    newest: frozenset[str] = frozenset()
+@dataclass(frozen=True)
+class StatementIndex:
+    newest: frozenset[str]
     """Ids of the newest step of each stage in the audited run."""
 
-    inputs: Mapping[str, Sequence[tuple[str, Step]]] = MappingProxyType({})
+    steps: dict[str, Step] = field(default_factory=dict)
+    """Steps by id."""
+
+    findings: list[Finding] = field(default_factory=list)
+    makers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Ids of the steps that claim to have made a digest, by digest. Steps that only passed it on are left out."""
+
+    external: set[str] = field(default_factory=set)
+    """Digests that a trusted statement names as external inputs."""
+
+    doubtful: set[str] = field(default_factory=set)
+    """Digests that an untrusted statement names as external inputs."""
+
+    inputs: dict[str, list[tuple[str, Step]]] = field(default_factory=lambda: defaultdict(list))
     """Inputs of trusted steps by digest: the name of each input and the step that used it."""
 
-    outputs: Mapping[str, Sequence[tuple[str, Step]]] = MappingProxyType({})
+    outputs: dict[str, list[tuple[str, Step]]] = field(default_factory=lambda: defaultdict(list))
     """Outputs of trusted steps by name: the digest of each output and the step that made it."""
+
+    def add(self, step: Step) -> None:
+        self.steps[step.id] = step
+        used = {part.digest for part in step.statement.used}
+        for part in step.statement.made:
+            # If a step both uses and makes an artifact, such as a release's copy of the model, it only passed it on.
+            # A release's lineage holds copies of the files of earlier steps.
+            copied = step.statement.stage == RELEASE_STAGE and part.name.startswith("lineage/")
+            if part.digest not in used and not copied:
+                self.makers[part.digest].append(step.id)
+        if step.is_trusted:
+            for part in step.statement.used:
+                self.inputs[part.digest].append((FOLD_INPUT.sub("", part.name), step))
+            for part in step.statement.made:
+                self.outputs[part.name].append((part.digest, step))
+        roots = self.external if step.is_trusted else self.doubtful
+        roots.update(part.digest for part in step.statement.used if part.is_external)
 
 
 def index_statements(
@@ -97,11 +113,10 @@ def index_statements(
 
     `newest` holds the ids of the newest step of each stage in the audited run.
     """
-    steps: dict[str, Step] = {}
-    findings: list[Finding] = []
+    index = StatementIndex(newest)
     for where, sealed in envelopes:
         step_id = hashlib.sha256(sealed).hexdigest()
-        if step_id in steps:
+        if step_id in index.steps:
             continue
         try:
             envelope = open_envelope(sealed, where)
@@ -109,12 +124,13 @@ def index_statements(
                 continue  # an override, which release_notes.py reads
             step = _read_step(step_id, where, envelope, policy, tenant, now)
         except DataError as error:
-            findings.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
+            index.findings.append(Finding(f"statement {where.rpartition('/')[2]}", "altered", str(error)))
             continue
-        steps[step_id] = step
+        index.add(step)
         if step.state == "altered" and not step.is_ahead:
-            findings.append(Finding(f"statement of {step.statement.stage}", "altered", f"{where}: {step.why}"))
-    return _build_index(steps, findings, newest)
+            why = f"{where}: {step.why}"
+            index.findings.append(Finding(f"statement of {step.statement.stage}", "altered", why))
+    return index
 
 
 def _read_step(step_id: str, where: str, envelope: Envelope, policy: TrustPolicy, tenant: str, now: datetime) -> Step:
@@ -165,42 +181,6 @@ def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
         "releaser` before, since no step is dated before its key. The command signs each step with the right date, "
         "pays for no answer twice and repeats no finished training; on a cluster see docs/audit.md. If no clock was "
         "ahead, somebody made the dates up",
-    )
-
-
-def _build_index(steps: dict[str, Step], findings: list[Finding], newest: frozenset[str]) -> StatementIndex:
-    makers: dict[str, list[str]] = {}
-    external: set[str] = set()
-    named: set[str] = set()
-    doubtful: set[str] = set()
-    inputs: dict[str, list[tuple[str, Step]]] = {}
-    outputs: dict[str, list[tuple[str, Step]]] = {}
-    for step_id, step in steps.items():
-        used = {part.digest for part in step.statement.used}
-        for part in step.statement.made:
-            # If a step both uses and makes an artifact, such as a release's copy of the model, it only passed it on.
-            # A release's lineage holds copies of the files of earlier steps.
-            copied = step.statement.stage == RELEASE_STAGE and part.name.startswith("lineage/")
-            if part.digest not in used and not copied:
-                makers.setdefault(part.digest, []).append(step_id)
-        if step.is_trusted:
-            named |= used
-            for part in step.statement.used:
-                inputs.setdefault(part.digest, []).append((FOLD_INPUT.sub("", part.name), step))
-            for part in step.statement.made:
-                outputs.setdefault(part.name, []).append((part.digest, step))
-        roots = external if step.is_trusted else doubtful
-        roots.update(part.digest for part in step.statement.used if part.is_external)
-    return StatementIndex(
-        steps,
-        makers,
-        frozenset(external),
-        frozenset(named),
-        frozenset(doubtful),
-        tuple(findings),
-        newest,
-        inputs,
-        outputs,
     )
 
 

@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import yaml
 from pydantic import AfterValidator, Field, model_validator
 
 from qinglan.config import Config, load_yaml, yaml_mapping
@@ -199,8 +200,6 @@ def policy_at_hand() -> TrustPolicy | None:
 
 
 def save_trust(path: Path, policy: TrustPolicy) -> None:
-    import yaml
-
     values: dict[str, Any] = policy.model_dump(mode="json", exclude_none=True, exclude={"evaluate"})
     if limits := policy.evaluate.changes():
         values["evaluate"] = limits

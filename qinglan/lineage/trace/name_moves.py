@@ -12,7 +12,7 @@ signed for the name later (`name_findings`), and a ModelRollout of a release tha
 import base64
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from qinglan.clock import how_long
 from qinglan.errors import DataError
@@ -25,10 +25,7 @@ from qinglan.lineage.signing.statement_index import MAX_CLOCK_AHEAD
 from qinglan.lineage.signing.trust import TrustPolicy
 from qinglan.lineage.trace.release_folder import PROMOTE, PROVENANCE
 from qinglan.store.name_history import EntrySignature, HistoryEntry, NameHistory, SignEntry
-from qinglan.store.store import RELEASES
-
-if TYPE_CHECKING:
-    from qinglan.store import Store
+from qinglan.store.store import RELEASES, Store
 
 ENTRY_TYPE = "application/vnd.qinglan.name+json"
 """DSSE's payload type of an entry. With it, a signature over anything else is not valid for an entry."""
@@ -42,7 +39,7 @@ class NameClaim(NamedTuple):
     """Statements of the store's releases that no entry of the history names, by the release's digest."""
 
 
-def read_claim(store: "Store", history: NameHistory) -> NameClaim:
+def read_claim(store: Store, history: NameHistory) -> NameClaim:
     pointed_at = {entry.digest for entry in history.history}
     statements = {
         digest: store.shelf.read(f"{RELEASES}/{digest}/{PROVENANCE}") or b""

@@ -3,9 +3,7 @@
 graph = walk([digest], RunFolder(Path("runs/demo/fivedoctors")), policy, tenant="fivedoctors")
 """
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -99,42 +97,29 @@ def walk(
     """
     now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
-    with _garbage_collection_paused():
-        newest_steps = evidence.newest_steps()
-        index = index_statements(evidence.statements(), policy, tenant, now, newest_steps)
+    newest_steps = evidence.newest_steps()
+    index = index_statements(evidence.statements(), policy, tenant, now, newest_steps)
+    chain = collect_chain(starts, index)
+    ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
+    future = future_finding(ahead, now)
+    newest = max((step.done for step in ahead), default=None)
+    # The statements are read again as of that date, so that they count and every other fault still shows.
+    if newest:
+        index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD, newest_steps)
         chain = collect_chain(starts, index)
-        ahead = [step for step in steps_of(chain, index).values() if step.is_ahead]
-        future = future_finding(ahead, now)
-        newest = max((step.done for step in ahead), default=None)
-        # The statements are read again as of that date, so that they count and every other fault still shows.
-        if newest:
-            index = index_statements(evidence.statements(), policy, tenant, newest - MAX_CLOCK_AHEAD, newest_steps)
-            chain = collect_chain(starts, index)
-        steps = steps_of(chain, index)
-        steps = {step_id: _check_times(step, chain, steps, index, until) for step_id, step in steps.items()}
-        counting = (step.statement for step in index.steps.values() if step.is_trusted)
-        signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
-        checks = check_digests(chain.parts, evidence, signed)
-        things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
-        # Supporting files that no trusted statement names under their name were changed, exchanged or added.
-        papers = {str(path): digest for path, digest in evidence.papers()}
-        trusted = [step.statement for step in index.steps.values() if step.is_trusted or step.is_ahead]
-        faults = paper_faults(trusted, papers) if papers else {}
-        altered = (Finding(path, "altered", why) for path, why in faults.items())
-        findings = (*((future,) if future else ()), *index.findings, *altered)
-        return Graph(starts, things, steps, findings, newest)
-
-
-@contextmanager
-def _garbage_collection_paused() -> Iterator[None]:
-    """Pause Python's garbage collector: the walk's objects all stay alive, and scanning them doubles its time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    steps = steps_of(chain, index)
+    steps = {step_id: _check_times(step, chain, steps, index, until) for step_id, step in steps.items()}
+    counting = (step.statement for step in index.steps.values() if step.is_trusted)
+    signed = {part.digest for statement in counting for part in (*statement.made, *statement.used)}
+    checks = check_digests(chain.parts, evidence, signed)
+    things = {digest: artifact_node(digest, chain, steps, index, checks.get(digest)) for digest in chain.parts}
+    # Supporting files that no trusted statement names under their name were changed, exchanged or added.
+    papers = {str(path): digest for path, digest in evidence.papers()}
+    trusted = [step.statement for step in index.steps.values() if step.is_trusted or step.is_ahead]
+    faults = paper_faults(trusted, papers) if papers else {}
+    altered = (Finding(path, "altered", why) for path, why in faults.items())
+    findings = (*((future,) if future else ()), *index.findings, *altered)
+    return Graph(starts, things, steps, findings, newest)
 
 
 def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceChain:
@@ -244,7 +229,7 @@ def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> 
         return maker.state, maker.why and f"statement of {maker.statement.stage}: {maker.why}"
     if digest in index.external:
         return "attested", ""
-    if digest in index.doubtful and digest not in index.named:
+    if digest in index.doubtful and digest not in index.inputs:
         return "untrusted", "only an untrusted statement names it as an external input"
     if why := exchanged_reason(digest, index):
         return "altered", why

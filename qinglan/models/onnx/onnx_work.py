@@ -173,8 +173,8 @@ def _gather(inputs: Inputs) -> list[Tensor]:
 def _gather_nd(inputs: Inputs) -> list[Tensor]:
     if inputs.attribute("batch_dims", 0):
         raise ValueError("its graph gathers by batches, and no supported model does")
-    places = inputs.shape(1)
-    return [Tensor((*places[:-1], *inputs.shape()[places[-1] :]))]
+    indices = inputs.shape(1)
+    return [Tensor((*indices[:-1], *inputs.shape()[indices[-1] :]))]
 
 
 def _reduced(inputs: Inputs, axes: Iterable[int]) -> list[Tensor]:
