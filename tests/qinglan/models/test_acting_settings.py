@@ -386,13 +386,7 @@ HEADERS = """{{- bos_token }}
 {%- endfor %}"""
 """Templates of Llama 3.1 and 3.2."""
 
-LLAMA3 = (
-    "{% set loop_messages = messages %}{% for message in loop_messages %}"
-    "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'"
-    "+ message['content'] | trim + '<|eot_id|>' %}"
-    "{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}"
-)
-PUBLIC = [TEMPLATE, CHAT_TEMPLATE, GATHERED, TOOLS, PICTURES, HEADERS, LLAMA3]
+PUBLIC = [TEMPLATE, CHAT_TEMPLATE, GATHERED, TOOLS, PICTURES, HEADERS]
 
 
 @pytest.mark.parametrize("text", PUBLIC)

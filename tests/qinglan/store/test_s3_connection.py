@@ -72,11 +72,6 @@ def test_an_endpoint_is_a_scheme_and_a_host_and_is_not_repeated(endpoint: str) -
     assert "word" not in str(error.value)
 
 
-@pytest.mark.parametrize("address", ["s3://bucket", "s3://bucket/", "s3://bucket/a/b-1", "s3://my.bucket-2/a/"])
-def test_an_address_comes_back_without_its_last_slash(address: str) -> None:
-    assert open_store(address, SET).address == address.rstrip("/")
-
-
 def test_settings_do_not_show_their_secrets() -> None:
     assert "secret" not in repr(S3Settings.of("s3://bucket", {**SET, "AWS_SESSION_TOKEN": "secret"}))
 

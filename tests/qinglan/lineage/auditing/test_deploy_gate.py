@@ -213,17 +213,6 @@ def test_a_planted_digest_with_the_same_beginning_hides_no_release(
     assert resolve_digest(store, digest(release)[:12]) == digest(release)
 
 
-@pytest.mark.parametrize("uses", [None, "absent"])
-def test_a_policy_can_require_that_judged_models_are_counted(uses: Any, keys: Keys, tmp_path: Path) -> None:
-    figures = with_figures() if uses else with_figures(test_uses=None)
-    release = write_release(tmp_path / "release", keys, figures=figures)
-    strict = TrustPolicy.parse({**keys.policy.model_dump(), "evaluate": {"counted": True}}, "trust.yaml")
-
-    assert decided(release, keys.policy) == Decision(True, [])
-    [reason] = decided(release, strict).reasons
-    assert "a gate within the trust policy's limits would hold it: Not counted" in reason
-
-
 def test_a_release_is_deployed_under_the_name_it_was_signed_for(keys: Keys, tmp_path: Path) -> None:
     release = write_release(tmp_path / "release", keys)
 

@@ -242,13 +242,6 @@ def test_a_private_key_that_others_can_write_to_is_refused_with_what_to_do(keys:
         load_signer("builder", keys)
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o400, 0o440, 0o644])
-def test_a_mounted_secrets_modes_are_taken(keys: Path, mode: int) -> None:
-    (keys / "builder.pem").chmod(mode)
-
-    assert load_signer("builder", keys).role == "builder"
-
-
 @pytest.mark.parametrize("umask", [0o000, 0o002, 0o022])
 def test_only_its_owner_enters_the_folders_of_a_key(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)

@@ -91,21 +91,13 @@ def line_added(path: Path) -> None:
     path.write_text(path.read_text() + "one more\n")
 
 
-def line_removed(path: Path) -> None:
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-
-
-def emptied(path: Path) -> None:
-    path.write_text("")
-
-
 def exchanged_for_the_sheet(path: Path) -> None:
     """Other signed bytes under its name."""
     root = path.parents[path.parent.name in FOLDERS]
     shutil.copyfile(root / "questions", path)
 
 
-CHANGES = [line_added, line_removed, emptied, exchanged_for_the_sheet]
+CHANGES = [line_added, exchanged_for_the_sheet]
 TAKEN = [
     (stage, name)
     for stage, (used, _) in STEPS.items()
@@ -194,19 +186,6 @@ def test_no_lineage_beside_changed_bytes_makes_them_right(
         line.run("register", before="evaluate")
 
 
-def made_again(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
-    """`--only evaluate` when the gate has run: both statements of the evaluation lie in the lineage."""
-    line.run("gate")
-    line.run("evaluate", before="gate", text="again")
-
-
-def made_again_in_a_copy(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
-    """The same in a copy of the run's folder, which has another name."""
-    line.run("gate")
-    patch.setenv(RUN_VARIABLE, "copy")
-    line.run("evaluate", before="gate", text="again")
-
-
 def other_external_inputs(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
     for name in ("questions", "knowledge_base"):
         line_added(line.file(name))
@@ -231,7 +210,7 @@ def lineage_lost(line: LineFolder, patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "happened",
-    [made_again, made_again_in_a_copy, other_external_inputs, keys_rotated, other_keys, lineage_lost],
+    [other_external_inputs, keys_rotated, other_keys, lineage_lost],
 )
 def test_a_step_takes_what_the_steps_before_it_have_made(
     happened: Callable[[LineFolder, pytest.MonkeyPatch], None], line: LineFolder, monkeypatch: pytest.MonkeyPatch
@@ -241,18 +220,6 @@ def test_a_step_takes_what_the_steps_before_it_have_made(
 
     line.run("gate")
     line.run("register")
-
-
-def test_an_earlier_evaluation_of_the_same_run_is_refused(line: LineFolder) -> None:
-    """It is signed, but the step ran again since, and may have found the model worse."""
-    line.run_until("evaluate")
-    first = line.file("evaluation").read_bytes()
-    line.run("gate")
-    line.run("evaluate", before="gate", text="again")
-    line.file("evaluation").write_bytes(first)
-
-    with pytest.raises(AlteredError, match="evaluation: its digest"):
-        line.run("gate")
 
 
 def test_a_changed_artifact_of_a_fold_is_refused(line: LineFolder, monkeypatch: pytest.MonkeyPatch) -> None:
