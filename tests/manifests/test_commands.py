@@ -47,7 +47,7 @@ def test_a_server_reads_its_command_line(file: str, container: Object, monkeypat
     def opened(*values: Any, **named: Any) -> None:
         observed.append((values, named))
 
-    monkeypatch.setattr(main, "load_backend", lambda config: None, raising=False)  # files of a volume
+    monkeypatch.setattr(main, "StandInBackend", lambda *files: None, raising=False)  # files of a volume
     for function in ("serve", "serve_knowledge_bases"):
         monkeypatch.setattr(main, function, opened, raising=False)
     if name == "serving.gateway":
