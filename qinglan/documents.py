@@ -122,8 +122,6 @@ def parse_yaml(text: str, where: str) -> Any:
 
 
 def parse_yaml_documents(text: str, where: str) -> list[Any]:
-    """Parse all YAML documents of a text, such as the two of a compiled graph."""
-
     def load(loader: Any) -> list[Any]:
         documents = []
         while loader.check_data():

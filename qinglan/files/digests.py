@@ -27,7 +27,6 @@ def digest(path: Path) -> str:
 
 
 def algorithm_of(path: Path) -> str:
-    """Name of the algorithm for the digest of this file or folder."""
     return FILE_ALGORITHM if path.is_file() else FOLDER_ALGORITHM
 
 

@@ -217,7 +217,6 @@ def make_private(path: Path) -> None:
 
 
 def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
-    """Open a file, such as a log, that only its owner can read."""
     make_private(path)
     return path.open(mode)
 

@@ -61,7 +61,6 @@ def secret_field(values: Any) -> str:
 
 
 def _settings(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every value with its path, at any depth."""
     yield path, value
     if isinstance(value, Mapping):
         for name, item in value.items():

@@ -122,7 +122,6 @@ def _settle(request: _PendingRequest, reply: BundledResponse) -> None:
 
 
 def split_into_messages(requests: Sequence[_PendingRequest]) -> Iterator[list[_PendingRequest]]:
-    """Split requests into messages of limited number and size."""
     message: list[_PendingRequest] = []
     size = 0
     for request in requests:
@@ -188,5 +187,4 @@ class FrameDecoder:
 
     @property
     def unfinished(self) -> bool:
-        """True if the last frame is incomplete."""
         return bool(self._rest or self._head)

@@ -35,7 +35,6 @@ class Budget:
         self.reserved += amount
 
     async def settled(self) -> None:
-        """Wait until a reservation is settled."""
         # Cleared and awaited without a pause in between, so no settlement can be missed.
         self._settled.clear()
         await self._settled.wait()

@@ -56,7 +56,6 @@ class Answer(NamedTuple):
     usage: Usage
 
     def line(self) -> str:
-        """The text on one line."""
         return as_line(self.text)
 
 
@@ -154,7 +153,6 @@ class GatewayClient(AsyncClosing):
         return cast(dict[str, Any], orjson.loads((await self._send_with_retries(send)).content))
 
     def _checked(self, reply: BundledResponse) -> BundledResponse:
-        """Return a reply of status 200; raise the error of any other reply."""
         if reply.status != 200:
             raise read_error(f"Gateway {self._base_url}", reply.status, reply.content)
         return reply
@@ -171,7 +169,6 @@ class GatewayClient(AsyncClosing):
 
 
 def read_error(where: str, status: int, content: bytes) -> Exception:
-    """The exception for an error answer of the gateway."""
     try:
         body = orjson.loads(content)
     except orjson.JSONDecodeError:

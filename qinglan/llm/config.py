@@ -90,7 +90,6 @@ class PaidModel(Config):
 
     @model_validator(mode="after")
     def _acceptable(self) -> Self:
-        """Reject settings that would fail or mislead at every call."""
         wrong = find_incompatible_setting(dict(self))
         if wrong:
             raise ValueError(wrong)
@@ -105,7 +104,6 @@ class PaidModel(Config):
 
     @property
     def structured_answers(self) -> AnswerFormat:
-        """Format in which this model is asked for a JSON object."""
         return self.answer_format or default_format(self.base_url, self.model)
 
 
@@ -193,7 +191,6 @@ class GatewayConfig(Config):
     training may use its own address instead."""
 
     def models(self) -> dict[Role, PaidModel]:
-        """The model of each role."""
         return {"teacher": self.teacher, "judge": self.judge, "examiner": self.examiner or self.judge}
 
 

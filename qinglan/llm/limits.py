@@ -56,7 +56,6 @@ class RateLimit:
         return 0.0
 
     def left(self, now: float) -> float:
-        """Seconds until the pause ends; 0 without a pause."""
         return max(0.0, self._resume - now)
 
     def answered(self, sent: float) -> None:

@@ -37,7 +37,6 @@ def read_losses(quarantine: Path, stage: str) -> list[Loss]:
 
 
 def lost_share(losses: Sequence[Loss], answered: int) -> float:
-    """Lost rows as a share of lost and answered rows."""
     lost = sum(loss.rows for loss in losses)
     return lost / (lost + answered) if lost else 0.0
 

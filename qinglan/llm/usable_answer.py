@@ -22,7 +22,6 @@ def cleaned_answer(raw: bytes, model: PaidModel) -> bytes:
 
 
 def is_usable(raw: bytes, model: PaidModel, structured: bool) -> bool:
-    """Tell if a caller could use a received completion."""
     try:
         usable_text(orjson.loads(cleaned_answer(raw, model)), structured)
     except (RowError, orjson.JSONDecodeError):

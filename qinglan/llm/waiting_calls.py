@@ -30,7 +30,6 @@ class WaitingCalls:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Count one call as waiting until the block ends."""
         key = object()
         self._sent[key] = time.monotonic()
         if self._watch is None:

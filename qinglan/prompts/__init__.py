@@ -34,7 +34,6 @@ class PromptWords(NamedTuple):
 
     @property
     def fields(self) -> tuple[str, str, str]:
-        """Field names in the order of the prompt."""
         return self.question, self.profile, self.history
 
 
@@ -138,14 +137,12 @@ def own_prompt(prompt: SystemPrompt, tenant: str) -> str:
 
 
 def teacher_messages(prompt_input: PromptInput, system: SystemPrompt = "") -> list[Message]:
-    """Return the teacher's prompt; `system` replaces the prompt files."""
     tenant = prompt_input.tenant_id
     text = own_prompt(system, tenant) or template(f"teacher.{tenant}")
     return _chat(text, prompt_input, words_of(text).teacher)
 
 
 def student_prompt(tenant: str, system: SystemPrompt = "") -> str:
-    """Return the student's system prompt for a tenant."""
     return own_prompt(system, tenant) or template(f"student.{tenant}")
 
 

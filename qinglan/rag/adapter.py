@@ -52,7 +52,6 @@ class RagAdapter:
         return self.path == RAG_PATH
 
     def encode(self, body: bytes) -> bytes:
-        """Translate a request's body from the contract to the service's form."""
         if self._unchanged:
             return body
         request = orjson.loads(body)

@@ -34,7 +34,6 @@ def read_knowledge_base(path: Path) -> Iterator[Passage]:
 
 
 def searched_text(passage: Passage) -> str:
-    """Text of a passage that is searched: its title and its content."""
     return f"{passage.title}\n{passage.content}"
 
 

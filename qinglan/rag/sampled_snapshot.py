@@ -16,7 +16,6 @@ SAMPLE_DEPTH = 10
 
 
 def sample_requests(queries: Sequence[str], tenant: str, kb_name: str) -> Iterator[dict[str, Any]]:
-    """Requests whose answers make up the digest."""
     for query in queries:
         yield {
             "query": query,

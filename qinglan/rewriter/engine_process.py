@@ -32,7 +32,6 @@ class Engine(NamedTuple):
     process: "subprocess.Popen[bytes]"
 
     def outage(self, what: str) -> OutageError:
-        """The error of a failed engine, with the last lines of its log."""
         code = self.process.poll()
         ended = "" if code is None else f"; its process ended with {code}"
         return OutageError(*failure_lines(f"{what}{ended}", "vLLM", self.log))

@@ -81,15 +81,12 @@ class Student:
         return self._fitted(self.messages(prompt_input))
 
     def write(self, rows: Sequence[PromptInput]) -> list[GeneratedRewrite]:
-        """Greedy rewrites of these questions, as one batch."""
         return self.write_messages([self.messages(row) for row in rows])
 
     def write_messages(self, prompts: Sequence[list[Message]]) -> list[GeneratedRewrite]:
-        """Greedy rewrites of these prompts, as one batch."""
         return self.write_prompts([self._fitted(messages) for messages in prompts])
 
     def write_prompts(self, prompts: Sequence[StudentPrompt]) -> list[GeneratedRewrite]:
-        """Greedy rewrites of these rendered prompts, as one batch."""
         import torch
 
         started = time.perf_counter()
@@ -195,7 +192,6 @@ def unusable_answer(written: Sequence[GeneratedRewrite]) -> str | None:
 
 
 def refuse_unusable(answer: str | None, advice: str) -> None:
-    """Raise a TrainingError if a trained model has an unusable answer."""
     if answer is not None:
         raise TrainingError(f"The trained model answers nothing usable, such as {answer!r}. {advice}")
 

@@ -81,7 +81,6 @@ def layer_gradients(shape: ModelShape, tokens: int, rank: int) -> int:
 
 
 def width_bytes(each: LayerBytes, shape: ModelShape, rank: int) -> int:
-    """Bytes of a token in one layer of this shape."""
     return (
         each.intermediate * shape.intermediate + each.queries * shape.heads * shape.head_dim
         + each.hidden * shape.hidden + each.keys * shape.kv_heads * shape.head_dim + each.rank * rank

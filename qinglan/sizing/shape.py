@@ -48,7 +48,6 @@ class ModelShape(NamedTuple):
 
     @property
     def linears(self) -> tuple[tuple[int, int], ...]:
-        """Inputs and outputs of a layer's linear maps: q, k, v, o, gate, up, down."""
         queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
         return (
             (self.hidden, queries), (self.hidden, keys), (self.hidden, keys), (queries, self.hidden),
@@ -126,7 +125,6 @@ def shape_of(settings: dict[str, Any], where: str) -> ModelShape:
 
 
 def read_shape(folder: Path) -> ModelShape:
-    """The shape that a model folder's config.json describes."""
     path = folder / "config.json"
     try:
         settings = parse_json_mapping(read_plain(path), str(path))

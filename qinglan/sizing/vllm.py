@@ -58,13 +58,6 @@ def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, .
     )
 
 
-def cache_tokens(shape: ModelShape, settings: VllmSettings, usable: float) -> int:
-    """Number of tokens that the cache can hold. It gets what weights and work leave of vLLM's share of `usable`
-    bytes."""
-    room = settings.memory_share * usable - sum(part.bytes for part in engine_amounts(shape, settings))
-    return BLOCK * cache_blocks(shape, settings.tensor_parallel, max(0.0, room))
-
-
 def least_phase(shape: ModelShape, settings: VllmSettings) -> Phase:
     """Memory that vLLM's share of a card must at least hold: the cache must fit one request of the greatest
     length."""

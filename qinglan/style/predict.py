@@ -25,7 +25,6 @@ class Prediction(TypedDict):
 def predict_style(
     text: str, model: Any, tokenizer: Any, id_to_label: Mapping[str, str], max_length: int = 512
 ) -> Prediction:
-    """The style of one text."""
     return batch_predict([text], model, tokenizer, id_to_label, max_length=max_length)[0]
 
 
@@ -37,7 +36,6 @@ def batch_predict(
     batch_size: int = 32,
     max_length: int = 512,
 ) -> list[Prediction]:
-    """The styles of many texts, in their order."""
     logits, ids = TorchEngine(model), encode(tokenizer, texts, max_length)
     names = [id_to_label[str(number)] for number in range(len(id_to_label))]
     return predictions(predict_probabilities(logits, ids, len(names), batch_size), names)

@@ -100,7 +100,6 @@ def refuse_folds(rows: Path) -> None:
 
 
 def question_only_text(row: StyleRow) -> str:
-    """The row's text in the training form, without its answer."""
     question, answer_mark, _ = row.input.removeprefix(QUESTION).partition(ANSWER)
     if not answer_mark or not row.input.startswith(QUESTION):
         raise DataError(

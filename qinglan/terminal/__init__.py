@@ -92,7 +92,6 @@ def say(*lines: object, to: TextIO | None = None) -> None:
 
 
 def say_error(error: QinglanError, program: str = "") -> None:
-    """Print the lines of an error on stderr."""
     first, *rest = error.lines or ("",)
     say(f"{program}: {in_language(first)}" if program else first, *rest, to=sys.stderr)
 

@@ -47,49 +47,82 @@ def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
 @contextmanager
 def progress(label: str, total: int | None = None) -> Iterator[Tick]:
     """Show the progress of work on items. Yields a function to call once per finished item."""
-    if sys.stdout.isatty():
-        with _bar(label, total) as tick:
-            yield tick
-    else:
-        with _lines(label, total) as tick:
-            yield tick
+    done, last_note = 0, ""
+
+    def line(seconds: float) -> str:
+        return progress_line(label, done, total, seconds, last_note)
+
+    with _display(label, total, line) as show:
+
+        def tick(note: str = "") -> None:
+            nonlocal done, last_note
+            done, last_note = done + 1, note
+            show(done, note)
+
+        yield tick
+
+
+class Transfer:
+    """Counter of transferred bytes for any thread. Bytes that the target already had do not count for the speed."""
+
+    def __init__(self, show: Callable[[float, str], None]) -> None:
+        self._show = show
+        self._lock = Lock()
+        self.moved = self.existing = 0
+
+    def add_moved(self, count: int) -> None:
+        with self._lock:
+            self.moved += count
+            self._show(self.moved + self.existing, "")
+
+    def add_existing(self, count: int) -> None:
+        with self._lock:
+            self.existing += count
+            self._show(self.moved + self.existing, "")
 
 
 @contextmanager
-def _bar(label: str, total: int | None) -> Iterator[Tick]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+def transfer_progress(label: str, total: int) -> Iterator[Transfer]:
+    """Show the progress of a transfer. Yields a counter; the target may already have some of the `total` bytes."""
+    transfer: Transfer
+
+    def line(seconds: float) -> str:
+        return bytes_line(label, total, transfer.moved, transfer.existing, seconds)
+
+    with _display(label, total, line, in_bytes=True) as show:
+        transfer = Transfer(show)
+        yield transfer
+
+
+@contextmanager
+def _display(
+    label: str, total: int | None, line: Callable[[float], str], in_bytes: bool = False
+) -> Iterator[Callable[[float, str], None]]:
+    """Show a bar on a terminal; else print a `line` every few seconds and at the end. `line` gets the seconds since
+    the beginning. Yields a function that takes what is done, and a note."""
+    if not sys.stdout.isatty():
+        started = printed = time.monotonic()
+
+        def show_line(done: float, note: str) -> None:
+            nonlocal printed
+            if time.monotonic() - printed >= EVERY_SECONDS:
+                printed = time.monotonic()
+                say(line(printed - started))
+
+        yield show_line
+        say(line(time.monotonic() - started))
+        return
+
+    from rich import progress as bars
 
     from qinglan.terminal.console import Console
 
-    with Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        console=Console(),
-    ) as bar:
+    counts = (bars.DownloadColumn(), bars.TransferSpeedColumn()) if in_bytes else (bars.MofNCompleteColumn(),)
+    texts = [bars.TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[note]")]
+    columns = (texts[0], bars.BarColumn(), *counts, bars.TimeRemainingColumn(), texts[1])
+    with bars.Progress(*columns, console=Console()) as bar:
         task = bar.add_task(label, total=total, note="")
-        yield lambda note="": bar.update(task, advance=1, note=visible(note))
-
-
-@contextmanager
-def _lines(label: str, total: int | None) -> Iterator[Tick]:
-    started = printed = time.monotonic()
-    done, last_note = 0, ""
-
-    def report() -> None:
-        say(progress_line(label, done, total, time.monotonic() - started, last_note))
-
-    def tick(note: str = "") -> None:
-        nonlocal done, printed, last_note
-        done, last_note = done + 1, note
-        if time.monotonic() - printed >= EVERY_SECONDS:
-            printed = time.monotonic()
-            report()
-
-    yield tick
-    report()
+        yield lambda done, note: bar.update(task, completed=done, note=visible(note))
 
 
 def progress_line(label: str, done: int, total: int | None, seconds: float, note: str) -> str:
@@ -99,67 +132,6 @@ def progress_line(label: str, done: int, total: int | None, seconds: float, note
     if total is not None and rate > 0 and done < total:
         parts.append(f"{(total - done) / rate:.0f} s left")
     return f"[{label}] {listed(parts + ([note] if note else []))}"
-
-
-class Transfer:
-    """Counter of transferred bytes for any thread. Bytes that the target already had do not count for the speed."""
-
-    def __init__(self, show: Callable[[int, int], None]) -> None:
-        self._show = show
-        self._lock = Lock()
-        self._moved = self._existing = 0
-
-    def add_moved(self, count: int) -> None:
-        with self._lock:
-            self._moved += count
-            self._show(self._moved, self._existing)
-
-    def add_existing(self, count: int) -> None:
-        with self._lock:
-            self._existing += count
-            self._show(self._moved, self._existing)
-
-
-@contextmanager
-def transfer_progress(label: str, total: int) -> Iterator[Transfer]:
-    """Show the progress of a transfer. Yields a counter; the target may already have some of the `total` bytes."""
-    with _bytes_bar(label, total) if sys.stdout.isatty() else _byte_lines(label, total) as show:
-        yield Transfer(show)
-
-
-@contextmanager
-def _bytes_bar(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    from qinglan.terminal.console import Console
-
-    columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    with Progress(*columns, TimeRemainingColumn(), console=Console()) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda moved, existing: bar.update(task, completed=moved + existing)
-
-
-@contextmanager
-def _byte_lines(label: str, total: int) -> Iterator[Callable[[int, int], None]]:
-    started = printed = time.monotonic()
-    last = 0, 0
-
-    def show(moved: int, existing: int) -> None:
-        nonlocal printed, last
-        last = moved, existing
-        if time.monotonic() - printed >= EVERY_SECONDS:
-            printed = time.monotonic()
-            say(bytes_line(label, total, moved, existing, printed - started))
-
-    yield show
-    say(bytes_line(label, total, *last, time.monotonic() - started))
 
 
 def bytes_line(label: str, total: int, moved: int, existing: int, seconds: float) -> str:

@@ -29,10 +29,6 @@ def test_results_keep_the_order_of_the_input() -> None:
     assert most == 3
 
 
-def test_nothing_in_gives_nothing_out() -> None:
-    assert asyncio.run(collect([], window=3)) == ([], 0)
-
-
 def test_the_first_failure_ends_all_at_once() -> None:
     cancelled = []
 
@@ -72,14 +68,3 @@ def test_together_leaves_nothing_running_when_one_fails() -> None:
     with pytest.raises(ValueError, match="no answer"):
         asyncio.run(asyncio.wait_for(gather_or_cancel(slow(), failing()), 5))
     assert ended == ["slow"]
-
-
-def test_together_gives_results_in_the_order_of_the_work() -> None:
-    async def later(value: int) -> int:
-        await asyncio.sleep(0.01 / value)
-        return value
-
-    async def both() -> list[int]:
-        return await gather_or_cancel(later(1), later(2))
-
-    assert asyncio.run(both()) == [1, 2]

@@ -98,8 +98,6 @@ class BatchService:
         self._where = f"batches of {upstream.where}"
 
     async def upload(self, path: Path, name: str) -> str:
-        """Upload a file and return the id that the service gives it."""
-
         async def send(client: openai.AsyncOpenAI) -> bytes:
             with path.open("rb") as file:
                 upload = (f"{name}.jsonl", file, "application/jsonl")
@@ -255,7 +253,6 @@ class BatchService:
 
 
 def _outcome(value: dict[str, Any], where: str) -> Completion | UpstreamError:
-    """Outcome of a result line, read by the same rules as a live answer."""
     response = value.get("response")
     try:
         if isinstance(response, dict):
@@ -287,7 +284,6 @@ def _object(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Objects in the list `data` of an answer; an empty list if the answer has no such list."""
     listed = values.get("data")
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 

@@ -85,7 +85,6 @@ class BatchJournal:
         self._journal = journal
 
     def open(self) -> list[Batch]:
-        """All open batches, the oldest first."""
         rows = self._journal.read(f"SELECT {', '.join(Batch._fields)} FROM batches WHERE NOT ended ORDER BY id")
         return [Batch(*row) for row in rows]
 

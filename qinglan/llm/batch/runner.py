@@ -195,7 +195,6 @@ class BatchRunner:
             await self._commit()
 
     async def _settle_rest(self, status: BatchStatus) -> None:
-        """Settle rows without a result line, by how the batch ended."""
         problems = {problem.line: problem for problem in status.problems if problem.line is not None}
         for number, row in enumerate(self._batches.rows(self._batch), 1):
             if row.is_open:
@@ -225,7 +224,6 @@ class BatchRunner:
         self._written.clear()
 
     async def _end_refused(self, error: UpstreamError) -> BatchEnd:
-        """End a batch that the service refused: its rows are unpaid."""
         for row in self._batches.rows(self._batch):
             await self._settle(row, TransientError("not run", str(error)))
         await self._commit()
@@ -268,7 +266,6 @@ def pauses() -> Iterator[float]:
 
 
 def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamError:
-    """Outcome of a row without a result line, by how its batch ended."""
     if problem:
         return RejectedRequestError("rejected", f"The service refused the line: {problem.code}: {problem.message}")
     if status == "completed":

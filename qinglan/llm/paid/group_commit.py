@@ -65,7 +65,6 @@ class GroupWriter:
         return done
 
     def close(self) -> None:
-        """Commit all queued writes, then close the connection."""
         # The thread commits what is queued before the end mark; only then may the connection be closed.
         self._queue.put(None)
         self._thread.join()

@@ -198,7 +198,6 @@ class Journal:
         self._lock.close()
 
     def read(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Run a query on the committed data."""
         return self._reader.execute(query, values).fetchall()
 
     def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
@@ -266,7 +265,6 @@ class Journal:
 def sent_statements(
     attempt: int, call: Call, entry: Entry, reserved: float, batch: int | None = None
 ) -> tuple[SqlStatement, ...]:
-    """SQL statements that record a call and its attempt before it is sent."""
     return (
         (UPSERT_CALL, call),
         (INSERT_PROMPT, (prompt_key(call.request, call.sample), call.key)),

@@ -129,7 +129,6 @@ class ModelAnswers(NamedTuple):
 
 
 def read_answers_by_model(path: Path) -> list[ModelAnswers]:
-    """Count the journal's answers of each model."""
     with _reading(path) as database:
         return [ModelAnswers(*row) for row in database.execute(BY_MODEL)]
 

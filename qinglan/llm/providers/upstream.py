@@ -181,7 +181,6 @@ def error_from_status(status: int, headers: Mapping[str, str], body: str, where:
 
 
 def _error_of(body: str) -> tuple[str, str]:
-    """Code and message of an error body of any shape."""
     try:
         error = orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -59,7 +59,6 @@ class BatchTerms(NamedTuple):
 
 
 def passage_batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
-    """Split passages into batches of limited number and text size."""
     batch: list[Passage] = []
     letters = 0
     for passage in passages:

@@ -20,11 +20,9 @@ from qinglan.files.files import (
     atomic_folder,
     atomic_write,
     dump_line,
-    open_private,
     pid_space,
     read_jsonl,
     remove_abandoned,
-    sha256_text,
     writer_name,
 )
 from qinglan.files.plain_files import UnreadableFileError, open_lock
@@ -65,10 +63,6 @@ def test_a_bad_line_is_named_with_what_is_wrong(tmp_path: Path, line: bytes, mes
 
     with pytest.raises(DataError, match=rf"rows\.jsonl:2: .*{message}"):
         list(read_jsonl(path, Question))
-
-
-def test_no_two_lists_of_texts_share_a_digest() -> None:
-    assert sha256_text("ab", "c") != sha256_text("a", "bc") != sha256_text("abc")
 
 
 def left_by(writer: str, folder: Path, hours: float = 0.0) -> Path:
@@ -302,17 +296,6 @@ def test_nobody_else_writes_a_file_whatever_the_umask(tmp_path: Path, umask: int
 
     assert mode(tmp_path / "trust.yaml") == 0o644 & ~umask
     assert mode(tmp_path / "config.yaml") == 0o600
-
-
-def test_the_owner_alone_reads_a_log_also_one_that_was_open_to_all(tmp_path: Path, umask: int) -> None:
-    (tmp_path / "old.log").write_text("old")
-    (tmp_path / "old.log").chmod(0o666)
-
-    for name in ("new.log", "old.log"):
-        with open_private(tmp_path / name, "ab") as log:
-            log.write(b"new")
-        assert mode(tmp_path / name) == 0o600
-    assert (tmp_path / "old.log").read_text() == "oldnew"
 
 
 def written(folder: Path) -> list[Path]:

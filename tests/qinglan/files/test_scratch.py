@@ -1,6 +1,5 @@
 """The volume that the pods of a job share with the step, and copies on it."""
 
-import os
 import threading
 from pathlib import Path
 
@@ -47,13 +46,6 @@ def test_a_folder_on_the_volume_is_not_copied_to_scratch(volume: Path) -> None:
     assert not (volume / "inputs").exists()
 
 
-def test_a_file_keeps_its_name(volume: Path, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text("{}")
-
-    assert copy_to_scratch(tmp_path / "rows.jsonl", "d3").read_text() == "{}"
-    assert copy_to_scratch(tmp_path / "rows.jsonl", "d3").name == "rows.jsonl"
-
-
 def test_steps_that_copy_the_same_at_once_all_find_it_whole(volume: Path, tmp_path: Path) -> None:
     source, result = model(tmp_path / "base"), list[Path]()
     threads = [threading.Thread(target=lambda: result.append(copy_to_scratch(source, "d4"))) for _ in range(8)]
@@ -65,35 +57,6 @@ def test_steps_that_copy_the_same_at_once_all_find_it_whole(volume: Path, tmp_pa
     assert len(result) == 8 and len(set(result)) == 1
     assert (result[0] / "weights").stat().st_size == 1000
     assert [path.name for path in (volume / "inputs").iterdir()] == ["d4"]
-
-
-def test_a_copy_that_fails_leaves_nothing_behind(volume: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        copy_to_scratch(tmp_path / "none", "d5")
-
-    assert list((volume / "inputs").iterdir()) == []
-
-
-def test_what_a_killed_copy_left_is_removed_and_one_at_work_stays(
-    volume: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(source: Path, target: Path) -> None:
-        left.append(target.parent)
-        raise SystemExit
-
-    left, source = list[Path](), model(tmp_path / "base")
-    with monkeypatch.context() as patch:
-        patch.setattr("shutil.copytree", killed)
-        patch.setattr("shutil.rmtree", lambda *_, **__: None)
-        for pid in (999_999_999, os.getppid()):
-            patch.setattr("qinglan.files.files.os.getpid", lambda pid=pid: pid)
-            with pytest.raises(SystemExit):
-                copy_to_scratch(source, "d6")
-    ended, at_work = left
-
-    copy_to_scratch(source, "d6")
-
-    assert not ended.exists() and at_work.exists()
 
 
 def test_the_digest_of_a_folders_code_goes_with_the_code_below_it_too(tmp_path: Path) -> None:

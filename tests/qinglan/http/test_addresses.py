@@ -71,12 +71,6 @@ def test_a_scheme_in_capitals_is_refused_before_anything_is_paid(reader: str, ur
         READERS[reader](url)
 
 
-def test_a_scheme_in_capitals_does_not_hide_an_address_from_the_allowlist() -> None:
-    assert called_addresses({"a": {"b": ["HTTPS://host.example"]}}, "stage") == {
-        "stage.a.b[0]": "HTTPS://host.example"
-    }
-
-
 @pytest.mark.parametrize("kind", WITH_KEYS)
 @pytest.mark.parametrize("reader", READERS)
 def test_an_address_with_a_key_is_refused_and_not_repeated(reader: str, kind: str) -> None:
@@ -112,10 +106,6 @@ def test_a_key_under_an_unknown_setting_is_not_repeated(setting: str) -> None:
     assert SECRET not in str(refused.value)
 
 
-def test_a_limit_of_tokens_is_no_key() -> None:
-    PaidModel.parse({"model": "m", "price": PRICE, "extra_body": {"thinking_tokens": 5, "max_token": 1}}, "profile")
-
-
 @given(st.text(st.characters(exclude_characters="/?#@\\ ", exclude_categories=("C", "Z")), min_size=9))
 def test_hidden_secrets_leave_no_user_and_no_query(secret: str) -> None:
     for url in (f"http://u:{secret}@h/v1", f"http://h/v1?k={secret}", f"http://h/v1#{secret}"):
@@ -131,10 +121,10 @@ STYLE = StyleRewardConfig(url="http://evil.example", weight=0.1, wanted=("诚实
 
 
 def test_addresses_are_found_at_any_depth_of_a_stages_settings() -> None:
-    settings = {"reward": {"style": {"url": "http://a"}, "terms": [{"u": "https://b"}]}, "name": "httpd", "n": 1}
+    settings = {"reward": {"style": {"url": "http://a"}, "terms": [{"u": "HTTPS://b"}]}, "name": "httpd", "n": 1}
 
     assert called_addresses(settings, "ppo") == {
-        "ppo.reward.style.url": "http://a", "ppo.reward.terms[0].u": "https://b",
+        "ppo.reward.style.url": "http://a", "ppo.reward.terms[0].u": "HTTPS://b",
     }  # fmt: skip
 
 

@@ -155,15 +155,6 @@ def test_a_proxy_that_has_nobody_behind_it_is_waited_for_too(client: str, monkey
     assert len(app.requests) > 5
 
 
-def test_without_the_variable_what_was_used_is_asked_once(log: WaitLog) -> None:
-    app = Scripted(Reply(503, b""))
-
-    with running(app) as url, pytest.raises(OutageError, match="does not say what was used"):
-        asyncio.run(read_prices(url))
-
-    assert len(app.requests) == 1 and not log.lines
-
-
 def test_on_a_machine_a_retry_names_the_service_the_reason_and_the_limit_once(
     log: WaitLog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

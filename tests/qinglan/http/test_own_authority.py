@@ -18,8 +18,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from commands.doctor.providers import list_check
-from pipelines.lines.config import load_config
 from qinglan.errors import ConfigError, OutageError
 from qinglan.http.http_client import async_client, trusted_certificates
 from qinglan.llm.budget import Budget
@@ -29,7 +27,6 @@ from qinglan.rag.contract import RagRequest
 from serving.gateway.cache import RetrievalCache
 from serving.gateway.metrics import Metrics
 from serving.gateway.retrieval_client import RetrievalClient
-from serving.rag.service_client import ServiceClient, ServiceError
 
 REQUEST = RagRequest(query="问", tenant_id="t")
 ADVICE = r"CERTIFICATE_VERIFY_FAILED.* name its PEM file in SSL_CERT_FILE"
@@ -142,42 +139,6 @@ def test_models_are_trusted_by_the_same_file_beside_the_public_authorities(
 
     assert asyncio.run(post()) == 200
     assert len(trusted_certificates().get_ca_certs()) == public + 1 > 2
-
-
-async def rerank(url: str) -> bytes:
-    """As our RAG service asks a reranker or an encoder that is a service of its own."""
-    client = ServiceClient(url, 60.0)
-    try:
-        return await client.post("/rerank", {})
-    finally:
-        await client.aclose()
-
-
-def test_a_reranker_is_trusted_by_the_same_file(
-    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(ServiceError, match="unreachable"):
-        asyncio.run(rerank(service))
-
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-    trusted_certificates.cache_clear()
-
-    assert b"recall" in asyncio.run(rerank(service))
-
-
-def test_doctor_asks_a_provider_in_the_same_way_and_names_the_variable(
-    service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = load_config("fivedoctors", "demo").gateway.teacher.model_copy(
-        update={"base_url": service, "api_key_env": "ACME_KEY"}
-    )
-    monkeypatch.setenv("ACME_KEY", "key")
-    assert "SSL_CERT_FILE" in list_check("teacher", model).next_step
-
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))
-    trusted_certificates.cache_clear()
-
-    assert "no answer" not in list_check("teacher", model).what
 
 
 @pytest.mark.parametrize("content", [None, b"no certificate"])

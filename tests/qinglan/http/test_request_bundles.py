@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from starlette.responses import StreamingResponse
 
-from qinglan.errors import DataError, RowError
+from qinglan.errors import DataError
 from qinglan.http.request_bundles import (
     BUNDLE_PATH,
     MAX_MESSAGE_BYTES,
@@ -242,19 +242,6 @@ def test_the_gateway_answers_paid_and_retrieved_in_one_message(tmp_path: Path) -
     assert (first.cached, second.cached) == (False, False) and first.call != second.call
 
 
-def test_a_row_that_failed_is_told_through_a_bundle_as_it_is_without(tmp_path: Path) -> None:
-    services = Services()
-    services.judge_status = 400
-
-    async def work(url: str) -> None:
-        async with gateway(gateway_config(url, url), tmp_path) as base, GatewayClient(base, "reward") as paid:
-            body = orjson.dumps({"改写": GOOD}).decode()
-            await paid.ask("judge", [{"role": "user", "content": body}], row="1")
-
-    with running(services) as url, pytest.raises(RowError, match="400"):
-        asyncio.run(work(url))
-
-
 WHOLE = encode_frame(FrameHeader(0, "/x", {}), b"ab")
 
 
@@ -271,12 +258,3 @@ def test_a_broken_bundle_is_refused_whole(content: bytes) -> None:
 
 async def answered_alone(_: bytes, __: Mapping[str, str]) -> Response:
     return Response(b"{}")
-
-
-def test_a_broken_bundle_is_a_400_of_the_gateway(tmp_path: Path) -> None:
-    async def ask() -> httpx2.Response:
-        async with gateway(gateway_config("http://127.0.0.1:9"), tmp_path) as url, httpx2.AsyncClient() as client:
-            return await client.post(f"{url}{BUNDLE_PATH}", content=b'[0,"/x",{},-17]\n')
-
-    answer = asyncio.run(ask())
-    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")

@@ -93,16 +93,3 @@ def test_a_gateway_that_stays_away_is_an_outage_that_says_what_to_do() -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     with pytest.raises(OutageError, match="Start it again on the same journal"):
         ask(url, back_within=0.3)
-
-
-def test_exported_and_report_go_to_the_journal() -> None:
-    async def run(url: str) -> dict[str, Any]:
-        async with GatewayClient(url, "generate") as gateway:
-            await gateway.exported("abc")
-            return await gateway.report()
-
-    app = Scripted(Reply(200, b"{}"), Reply(200, b'{"calls": 3}'))
-    with running(app) as url:
-        assert asyncio.run(run(url)) == {"calls": 3}
-    assert [path for path, _, _ in app.requests] == ["/v1/journal/exported", "/v1/journal/report"]
-    assert orjson.loads(app.requests[0][1]) == {"step": "generate", "artifact": "abc"}

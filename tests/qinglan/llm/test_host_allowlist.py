@@ -46,16 +46,3 @@ def test_another_host_is_refused_until_the_operator_allows_it(monkeypatch: pytes
 def test_a_host_or_a_host_with_its_port_can_be_allowed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv(ALLOWED_VARIABLE, "API.example.com, api.example.org:443")
     assert allowed(url)
-
-
-@pytest.mark.parametrize(
-    "url", ["ftp://127.0.0.1/", "127.0.0.1:8100", "", "http:///v1", "http://127.0.0.1:99999", "file:///etc"]
-)
-def test_a_text_that_is_no_http_address_is_refused(url: str) -> None:
-    with pytest.raises(ConfigError, match="no http or https address"):
-        check_host(url, "rag.base_url")
-
-
-def test_an_address_holds_no_password() -> None:
-    with pytest.raises(ConfigError, match="Keys come from the environment"):
-        check_host("http://me:secret@127.0.0.1/v1", "teacher.base_url")

@@ -90,12 +90,6 @@ def test_a_refusal_in_plain_words_is_a_refusal_where_the_model_is_known_to_use_t
     assert usable_text(orjson.loads(clean_completion(raw, False, ())), structured=False).startswith("抱歉")
 
 
-def test_a_rewrite_that_only_holds_a_refusals_words_is_a_rewrite() -> None:
-    raw = clean_completion(completion("客服说抱歉，我不能退货 怎么办"), False, (SORRY,))
-
-    assert usable_text(orjson.loads(raw), structured=False) == "客服说抱歉，我不能退货 怎么办"
-
-
 def test_the_thoughts_are_taken_out_before_a_refusal_is_looked_for() -> None:
     raw = clean_completion(completion("<think>这不行</think>抱歉，我无法回答"), True, (SORRY,))
 
@@ -104,45 +98,29 @@ def test_the_thoughts_are_taken_out_before_a_refusal_is_looked_for() -> None:
 
 DECLINED = [
     "I'm sorry, I can't help with that.",
-    "I’m sorry, but I can’t assist with that request.",
-    "I am sorry, I cannot help with this.",
     "Sorry, I can't do that.",
     "SORRY, BUT I CANNOT ASSIST WITH THAT",
-    "I'm very sorry, but I am unable to help with that.",
     "I'm sorry, as an AI model I must decline.",
-    "I can't help with that.",
-    "I cannot assist you with that.",
     "I'm unable to help with that request.",
     "Unfortunately, I can't provide that information.",
-    "I cannot fulfill your request.",
     "As an AI language model, I have no access to your data.",
-    "As an AI, I cannot answer.",
     "抱歉，我不能改写这个问题。",
     "很抱歉，我无法回答您的问题",
     "对不起，我没办法提供帮助",
-    "抱歉！但我不便回答",
     "我无法回答这个问题。",
-    "我不能协助您完成此请求",
     "作为一个人工智能语言模型，我没有权限",
-    "作为AI，我没有个人意见",
 ]
 QUERIES = [
     "I can't log in to my account",
     "I cannot help my customer reset the password",
-    "I'm unable to upload a file",
-    "we can't provide a certificate",
     "apologize to a customer, template",
     "sorry state of the load balancer, error 503",
-    "as an owner, delete a project",
     "as an AI engineer, which GPU instance",
-    "as a large company, quotas",
     "reply to: I'm sorry, I can't help with that",
     "我无法完成支付怎么办",
     "我不能提供发票，如何报销",
-    "我无法处理订单",
     "客服说抱歉，我不能退货 怎么办",
     "作为老年人可以吃虾青素吗",
-    "不好意思的英文",
     "虾青素 每日服用频次",
 ]
 

@@ -9,7 +9,7 @@ import httpx
 import psutil
 import pytest
 
-from qinglan.errors import ConfigError, DataError, OutageError
+from qinglan.errors import ConfigError, OutageError
 from qinglan.processes.services import UNASSIGNED_PORTS, free_port, run_service, start_command
 from standins.samples import write_sample
 
@@ -68,15 +68,6 @@ def test_a_service_that_cannot_start_ends_with_its_own_error(tmp_path: Path) -> 
 
     with pytest.raises(ConfigError, match=r"(?s)gateway service did not start:.*teacher: Field required"):
         run_service("serving.gateway", arguments, tmp_path / "gateway.log").__enter__()
-
-
-@pytest.mark.slow
-def test_a_broken_knowledge_base_is_the_datas_fault(tmp_path: Path) -> None:
-    (tmp_path / "kb.jsonl").write_text('{"id": "a"}\n')
-    arguments = ["--kb", f"t={tmp_path / 'kb.jsonl'}", "--index-root", str(tmp_path / "index"), "--port", "0"]
-
-    with pytest.raises(DataError, match=r"kb\.jsonl:1: content: Field required"):
-        run_service("serving.rag", arguments, tmp_path / "rag.log").__enter__()
 
 
 def test_a_service_that_is_not_ready_in_the_time_it_was_given_is_an_outage(tmp_path: Path) -> None:

@@ -17,10 +17,6 @@ def base(tmp_path: Path) -> Path:
     return tiny_model(tmp_path / "weights" / "Qwen" / "Qwen3-1.7B")
 
 
-def test_a_whole_instruct_model_is_taken(base: Path) -> None:
-    refuse_unfit_base(base)
-
-
 def test_a_template_in_the_tokenizers_configuration_counts_too(base: Path) -> None:
     """As Qwen3's repositories have it."""
     template = (base / "chat_template.jinja").read_text()
@@ -49,13 +45,6 @@ def test_a_checkpoint_of_another_architecture_is_refused(base: Path, changes: di
         refuse_unfit_base(base)
 
 
-def test_a_configuration_that_cannot_be_read_is_refused(base: Path) -> None:
-    (base / "config.json").write_text('{"architectures": [')
-
-    with pytest.raises(DataError, match=r"config\.json: cannot be read .* Download the model again"):
-        refuse_unfit_base(base)
-
-
 @pytest.mark.parametrize("lacking", ["hidden_size", "num_attention_heads", "vocab_size"])
 def test_a_configuration_without_a_size_names_the_file_and_what_it_lacks(base: Path, lacking: str) -> None:
     config = json.loads((base / "config.json").read_text())
@@ -63,13 +52,6 @@ def test_a_configuration_without_a_size_names_the_file_and_what_it_lacks(base: P
     (base / "config.json").write_text(json.dumps(config))
 
     with pytest.raises(DataError, match=rf"config\.json: has no '{lacking}'\. Download the model again"):
-        refuse_unfit_base(base)
-
-
-def test_a_configuration_that_says_nothing_is_refused(base: Path) -> None:
-    (base / "config.json").write_text("{}")
-
-    with pytest.raises(DataError, match=r"config\.json: a model without a type, and a rewriter is a"):
         refuse_unfit_base(base)
 
 

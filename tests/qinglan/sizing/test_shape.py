@@ -35,12 +35,6 @@ def test_an_adapter_has_as_many_parameters_as_pefts(rank: int) -> None:
     assert small_shape().adapter(rank) == count(with_adapter(causal_lm(SMALL), rank), trained=True)
 
 
-def test_a_bf16_base_has_its_adapter_in_fp32() -> None:
-    model = with_adapter(causal_lm(SMALL, "cpu", torch.bfloat16), 4)
-
-    assert {weight.dtype for weight in model.parameters() if weight.requires_grad} == {torch.float32}
-
-
 @pytest.mark.slow
 def test_qwen3_32b_is_counted_to_the_last_parameter() -> None:
     shape = known_shapes()["Qwen/Qwen3-32B"]

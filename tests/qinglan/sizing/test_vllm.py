@@ -2,9 +2,8 @@
 
 import pytest
 
-from qinglan.sizing.cards import known_cards
 from qinglan.sizing.shape import known_shapes
-from qinglan.sizing.vllm import VllmSettings, cache_blocks, cache_tokens, least_phase, settings_of_options
+from qinglan.sizing.vllm import VllmSettings, cache_blocks, least_phase, settings_of_options
 from tests.qinglan.sizing.models import small_shape
 
 SHAPE = small_shape(num_attention_heads=8, num_key_value_heads=4, head_dim=64, num_hidden_layers=3)
@@ -29,19 +28,6 @@ def test_blocks_are_those_that_vllms_own_code_answered() -> None:
     assert [cache_blocks(SHAPE, 1, size) for size in (33_333_333, 64_000_000, 100_000_000)] == [678, 1302, 2034]
     assert cache_blocks(SHAPE, 2, 100_000_000) == 4069
     assert cache_blocks(known_shapes()["Qwen/Qwen3-32B"], 2, 20_000_000_000) == 9536
-
-
-def test_a_share_that_the_weights_fill_leaves_no_cache() -> None:
-    shape, card = known_shapes()["Qwen/Qwen3-32B"], known_cards()["NVIDIA-L4"]
-
-    assert cache_tokens(shape, VllmSettings(), card.usable) == 0
-
-
-def test_more_cards_leave_each_more_room_for_the_cache() -> None:
-    shape, card = known_shapes()["Qwen/Qwen3-32B"], known_cards()["NVIDIA-A100-SXM4-80GB"]
-    of_one, of_two = (cache_tokens(shape, VllmSettings(cards, max_model_len=2048), card.usable) for cards in (1, 2))
-
-    assert 0 < of_one < of_two / 4
 
 
 def test_an_adapters_slots_are_divided_over_the_cards() -> None:

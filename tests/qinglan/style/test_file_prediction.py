@@ -43,20 +43,6 @@ def test_lines_in_lines_out_in_their_order_with_all_that_they_held(model: StyleM
         assert out[at]["probabilities"] == pytest.approx(prediction["probabilities"], abs=1e-5)
 
 
-def test_question_and_answer_are_put_into_the_training_form(model: StyleModel, tmp_path: Path) -> None:
-    form = format_training_text("好吗", "很好")
-    rows: list[Any] = [
-        {"question": "好吗", "answer": "很好"},
-        {"问题": "好吗", "回答": "很好"},
-        {"input": form},
-        {"text": form},
-    ]
-
-    predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.jsonl")
-
-    assert len({round(row["confidence"], 5) for row in read(tmp_path / "out.jsonl")}) == 1
-
-
 def test_the_plans_json_and_a_csv_are_read_too(model: StyleModel, tmp_path: Path) -> None:
     training = [{"input": format_training_text("好吗", "很好"), "label": "有帮助", "metadata": {"source": "x"}}, 7]
     (tmp_path / "in.json").write_text(json.dumps(training), encoding="utf-8")
@@ -96,24 +82,6 @@ def test_a_row_without_an_answer_is_kept_with_its_fault(model: StyleModel, tmp_p
         (True, ""), (False, "no text; g"), (False, "text is em"), (False, "text is no"), (True, "")
     ]  # fmt: skip
     assert [fault.split(":")[0] for fault in counts.faults] == ["line 2", "line 3", "line 4"]
-
-
-def test_text_that_a_spreadsheet_would_run_is_written_as_text(model: StyleModel, tmp_path: Path) -> None:
-    row = {"text": format_training_text("好吗", "很好"), "note": "=HYPERLINK(1)"}
-
-    predict_file(model, write(tmp_path / "in.jsonl", [row]), tmp_path / "out.xlsx")
-
-    [(_, cells)] = read_table(tmp_path / "out.xlsx")
-    assert cells["note"] == "'=HYPERLINK(1)"
-
-
-def test_a_line_that_is_no_row_is_kept_with_its_fault(model: StyleModel, tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text('[1]\nnonsense\n{"text": "a"}\n7\n')
-
-    counts = predict_file(model, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-
-    assert (counts.rows, counts.predicted) == (4, 1)
-    assert [row.get("raw") for row in read(tmp_path / "out.jsonl")] == ["[1]", "nonsense", None, "7"]
 
 
 def test_a_file_that_was_answered_before_is_answered_anew(model: StyleModel, tmp_path: Path) -> None:
@@ -163,11 +131,3 @@ def test_a_column_that_a_spreadsheet_would_run_is_written_as_text(model: StyleMo
     for name in ("out.xlsx", "again.xlsx"):
         [(_, cells)] = read_table(tmp_path / name)
         assert cells["'=HYPERLINK(1)"] == "a "
-
-
-def test_a_title_above_the_names_of_columns_is_left_out(model: StyleModel, tmp_path: Path) -> None:
-    (tmp_path / "in.csv").write_text("导出 2025\n\n问题,回答\n好吗,很好\n", encoding="utf-8")
-
-    counts = predict_file(model, tmp_path / "in.csv", tmp_path / "out.jsonl")
-
-    assert (counts.rows, counts.predicted) == (1, 1)

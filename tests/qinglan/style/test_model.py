@@ -10,7 +10,7 @@ from qinglan.errors import ConfigError, DataError
 from qinglan.style.labels import Labels, format_training_text, read_labels, read_mapping, write_mapping
 from qinglan.style.model import StyleModel
 from qinglan.style.predict import batch_by_length, batch_predict, predict_style
-from tests.models.tiny_style import STYLE_TEXT, tiny_style_model
+from tests.models.tiny_style import tiny_style_model
 
 TEXTS = [format_training_text("一天吃几次" * times, "请按标签服用" * (20 - times)) for times in range(1, 20)]
 
@@ -76,18 +76,6 @@ def test_long_texts_share_a_batch_with_fewer() -> None:
 
     assert batches == [[1, 4, 0, 3], [5, 6, 7], [2]]
     assert list(batch_by_length([], 3, 2048)) == []
-
-
-def test_a_text_longer_than_the_model_reads_is_cut_there(folder: Path) -> None:
-    model = StyleModel.load(folder)
-
-    assert len(model.encode(["吃" * 5000, STYLE_TEXT])[0]) == 512
-
-
-@pytest.mark.parametrize("empty", ["", " \n"])
-def test_an_empty_text_is_named(folder: Path, empty: str) -> None:
-    with pytest.raises(DataError, match="text 2: empty"):
-        StyleModel.load(folder).predict([STYLE_TEXT, empty])
 
 
 def test_a_pickle_is_refused(tmp_path: Path) -> None:

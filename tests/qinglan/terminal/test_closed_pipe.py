@@ -48,15 +48,3 @@ def test_printing_to_a_closed_pipe_ends_nothing(tmp_path: Path, line: str, close
 
     assert ended.returncode == 0 and (tmp_path / "written").read_text() == "whole"
     assert not ended.stderr
-
-
-@pytest.mark.slow
-def test_init_writes_its_folder_whole_though_nobody_reads_its_lines(tmp_path: Path) -> None:
-    rows = "".join(f"how much is bag {number}?\n" for number in range(64))
-    (tmp_path / "q.csv").write_text(f"question\n{rows}", encoding="utf-8")
-
-    ended = run_without_reader(["-m", "commands", "init", "acme", "q.csv", "--yes"], tmp_path)
-
-    assert ended.returncode == 0, ended.stderr.decode()
-    assert (tmp_path / "tenants" / "acme" / "gpt.yaml").is_file()
-    assert b"Traceback" not in ended.stderr and b"BrokenPipe" not in ended.stderr

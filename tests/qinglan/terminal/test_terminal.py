@@ -22,7 +22,6 @@ from tests.screens.terminal_screen import ATTACKS, faults, shown
         ("\x85\x90\x9b\x9c\x9d", r"\x85\x90\x9b\x9c\x9d"),
         ("\u202a\u202e\u2066\u2069\u200e\u200f\u061c", r"\u202a\u202e\u2066\u2069\u200e\u200f\u061c"),
         ("10\u200b7a\u200c\u200d\u2060\ufeff\u00ad", r"10\u200b7a\u200c\u200d\u2060\ufeff\xad"),
-        ("\u2028\u2029", r"\u2028\u2029"),
         ("\U000e0001\U000e0041\U000e007f", r"\U000e0001\U000e0041\U000e007f"),
         ("a\ufe0f\ufe00\U000e0100", r"a\ufe0f\ufe00\U000e0100"),
         ("❤\ufe0f\ufe0f", "❤\ufe0f" + r"\ufe0f"),
@@ -40,12 +39,9 @@ def test_invisible_characters_are_shown_as_codes(text: str, shown: str) -> None:
     [
         "",
         "虾青素，一天一粒？　（随餐）",
-        "a  b\u00a0c",
         "👩🏽 ❤️ ☺️ 🇨🇳 🀄",
         "e\u0301 ñ क्षि ไทย",
         "עברית العربية",
-        r"C:\x1b \n",
-        "[red]",
     ],
 )
 def test_readable_text_is_shown_unchanged(text: str) -> None:

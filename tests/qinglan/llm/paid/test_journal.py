@@ -161,18 +161,6 @@ def test_the_digest_of_the_answers_does_not_depend_on_their_order(tmp_path: Path
     assert len(digests) == 1
 
 
-def test_the_digest_changes_with_an_answer(path: Path) -> None:
-    digests = set()
-
-    async def work(journal: Journal) -> None:
-        for text in ("一", "二"):
-            await pay(journal, text)
-            digests.add(journal_digest(path))
-
-    with_journal(path, work)
-    assert len(digests) == 2
-
-
 @pytest.mark.slow
 def test_a_second_owner_is_refused_in_this_process_and_in_another(path: Path) -> None:
     other = (
@@ -224,11 +212,6 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
 
     asyncio.run(reopen())
     assert path.read_text().startswith("问题")
-
-
-def test_a_report_of_no_journal_says_so(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no journal there"):
-        read_report(tmp_path / "missing.sqlite")
 
 
 def test_writes_that_wait_together_share_a_transaction(tmp_path: Path) -> None:

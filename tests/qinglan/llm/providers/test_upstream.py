@@ -77,38 +77,6 @@ def test_a_call_that_a_proxy_cut_off_may_have_been_billed(status: int, body: str
     assert (type(result), result.maybe_billed) == (TransientError, maybe_billed)
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "sentences"),
-    [
-        (401, error("Incorrect API key"), "status 401: Incorrect API key. The key is not accepted"),
-        (401, error("Wrong key."), "status 401: Wrong key. The key is not accepted"),
-        (401, error("钥匙不对。"), "status 401: 钥匙不对。 The key is not accepted"),
-        (402, error("No credit!"), "status 402: No credit! The account has no credit left"),
-        (404, error("The model `t` does not exist"), "`t` does not exist. See that base_url"),
-        (404, error("Not found \n"), "status 404: Not found. See that base_url"),
-        (404, error(""), "status 404. See that base_url"),
-        (404, "<h1>Not here</h1>", "status 404: '<h1>Not here</h1>'. See that base_url"),
-        (503, "<html>Bad gateway</html>", "status 503: '<html>Bad gateway</html>'."),
-        (429, error("Rate limit"), "status 429: Rate limit."),
-        (400, error("too long?"), "status 400: too long?"),
-    ],
-)
-def test_what_a_service_says_ends_as_a_sentence(status: int, body: str, sentences: str) -> None:
-    message = str(error_from_status(status, {}, body, "teacher"))
-
-    assert message.startswith("teacher: status ")
-    assert sentences in message
-    assert message[-1] in ".?"
-
-
-@pytest.mark.parametrize("body", ["<html><body>Login required</body></html>", "\x1b[31mred", "x" * 5_000, ""])
-def test_an_answer_that_is_not_json_is_quoted_from_its_beginning(body: str) -> None:
-    with pytest.raises(TransientError) as caught:
-        read_completion(body, "teacher")
-
-    assert str(caught.value) == f"teacher: the answer is not JSON; it begins {body[:80]!r}."
-
-
 def test_a_rate_limit_carries_how_long_to_wait() -> None:
     result = error_from_status(429, {"retry-after": "12"}, error("slow down"), "teacher")
     assert isinstance(result, RateLimitError)
