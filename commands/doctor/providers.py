@@ -14,7 +14,6 @@ from qinglan.errors import ConfigError, RowError
 from qinglan.llm.answer_format import AnswerFormat
 from qinglan.llm.call_plan import build_request
 from qinglan.llm.config import PaidModel
-from qinglan.llm.providers.api_keys import read_api_key
 from qinglan.llm.providers.prices import Usage, worst_cost
 from qinglan.llm.providers.upstream import FatalUpstreamError, RejectedRequestError, Upstream, UpstreamError
 from qinglan.llm.usable_answer import cleaned_answer, usable_text
@@ -76,7 +75,7 @@ def listed_models(role: str, model: PaidModel) -> tuple[int, list[str]]:
     no such list."""
     from qinglan.http.http_client import sync_client
 
-    key = read_api_key(model, role)
+    key = model.read_key(role)
     with sync_client(timeout=LIST_SECONDS) as http:
         answer = http.get(models_url(model), headers={"Authorization": f"Bearer {key}"})
     try:

@@ -14,7 +14,6 @@ from qinglan.errors import ConfigError, DataError, QinglanError
 from qinglan.http.addresses import called_addresses
 from qinglan.llm.config import PaidModel, check_currency
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, disallowed_host, is_local
-from qinglan.llm.providers.api_keys import read_api_key
 from qinglan.rows.questions import read_questions
 from qinglan.rows.rows import Question
 
@@ -110,7 +109,7 @@ def missing_keys(models: Mapping[str, PaidModel]) -> Iterator[ConfigError]:
     lacking: dict[str, list[str]] = defaultdict(list)
     for name, model in models.items():
         try:
-            read_api_key(model, name)
+            model.read_key(name)
         except ConfigError:
             lacking[model.api_key_env].append(f"{name} at {model.base_url}")
     for variable, users in lacking.items():

@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
 from qinglan.config import explain_validation_error
-from qinglan.documents import parse_json
+from qinglan.documents import parse_json, parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files.plain_files import open_plain, plain_handle, reading, writing
+from qinglan.files.plain_files import open_plain, plain_handle, read_plain, reading, writing
 
 Row = TypeVar("Row", bound=BaseModel)
 
@@ -248,6 +248,15 @@ def count_lines(path: Path) -> int:
 
 def dump_line(row: BaseModel) -> bytes:
     return orjson.dumps(row.model_dump(mode="json")) + b"\n"
+
+
+def read_json_mapping(path: Path, next_step: str) -> dict[str, Any]:
+    """Read the JSON object in a plain file; if there is none, a DataError that ends with the next step."""
+    try:
+        return parse_json_mapping(read_plain(path), path.name)
+    except (OSError, DataError) as error:
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{path}: cannot be read ({cause}). {next_step}") from error
 
 
 def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:

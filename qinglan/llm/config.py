@@ -1,5 +1,6 @@
 """Settings of the paid models of a run: addresses, accepted parameters, prices and budget."""
 
+import os
 import re
 from datetime import date
 from typing import Any, Literal, Self
@@ -10,6 +11,7 @@ from qinglan.config import Config, Positive
 from qinglan.errors import ConfigError
 from qinglan.http.addresses import Address, secret_field
 from qinglan.llm.answer_format import AnswerFormat, default_format
+from qinglan.llm.host_allowlist import is_local
 from qinglan.llm.provider_quirks import REFUSALS, find_incompatible_setting
 from qinglan.rag.service_shape import RagService
 
@@ -101,6 +103,16 @@ class PaidModel(Config):
             except re.error as error:
                 raise ValueError(f"refusal_patterns: {pattern!r} is no regular expression ({error})") from error
         return self
+
+    def read_key(self, role: str) -> str:
+        """Read the key from the environment; a service on this machine needs none."""
+        if key := os.environ.get(self.api_key_env, "").strip():
+            return key
+        if is_local(self.base_url):
+            return "none"
+        raise ConfigError(
+            f"{role}: no key for {self.base_url}. Set the environment variable {self.api_key_env}; nothing was sent."
+        )
 
     @property
     def structured_answers(self) -> AnswerFormat:

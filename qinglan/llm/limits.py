@@ -5,8 +5,6 @@ The circuit breaker is here too: it stops a run that gets no answers.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from aiolimiter import AsyncLimiter
 
@@ -99,16 +97,12 @@ class RequestThrottle:
     """Rate limits that all calls of a run share."""
 
     def __init__(self, limits: Limits) -> None:
-        self._slots = asyncio.Semaphore(limits.concurrency)
+        self.slots = asyncio.Semaphore(limits.concurrency)
+        """Slots of the concurrent calls. A call holds its slot also while it waits between two tries."""
+
         self._requests = rate_limiter(limits.requests_per_minute, BURST_SECONDS)
         self._tokens = rate_limiter(limits.tokens_per_minute, TOKEN_BURST_SECONDS)
         self.rate_limit = RateLimit(limits.longest_wait_seconds)
-
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Hold one slot of the concurrent calls, also while the call waits between two tries."""
-        async with self._slots:
-            yield
 
     async def turn(self, tokens: int) -> float:
         """Wait until a request of about `tokens` tokens may be sent; returns the monotonic time of that moment."""

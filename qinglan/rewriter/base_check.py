@@ -6,15 +6,14 @@ critic = find_critic("Qwen/Qwen3-1.7B")
 
 import os
 from pathlib import Path
-from typing import Any
 
-from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
-from qinglan.files.plain_files import read_plain
+from qinglan.files.files import read_json_mapping
 from qinglan.models.base_weights import WEIGHTS_VARIABLE, local_model_folder, refuse_partial_download
 from qinglan.sizing.shape import FAMILIES, shape_of
 from qinglan.text.text import neutralise_tokens
 
+AGAIN = "Download the model again."
 CAUSAL = "ForCausalLM"
 """Ending of the names of architectures that write text from left to right, which training and vLLM need."""
 
@@ -28,7 +27,7 @@ def refuse_unfit_base(folder: Path) -> None:
     # Older models have the template in the tokenizer's settings.
     beside = any(folder.glob("chat_template.jin*")) or any(folder.glob("additional_chat_templates/*"))
     settings = folder / "tokenizer_config.json"
-    if not beside and not (settings.is_file() and _read_json(settings).get("chat_template")):
+    if not beside and not (settings.is_file() and read_json_mapping(settings, AGAIN).get("chat_template")):
         raise DataError(
             f"{folder}: its tokenizer has no chat template, so that nobody knows how it is asked. Take an instruct "
             "model, or put the family's chat_template.jinja into the folder."
@@ -41,7 +40,7 @@ def refuse_other_architecture(folder: Path) -> None:
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
     path = folder / "config.json"
-    config = _read_json(path)
+    config = read_json_mapping(path, AGAIN)
     kinds = [str(name) for name in config.get("architectures") or []]
     if not any(name.endswith(CAUSAL) for name in kinds):
         kind = ", ".join(kinds) or config.get("model_type") or "model without a type"
@@ -66,7 +65,7 @@ def refuse_typable_tokens(folder: Path) -> None:
     """Raise a DataError if a user's text could contain a control token of this model that prompts do not
     neutralise."""
     path = folder / "tokenizer.json"
-    for token in _read_json(path).get("added_tokens") or [] if path.is_file() else []:
+    for token in read_json_mapping(path, AGAIN).get("added_tokens") or [] if path.is_file() else []:
         content = str(token.get("content"))
         if token.get("special") and neutralise_tokens(content) == content:
             raise DataError(
@@ -101,10 +100,3 @@ def refuse_other_vocabulary(critic: Path, model: Path) -> None:
             f"ppo.critic_model {critic} has another vocabulary than {model}: it would read other texts. Take a "
             "smaller model of the same family, such as Qwen/Qwen3-1.7B for Qwen3."
         )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return parse_json_mapping(read_plain(path), str(path))
-    except (OSError, DataError) as error:
-        raise DataError(f"{path}: cannot be read ({error}) Download the model again.") from error

@@ -12,7 +12,7 @@ import orjson
 from qinglan.config import Config, Positive
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files.files import write_atomically
+from qinglan.files.files import read_json_mapping, write_atomically
 from qinglan.files.plain_files import read_plain
 from qinglan.prompts import student_digest
 
@@ -68,11 +68,7 @@ def card_bytes(card: RewriterCard) -> bytes:
 
 
 def read_card(folder: Path) -> RewriterCard:
-    try:
-        values = parse_json_mapping(read_plain(folder / CARD), CARD)
-    except (OSError, DataError) as error:
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise DataError(f"{folder / CARD}: {cause}. A rewriter model is written by the sft or ppo stage.") from error
+    values = read_json_mapping(folder / CARD, "A rewriter model is written by the sft or ppo stage.")
     return RewriterCard.parse(values, str(folder / CARD))
 
 

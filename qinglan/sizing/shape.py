@@ -10,9 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
-from qinglan.files.plain_files import read_plain
+from qinglan.files.files import read_json_mapping
 
 SHAPES = Path(__file__).with_name("shapes.yaml")
 """Shapes of public models, from their own config.json."""
@@ -126,11 +125,7 @@ def shape_of(settings: dict[str, Any], where: str) -> ModelShape:
 
 def read_shape(folder: Path) -> ModelShape:
     path = folder / "config.json"
-    try:
-        settings = parse_json_mapping(read_plain(path), str(path))
-    except (OSError, DataError) as error:
-        raise DataError(f"{path}: cannot be read ({error}) Download the model again.") from error
-    return shape_of(settings, str(path))
+    return shape_of(read_json_mapping(path, "Download the model again."), str(path))
 
 
 @cache

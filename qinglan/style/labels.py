@@ -7,9 +7,9 @@ import orjson
 from pydantic import Field, model_validator
 
 from qinglan.config import Config, parse_as
-from qinglan.documents import parse_json_mapping, parse_yaml
-from qinglan.errors import ConfigError, DataError
-from qinglan.files.files import atomic_write
+from qinglan.documents import parse_yaml
+from qinglan.errors import ConfigError
+from qinglan.files.files import read_json_mapping, write_atomically
 from qinglan.files.plain_files import read_plain
 
 DEFAULT_FILE = Path(__file__).parent / "labels.yaml"
@@ -76,17 +76,12 @@ def write_mapping(folder: Path, labels: Labels) -> None:
         "label_to_id": labels.ids,
         "labels": [label.model_dump() for label in labels.labels],
     }
-    with atomic_write(folder / MAPPING_FILE) as partial:
-        partial.write_bytes(orjson.dumps(mapping, option=orjson.OPT_INDENT_2))
+    write_atomically(folder / MAPPING_FILE, orjson.dumps(mapping, option=orjson.OPT_INDENT_2))
 
 
 def read_mapping(folder: Path) -> Labels:
-    try:
-        mapping = parse_json_mapping(read_plain(folder / MAPPING_FILE), MAPPING_FILE)
-        return Labels.parse({"labels": mapping["labels"]}, str(folder / MAPPING_FILE))
-    except (OSError, DataError, KeyError, TypeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else repr(error)
-        raise DataError(f"{folder / MAPPING_FILE}: {cause}. A style model is written by the style stage.") from error
+    mapping = read_json_mapping(folder / MAPPING_FILE, "A style model is written by the style stage.")
+    return Labels.parse({"labels": mapping.get("labels")}, str(folder / MAPPING_FILE))
 
 
 def format_training_text(question: str, answer: str) -> str:

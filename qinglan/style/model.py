@@ -15,10 +15,8 @@ import orjson
 from numpy.typing import NDArray
 
 from qinglan.config import Config, Positive
-from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files.files import atomic_write
-from qinglan.files.plain_files import read_plain
+from qinglan.files.files import read_json_mapping, write_atomically
 from qinglan.models.references import refuse_foreign_files
 from qinglan.models.whole_model import words_for_broken
 from qinglan.style.engines import InferenceEngine, TokenIds
@@ -53,18 +51,11 @@ class StyleCard(Config):
 
 
 def write_card(folder: Path, card: StyleCard) -> None:
-    with atomic_write(folder / CARD_FILE) as partial:
-        partial.write_bytes(orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
+    write_atomically(folder / CARD_FILE, orjson.dumps(card.model_dump(mode="json"), option=orjson.OPT_INDENT_2))
 
 
 def read_card(folder: Path) -> StyleCard:
-    try:
-        values = parse_json_mapping(read_plain(folder / CARD_FILE), CARD_FILE)
-    except (OSError, DataError) as error:
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise DataError(
-            f"{folder / CARD_FILE}: {cause}. A style model is written by the style or distil stage."
-        ) from error
+    values = read_json_mapping(folder / CARD_FILE, "A style model is written by the style or distil stage.")
     return StyleCard.parse(values, str(folder / CARD_FILE))
 
 

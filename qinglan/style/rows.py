@@ -16,7 +16,7 @@ from pydantic import Field
 from qinglan.config import Config
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import DataError
-from qinglan.files.files import atomic_write, read_jsonl
+from qinglan.files.files import read_jsonl, write_atomically
 from qinglan.style.labels import Labels, format_training_text, read_mapping
 
 QUESTION, ANSWER = "用户问题：", "\n回答："
@@ -74,8 +74,7 @@ class CrossFitted(Config):
 
 
 def write_folds(folder: Path, folds: Mapping[str, int]) -> None:
-    with atomic_write(folder / FOLDS_FILE) as partial:
-        partial.write_bytes(orjson.dumps(dict(folds)))
+    write_atomically(folder / FOLDS_FILE, orjson.dumps(dict(folds)))
 
 
 def read_folds(folder: Path) -> dict[str, int]:

@@ -137,7 +137,7 @@ class PaidCalls:
         return task
 
     async def _pay(self, flight: PlannedCall) -> bytes:
-        async with self._pace.slot():
+        async with self._pace.slots:
             try:
                 raw = await self._send_with_retries(flight)
             except FatalUpstreamError as closed:

@@ -75,10 +75,6 @@ class BatchStatus(NamedTuple):
     and names no file. A later status may name the file."""
 
 
-class UnknownBatchError(FatalUpstreamError):
-    """The service does not know this batch or file: wrong address, wrong key, or deleted."""
-
-
 class NoBatchApiError(FatalUpstreamError):
     """The service has no endpoint for uploading files, so it has no batch API."""
 
@@ -229,7 +225,7 @@ class BatchService:
         except FatalUpstreamError as closed:
             if closed.reason not in (NOT_FOUND, "address"):
                 raise
-            raise UnknownBatchError(
+            raise FatalUpstreamError(
                 "forgotten",
                 f"{self._where}: {what} is not known there. Set base_url and key to those it was made with. If it "
                 "is gone for good, `qinglan prepay --give-up` leaves it: its rows then count as possibly billed.",

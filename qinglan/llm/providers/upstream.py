@@ -19,7 +19,6 @@ from qinglan.http.http_client import async_client, certificate_advice, retry_aft
 from qinglan.llm.config import PaidModel
 from qinglan.llm.host_allowlist import check_host
 from qinglan.llm.provider_quirks import INTERRUPTED_FINISH_REASONS
-from qinglan.llm.providers.api_keys import read_api_key
 from qinglan.llm.providers.prices import Usage, read_usage
 from qinglan.llm.providers.redaction import key_remover
 from qinglan.text.text import as_sentence
@@ -89,7 +88,7 @@ class Upstream:
         check_host(model.base_url, f"{role}.base_url")
         self.model = model
         self._timeout = timeout
-        self._key = read_api_key(model, role)
+        self._key = model.read_key(role)
         self._remove_key = key_remover(self._key)
         self.where = f"{role} {model.model} at {model.base_url}"
         self._client = openai.AsyncOpenAI(

@@ -39,7 +39,7 @@ def test_no_more_than_the_limit_hold_a_slot_at_once() -> None:
 
         async def hold() -> None:
             nonlocal at_once, most
-            async with pace.slot():
+            async with pace.slots:
                 at_once += 1
                 most = max(most, at_once)
                 await asyncio.sleep(0)
