@@ -88,7 +88,7 @@ def check_stage_inputs(line: Line, run: RunDir, only: str) -> bool:
     if missing:
         last = [name for name, stage in line.stages.items() if stage.outputs.keys() & {*missing}][-1]
         outputs = {name: line.stages[name].outputs for name in line.until(last)}
-        absent = [name for name, made in outputs.items() if not all(run.shown(output).exists() for output in made)]
+        absent = [name for name, names in outputs.items() if not all(run.shown(item).exists() for item in names)]
         raise ConfigError(
             f"{run.root}: lacks {', '.join(ARTIFACT_FILES[name] for name in missing)}, which {only} takes: "
             f"{', '.join(absent)} must run first.",

@@ -15,6 +15,6 @@ def test_the_command_is_the_compiled_one_with_the_input_that_kfp_would_give() ->
 
     assert command[: len(container["command"])] == container["command"]
     assert [command[-4], *command[-2:]] == ["--executor_input", "--function_to_execute", "prepare"]
-    given = json.loads(command[-3])
-    assert given["inputs"]["artifacts"]["labelled"]["artifacts"][0]["uri"] == f"{BUCKET}/given/style.json"
-    assert set(given["outputs"]["artifacts"]) == {"style_rows", "distribution", "prepare_metrics", "lineage"}
+    executor_input = json.loads(command[-3])
+    assert executor_input["inputs"]["artifacts"]["labelled"]["artifacts"][0]["uri"] == f"{BUCKET}/given/style.json"
+    assert set(executor_input["outputs"]["artifacts"]) == {"style_rows", "distribution", "prepare_metrics", "lineage"}

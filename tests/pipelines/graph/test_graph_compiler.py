@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from pipelines.graph.compiler import (
     COMPILED,
@@ -19,11 +18,10 @@ from pipelines.graph.compiler import (
     select_targets,
     style_target,
 )  # fmt: skip
-from pipelines.lines.config import CONFIGS, TRAINING
+from pipelines.lines.config import TRAINING
 from pipelines.lines.style import STYLE
-from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
-from tests.pipelines.graph.compiled_graphs import DIGEST, GOLDENS, ON_GPUS, compiled, parsed
+from tests.pipelines.graph.compiled_graphs import DIGEST, GOLDENS, ON_GPUS, Compiled, compiled, parsed
 
 pytestmark = pytest.mark.slow
 
@@ -71,22 +69,13 @@ def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_pa
         )
         result = parsed(path.read_text(encoding="utf-8"))
         assert {step["image"] for step in result.steps.values()} <= set(release.values())
-        cached[name] = {step for step in result.steps if result.tasks[step]["cachingOptions"].get("enableCache")}
+        cached[name] = cached_steps(result)
 
     assert cached["rewriter"] == {"convert", "base", "gate"}  # what is paid, launched or registered never is
-    assert cached["style"] == {
-        "prepare",
-        "text-base",
-        "style",
-        "evaluate-style",
-        "gate-style",
-        "distil",
-        "evaluate-small",
-        "gate-small",
-    }
+    small = {"distil", "evaluate-small", "gate-small"}
+    assert cached["style"] == {"prepare", "text-base", "style", "evaluate-style", "gate-style"} | small
     for name in GOLDENS:
-        tasks = compiled(name).tasks
-        assert not [step for step in compiled(name).steps if tasks[step]["cachingOptions"].get("enableCache")]
+        assert cached_steps(compiled(name)) == set(), "its images are named by tag"
 
 
 def test_paid_stages_are_answered_from_kfps_cache_by_the_gateways_state(tmp_path: Path) -> None:
@@ -99,16 +88,11 @@ def test_paid_stages_are_answered_from_kfps_cache_by_the_gateways_state(tmp_path
     [path] = compile_targets([target], tmp_path, release)
 
     result = parsed(path.read_text(encoding="utf-8"))
-    cached = {step for step in result.steps if result.tasks[step]["cachingOptions"].get("enableCache")}
-    assert cached == {"generate", "validate", "label", "convert", "augment", "base", "gate"}
+    assert cached_steps(result) == {"generate", "validate", "label", "convert", "augment", "base", "gate"}
     state = {"taskOutputParameter": {"outputParameterKey": "Output", "producerTask": "gateway-state"}}
-    taking = {
-        name
-        for name, task in result.tasks.items()
-        if task.get("inputs", {}).get("parameters", {}).get("gateway_state")
-    }
-    assert taking == {"generate", "validate", "label", "augment"}
-    assert all(result.tasks[name]["inputs"]["parameters"]["gateway_state"] == state for name in taking)
+    inputs = {name: task.get("inputs", {}).get("parameters", {}) for name, task in result.tasks.items()}
+    taking = {name: values["gateway_state"] for name, values in inputs.items() if values.get("gateway_state")}
+    assert taking == dict.fromkeys(("generate", "validate", "label", "augment"), state)
     assert result.pod("gateway-state")["securityContext"]["runAsNonRoot"] is True
 
 
@@ -124,20 +108,6 @@ def test_a_base_from_a_hubs_branch_is_looked_up_again_and_one_from_a_commit_is_n
         cached[revision] = caching.get("enableCache", False)
 
     assert cached == {"main": False, "0" * 40: True}
-
-
-@pytest.mark.parametrize("immutable", [False, True])
-def test_inputs_are_imported_anew_unless_their_addresses_name_their_content(tmp_path: Path, immutable: bool) -> None:
-    [target] = select_targets("style", "laptop", "")
-    cluster = target.config.cluster.model_copy(update={"immutable_inputs": immutable})
-    target = target._replace(config=target.config.model_copy(update={"cluster": cluster}))
-
-    [path] = compile_targets([target], tmp_path, {})
-
-    importer = parsed(path.read_text(encoding="utf-8")).spec["deploymentSpec"]["executors"]["exec-labelled"][
-        "importer"
-    ]
-    assert importer.get("reimport", False) is not immutable
 
 
 @pytest.mark.parametrize("name", GOLDENS)
@@ -159,7 +129,7 @@ def test_with_inputs_that_may_change_kfps_cache_answers_with_no_step_of_an_earli
         for name, executor in executors.items()
         if "importer" in executor
     }
-    answered = {step for step in graph.steps if graph.tasks[step]["cachingOptions"].get("enableCache")}
+    answered = cached_steps(graph)
     assert answered, "else this shows nothing"
     anew = {name for name, importer in importers.items() if importer.get("reimport")}
     anew |= graph.tasks.keys() - answered - importers.keys()
@@ -168,6 +138,10 @@ def test_with_inputs_that_may_change_kfps_cache_answers_with_no_step_of_an_earli
         anew |= fresh
         waiting -= fresh
     assert waiting == set(), "its inputs are those of the earlier run"
+
+
+def cached_steps(graph: Compiled) -> set[str]:
+    return {step for step in graph.steps if graph.tasks[step]["cachingOptions"].get("enableCache")}
 
 
 def producers(task: dict[str, Any]) -> set[str]:
@@ -191,16 +165,13 @@ def test_a_training_reports_to_the_runs_gateway_and_no_other_is_asked_for(name: 
     assert tasks[stage]["inputs"]["parameters"][parameter] == address
 
 
-def test_mlflow_on_a_cluster_needs_the_gateways_address_of_it(tmp_path: Path) -> None:
-    profile = tmp_path / "mine.yaml"
-    settings = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml") | {"trackers": ["mlflow"]}
-    profile.write_text(yaml.safe_dump(settings))
+def test_mlflow_on_a_cluster_needs_the_gateways_address_of_it() -> None:
+    settings: dict[str, Any] = {"trackers": ["mlflow"]}
     with pytest.raises(ConfigError, match="reaches it through the gateway alone"):
-        rewriter_target("fivedoctors", str(profile))
+        rewriter_target("fivedoctors", "gpt", None, settings)
 
-    settings["gateway"]["mlflow"] = {"base_url": "https://mlflow.example.com"}
-    profile.write_text(yaml.safe_dump(settings))
-    assert rewriter_target("fivedoctors", str(profile)).config.trackers == ("mlflow",)
+    settings["gateway"] = {"mlflow": {"base_url": "https://mlflow.example.com"}}
+    assert rewriter_target("fivedoctors", "gpt", None, settings).config.trackers == ("mlflow",)
 
 
 def test_a_tenants_own_profile_compiles_on_the_machines_that_it_or_the_command_names(tmp_path: Path) -> None:
@@ -231,12 +202,9 @@ def test_an_image_that_is_none_of_ours_or_has_no_digest_is_refused(inputs: str) 
 
 
 def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_path: Path) -> None:
-    profile = tmp_path / "deployed.yaml"
-    yaml_item = load_yaml(CONFIGS / "fivedoctors/gpt.yaml")
-    yaml_item |= {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
-    profile.write_text(yaml.safe_dump(yaml_item))
+    settings = {"register": {"store": "s3://qinglan/fivedoctors"}, "deploy": {"namespace": "qinglan"}}
 
-    [path] = compile_targets([rewriter_target("fivedoctors", str(profile))], tmp_path, {})
+    [path] = compile_targets([rewriter_target("fivedoctors", "gpt", None, settings)], tmp_path, {})
     graph = parsed(path.read_text(encoding="utf-8"))
 
     branch = graph.spec["components"]["comp-condition-1"]["dag"]["tasks"]
@@ -250,11 +218,9 @@ def test_a_profile_that_says_where_to_gets_a_deploy_step_behind_the_gate(tmp_pat
 
 
 def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) -> None:
-    profile = tmp_path / "deployed.yaml"
-    settings, place = load_yaml(CONFIGS / "style/a100.yaml"), {"namespace": "qinglan", "store": "s3://qinglan/house"}
-    profile.write_text(yaml.safe_dump(settings | {"deploy": place, "deploy_small": place}))
+    deploy = {"namespace": "qinglan", "store": "s3://qinglan/house"}
 
-    [path] = compile_targets([style_target(str(profile))], tmp_path, {})
+    [path] = compile_targets([style_target("a100", {"deploy": deploy, "deploy_small": deploy})], tmp_path, {})
     graph = parsed(path.read_text(encoding="utf-8"))
 
     branch = graph.spec["components"]["comp-condition-1"]["dag"]["tasks"]
@@ -267,13 +233,9 @@ def test_a_style_model_is_deployed_and_judged_by_what_it_counts(tmp_path: Path) 
 
 
 def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tmp_path: Path) -> None:
-    profile = tmp_path / "deployed.yaml"
-    yaml_item = load_yaml(CONFIGS / "style/a100.yaml")
-    profile.write_text(
-        yaml.safe_dump(yaml_item | {"deploy_small": {"namespace": "qinglan", "store": "s3://q/house"}})
-    )
+    settings = {"deploy_small": {"namespace": "qinglan", "store": "s3://q/house"}}
 
-    [path] = compile_targets([style_target(str(profile))], tmp_path, {})
+    [path] = compile_targets([style_target("a100", settings)], tmp_path, {})
     graph = parsed(path.read_text(encoding="utf-8"))
 
     assert "deploy" not in graph.tasks, "nobody asked for the large one"

@@ -5,40 +5,32 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import pytest
-import yaml
 
 from components.step_figures import MOST
-from pipelines.graph.compiler import COMPILED, golden_targets
+from pipelines.graph.compiler import golden_targets
 from pipelines.lines.all_lines import LINES
 from qinglan.config import Config
-from tests.screens.graph_yaml import LOADER
+from tests.pipelines.graph.compiled_graphs import GOLDENS, compiled
 
-GOLDENS = sorted(path.stem for path in COMPILED.glob("*.yaml"))
 MADE_BY_KFP = "pipelinechannel--"
 """The beginning of the names by which KFP's compiler hands values into a branch."""
 
 
-@cache
 def spec(name: str) -> Any:
-    text = (COMPILED / f"{name}.yaml").read_text(encoding="utf-8")
-    return next(yaml.load_all(text, Loader=LOADER))
+    return compiled(name).spec
 
 
 def definitions(name: str) -> Iterator[tuple[str, str]]:
     """The path of each parameter of a run, and of each output of its steps, and its description."""
-    parts = {component: ["outputDefinitions"] for component in spec(name)["components"]} | {
-        "root": ["inputDefinitions"]
-    }
-    for component, content in (("root", spec(name)["root"]), *spec(name)["components"].items()):
-        for part in parts[component]:
-            for kind, items in content.get(part, {}).items():
-                for item, definition in items.items():
-                    if not item.startswith(MADE_BY_KFP):
-                        yield f"{component}.{part}.{kind}.{item}", definition.get("description", "")
+    described = {name: component.get("outputDefinitions", {}) for name, component in spec(name)["components"].items()}
+    for component, kinds in {**described, "root": spec(name)["root"]["inputDefinitions"]}.items():
+        for kind, items in kinds.items():
+            for item, definition in items.items():
+                if not item.startswith(MADE_BY_KFP):
+                    yield f"{component}.{kind}.{item}", definition.get("description", "")
 
 
 @pytest.mark.parametrize("name", GOLDENS)

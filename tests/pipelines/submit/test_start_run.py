@@ -44,9 +44,6 @@ def test_errors_are_raised_together_and_warnings_are_printed() -> None:
     ]  # fmt: skip
 
 
-# Starting
-
-
 def test_a_run_is_told_its_parameters_experiment_version_and_account(server: StandIn, small: Graph) -> None:
     started = submit(KfpClient(KfpAccess(server.url)), small, run_request(name="第一次"), lambda line: None)
 
@@ -100,9 +97,6 @@ def test_a_start_that_nobody_knows_of_says_so(server: StandIn, small: Graph) -> 
         submit(kfp, small, run_request(name="mine"), lambda line: None)
 
 
-# Who asks, and where
-
-
 def test_a_token_is_read_anew_for_each_request(small: Graph, tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first\n")
@@ -131,7 +125,6 @@ def test_behind_a_prefix_with_a_token_and_a_namespace(small: Graph) -> None:
             submit(kfp, small, run_request(), lambda line: None)
 
 
-NOBODY = b'{"code":16,"message":"Failed to create a run: Failed to authorize with API: UnauthenticatedError: ..."}'
 DENIED = (
     b'{"code":7,"message":"PermissionDenied: User \'a@b\' is not authorized with reason: '
     b" (request: &ResourceAttributes{Namespace:team,Verb:create,Group:pipelines.kubeflow.org,Version:v1beta1,"
@@ -143,17 +136,15 @@ DENIED = (
 @pytest.mark.parametrize(
     ("fault", "kind", "message"),
     [
-        (Fault("", 401), ConfigError, "It needs a login: set KFP_TOKEN"),
-        (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "needs a login"),
-        (Fault("", 401, NOBODY), ConfigError, "said 401. It needs a login"),
-        (Fault("", 403, b'{"code":7,"message":"no"}'), ConfigError, "said 403 (no). Ask the administrator"),
+        (Fault("", 401), ConfigError, "KFP_TOKEN"),
+        (Fault("", 302, headers={"location": "https://login.example"}), ConfigError, "KFP_TOKEN"),
         (Fault("", 403, DENIED), ConfigError, "User 'a@b' is not authorized"),
-        (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "said 403. Ask the administrator"),
-        (Fault("", 403, MINIO, "application/xml"), ConfigError, "This is not KFP's answer. Is the address whole?"),
-        (Fault("", 404, HTML, "text/html"), ConfigError, "Behind a prefix it ends with that, such as /pipeline"),
-        (Fault("", 200, HTML, "text/html"), ConfigError, "answers 200 with a page, not as KFP does"),
+        (Fault("", 403, b"RBAC: access denied", "text/plain"), ConfigError, "--namespace"),
+        (Fault("", 403, MINIO, "application/xml"), ConfigError, "not KFP's answer"),
+        (Fault("", 404, HTML, "text/html"), ConfigError, "/pipeline"),
+        (Fault("", 200, HTML, "text/html"), ConfigError, "answers 200 with a page"),
         (Fault("", 400, b'{"code":3,"message":"wrong"}'), ConfigError, "said 400 (wrong)"),
-        (Fault("", 500, b'{"code":13,"message":"db"}'), OutageError, "said 500 (db). Try again in a while"),
+        (Fault("", 500, b'{"code":13,"message":"db"}'), OutageError, "said 500 (db)"),
         (Fault("", 429), OutageError, "said 429"),
         (Fault(""), OutageError, "no answer from"),
     ],
@@ -184,11 +175,7 @@ def test_a_token_that_does_not_count_is_not_shown(server: StandIn) -> None:
         ("kubeflow.example.com", {}, "no http or https address"),
         ("ftp://kf", {}, "no http or https address"),
         ("https://me:secret@kf", {}, "an address holds no user and password"),
-        (
-            "https://kf",
-            {"KFP_TOKEN_FILE": "/none/token"},
-            "/none/token: the token for KFP cannot be read (No such file or directory). Set KFP_TOKEN_FILE to a file",
-        ),
+        ("https://kf", {"KFP_TOKEN_FILE": "/none/token"}, "/none/token"),
     ],
 )
 def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, str], message: str) -> None:
@@ -233,19 +220,11 @@ def self_signed(folder: Path) -> tuple[Path, Path]:
 
 
 @pytest.mark.parametrize(
-    ("line", "tenant", "profile", "message"),
-    [
-        ("teleport", "", "", "No line 'teleport'. There are: rewriter, style"),
-        ("rewriter", "", "gpt", "whose? Give a tenant"),
-        ("style", "acme", "", "is no tenant"),
-        ("rewriter", "style", "", "whose? Give a tenant"),
-    ],
+    ("line", "tenant"), [("teleport", ""), ("rewriter", ""), ("style", "acme"), ("rewriter", "style")]
 )
-def test_a_line_that_cannot_be_compiled_is_explained(line: str, tenant: str, profile: str, message: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        profile_target(line, tenant, profile, "")
-
-    assert message in str(error.value)
+def test_a_line_that_cannot_be_compiled_is_refused(line: str, tenant: str) -> None:
+    with pytest.raises(ConfigError):
+        profile_target(line, tenant, "", "")
 
 
 def test_a_compiled_graph_takes_no_tenant() -> None:
@@ -253,19 +232,15 @@ def test_a_compiled_graph_takes_no_tenant() -> None:
         open_graph("x.yaml", ("", "acme"))
 
 
-def test_a_file_of_this_machine_is_no_input_of_a_cluster() -> None:
-    with pytest.raises(ConfigError, match=r"--knowledge-base kb\.jsonl: a step on the cluster cannot read"):
-        check_input_addresses({"knowledge_base": "kb.jsonl"})
-    with pytest.raises(ConfigError, match="write it as NAME=VALUE"):
-        parse_parameters(["questions"])
-
-
-@pytest.mark.parametrize(
-    "address", ["://", "ftp://x/y", "https://host/q.xlsx", "s3://", "s3://bucket", "s3://bucket/"]
-)
+@pytest.mark.parametrize("address", ["q.xlsx", "://", "ftp://x/y", "https://host/q.xlsx", "s3://", "s3://bucket/"])
 def test_an_address_that_kfp_fetches_nothing_from_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match=rf"--questions {address}: KFP fetches .* s3://, minio:// or gs:// alone"):
-        check_input_addresses({"questions": address})
+    with pytest.raises(ConfigError, match=f"--knowledge-base {address}: "):
+        check_input_addresses({"knowledge_base": address})
+
+
+def test_a_parameter_without_a_value_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--set questions"):
+        parse_parameters(["questions"])
 
 
 def test_pods_are_where_kfp_puts_them() -> None:
