@@ -5,8 +5,7 @@ each graph is checked here before it is sent.
 """
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,6 @@ from qinglan.documents import parse_yaml_documents
 from qinglan.errors import ConfigError
 
 COMPILE = "Compile it anew with `qinglan compile`."
-PIPELINE_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 
 
 class Graph(NamedTuple):
@@ -58,15 +56,14 @@ def read_graph(path: Path) -> Graph:
         raise ConfigError(f"{path}: not readable as YAML: {error}. Nothing was sent. {COMPILE}") from error
     except ConfigError as error:
         raise ConfigError(f"{error} Nothing was sent. {COMPILE}") from error
-    if len(documents) not in (1, 2) or not all(isinstance(document, dict) for document in documents):
-        raise ConfigError(f"{path}: is no compiled graph: one document, or two with Kubernetes' own. {COMPILE}")
-    spec = _of_form(path, documents[0], "PipelineSpec")
-    platform = _of_form(path, documents[1], "PlatformSpec") if len(documents) == 2 else {}
-    pods = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
-    graph = Graph(path, text, spec, pods)
-    if faults := [f"{fault}." for fault in _faults(graph)] or check_compiled(text.decode("utf-8")):
+    if len(documents) != 2 or not all(isinstance(document, dict) for document in documents):
+        raise ConfigError(f"{path}: is no compiled graph: two documents are expected. {COMPILE}")
+    spec, platform = (_of_form(path, *pair) for pair in zip(documents, ("PipelineSpec", "PlatformSpec"), strict=True))
+    tasks = spec.get("root", {}).get("dag", {}).get("tasks")
+    if faults := check_compiled(text.decode("utf-8")) if tasks else ["The graph has no task."]:
         raise ConfigError(f"{path}: {' '.join(faults)} {COMPILE}")
-    return graph
+    pods = platform.get("platforms", {}).get("kubernetes", {}).get("deploymentSpec", {}).get("executors", {})
+    return Graph(path, text, spec, pods)
 
 
 # The same conversion as KFP's API server does first: what fails here is rejected there, after the upload.
@@ -79,30 +76,6 @@ def _of_form(path: Path, document: dict[str, Any], form: str) -> dict[str, Any]:
     except json_format.ParseError as error:
         raise ConfigError(f"{path}: KFP would not read it as {form}: {error}. {COMPILE}") from error
     return document
-
-
-def _faults(graph: Graph) -> Iterator[str]:
-    spec = graph.spec
-    if not str(spec.get("schemaVersion", "")).startswith("2."):
-        yield f"schemaVersion {spec.get('schemaVersion')!r} is not KFP's 2"
-    name = spec.get("pipelineInfo", {}).get("name", "")
-    if not PIPELINE_NAME.fullmatch(name):
-        yield f"a pipeline may not be called {name!r}: small letters, digits and hyphens"
-    if not spec.get("root", {}).get("dag", {}).get("tasks"):
-        yield "the graph has no task"
-    components, executors = spec.get("components", {}), spec.get("deploymentSpec", {}).get("executors", {})
-    for name, component in components.items():
-        if "dag" not in component and component.get("executorLabel") not in executors:
-            yield f"component {name!r} runs {component.get('executorLabel')!r}, which is not there"
-    # A task whose parameter its branch is not given never starts; KFP's API server takes such a graph.
-    for component in (spec.get("root", {}), *components.values()):
-        parameters = parameters_of(component)
-        for name, task in component.get("dag", {}).get("tasks", {}).items():
-            if task.get("componentRef", {}).get("name") not in components:
-                yield f"task {name!r} refers to a component that is not there"
-            for value in task.get("inputs", {}).get("parameters", {}).values():
-                if (source := value.get("componentInputParameter")) and source not in parameters:
-                    yield f"task {name!r} takes {source!r}, which the graph around it is not given"
 
 
 def accelerator_type(accelerator: Mapping[str, Any]) -> str:

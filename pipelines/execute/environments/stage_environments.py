@@ -6,44 +6,37 @@ profile that trains on a CPU, run in the environment of `qinglan` itself.
 """
 
 import ctypes
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
-from pipelines.execute.environments.environments import ROOT, environment_locks, make_environment
-from pipelines.execute.environments.step_imports import step_modules
+from pipelines.execute.environments.environments import environment_locks, make_environment
 from pipelines.lines.line import Line, LineConfig
 from qinglan.errors import ConfigError
-from qinglan.files.files import sha256_text
-from qinglan.files.scratch import source_digest
 from qinglan.terminal import quoted, say
 
 PRESENT = "cpu"
 """The image whose packages the environment of `qinglan` has."""
 
-STARTED_BY_LIBRARIES = {
-    "sft": ("deepspeed",),
+IMPORTED = {
+    "sft": ("swift.cli.sft", "deepspeed"),
     "ppo": ("verl.trainer.main_ppo", "verl.workers.rollout.vllm_rollout.vllm_async_server"),
+    "serve": ("vllm.entrypoints.openai.api_server",),
+    "style": ("torch", "transformers"),
 }
-"""Modules of a stage that no code of ours names in a command: a library starts or imports them by a setting."""
+"""Modules of an image that load all that its steps need of a machine, such as the libraries of a driver."""
 
 COMPILING = frozenset({"ppo", "serve"})
 """Images in which Triton compiles a launcher for each kernel when it first runs it (images/README.md)."""
 
 CHECKED = ".imports-checked"
-"""File in an environment's folder, with a digest per line (`imports_state`): with these modules, code, packages and
-driver, all imports worked."""
-
-OUR_CODE = ("qinglan", "components", "serving", "standins", "pipelines", "commands")
-"""Folders of the checkout whose code runs in these environments."""
+"""File in an environment's folder: the imports worked once."""
 
 LAST_LINES = 12
 
@@ -51,19 +44,13 @@ LAST_LINES = 12
 def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) -> dict[str, str]:
     """Make and check the environments of stages that need their own; returns the interpreter of each such stage."""
     images = stage_images(line, config, stages)
-    users = {image: [name for name in images if images[name] == image] for image in sorted(set(images.values()))}
-    for image, names in users.items():
+    for name, image in images.items():
         if problem := machine_problem(image):
-            raise ConfigError(f"{', '.join(names)}: {problem}")
-    pythons = {image: make_environment(image) for image in users}
-
-    def check(image: str) -> None:
-        modules = {module for name in users[image] for module in needed_modules(line, name, image)}
-        check_imports(", ".join(users[image]), pythons[image], sorted(modules))
-
+            raise ConfigError(f"{name}: {problem}")
+    pythons = {image: make_environment(image) for image in sorted(set(images.values()))}
     # Side by side: three environments that import torch and more take half a minute each.
     with ThreadPoolExecutor() as pool:
-        list(pool.map(check, users))
+        list(pool.map(check_imports, pythons, pythons.values()))
     return {name: str(pythons[image]) for name, image in images.items()}
 
 
@@ -81,48 +68,21 @@ def image_name(component: object) -> str:
     return full.rpartition("/")[2].partition(":")[0]
 
 
-def needed_modules(line: Line, name: str, image: str) -> set[str]:
-    """The modules that a stage's step imports, itself and in the processes that it starts."""
-    stage = line.stages[name]
-    modules = step_modules(f"{stage.folder}.component", stage.component or stage.name)
-    if image != "ppo":  # a job's pods start Ray in that image alone; in the others torchrun joins them
-        modules = {module for module in modules if module.split(".")[0] != "ray"}
-    return modules | set(STARTED_BY_LIBRARIES.get(name, ()))
-
-
-def check_imports(names: str, python: Path, modules: Sequence[str]) -> None:
-    """Import these modules in the environment, unless nothing has changed since all imports last worked."""
+def check_imports(image: str, python: Path) -> None:
+    """Import the image's modules in a new environment: a library that the machine lacks shows before anything is
+    paid."""
     folder = python.parents[1]
-    note, state = folder / CHECKED, imports_state(folder, modules)
-    if note.is_file() and state in note.read_text(encoding="utf-8").split():
+    if (folder / CHECKED).is_file():
         return
-    say(f"[environment] {names}: imports {len(modules)} modules in {folder.name}", to=sys.stderr)
-    command = [str(python), "-m", "pipelines.execute.environments.import_check", *modules]
+    say(f"[environment] tries the imports of {folder.name}", to=sys.stderr)
     # Some libraries ask the hub while they are imported; without a network that takes minutes of retries.
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    command = [str(python), "-c", "import " + ", ".join(IMPORTED[image])]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    again = (
-        f"`{python} -m pipelines.execute.environments.import_check NAME` tries again; "
-        f"without {folder} the same command makes it anew."
-    )
-    if done.returncode:  # a library's native code ended the process
+    if done.returncode:  # an import failed, or a library's native code ended the process
         lines = quoted("\n".join(done.stderr.strip().splitlines()[-LAST_LINES:]))
-        raise ConfigError(f"{names}: its imports end the interpreter with code {done.returncode}.", *lines, again)
-    failed: Mapping[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
-    if failed:
-        lines = [line for module, error in failed.items() for line in quoted(f"{module}: {error}")]
-        raise ConfigError(f"{names}: {len(failed)} modules cannot be imported in {folder.name}.", *lines, again)
-    # What an import compiled has changed the folder of packages, so the state is computed again.
-    with suppress(OSError), note.open("a", encoding="utf-8") as lines_of_note:
-        lines_of_note.write(f"{imports_state(folder, modules)}\n")
-
-
-def imports_state(folder: Path, modules: Sequence[str]) -> str:
-    """Digest of all that decides whether these imports work: the modules, our code, the driver, and the folder of
-    packages, which changes when a package is installed or removed."""
-    packages = [f"{path} {path.stat().st_mtime_ns}" for path in folder.glob("lib/python*/site-packages")]
-    code = [source_digest(ROOT / layer) for layer in OUR_CODE]
-    return sha256_text(*modules, *code, *packages, driver_cuda())
+        raise ConfigError(f"{', '.join(IMPORTED[image])} cannot be imported in {folder}.", *lines)
+    (folder / CHECKED).touch()
 
 
 def machine_problem(image: str) -> str:

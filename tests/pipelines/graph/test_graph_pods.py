@@ -71,6 +71,7 @@ def test_every_pod_asks_for_what_a_quota_counts_is_not_root_and_ends(name: str) 
         assert resources["resourceMemoryLimit"].endswith("Gi")
         assert pod["securityContext"] == {"runAsUser": "65532", "runAsGroup": "65532", "runAsNonRoot": True}
         assert int(pod["activeDeadlineSeconds"]) >= 3600
+        assert "pip install" not in str(container), "its image holds all that it needs"
 
 
 @pytest.mark.parametrize("name", GOLDENS)

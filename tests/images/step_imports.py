@@ -1,8 +1,6 @@
 """Read from a step's code which modules it imports, also inside functions and in processes that it starts.
 
-    step_modules("components.training.sft.component", "sft")   # ours, and those of other packages
-
-Nothing is imported here, since the packages of another environment or image may not be installed on this machine.
+Nothing is imported here, since the packages of another image may not be installed on this machine.
 """
 
 import ast
@@ -14,15 +12,9 @@ from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("qinglan", "components", "serving", "standins")
 OWN_MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
-
-
-def step_modules(module: str, function: str) -> set[str]:
-    """All modules that a KFP component imports, directly or through modules of ours."""
-    [body] = [node for node in tree(module).body if isinstance(node, ast.FunctionDef) and node.name == function]
-    return reached_modules(step_names(module, body))
 
 
 def step_names(module: str, body: ast.FunctionDef) -> set[str]:
