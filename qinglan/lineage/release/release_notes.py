@@ -179,7 +179,7 @@ def read_rollout_note(
     state, why, key = verify_signatures(envelope, policy, "rollout", tenant, at)
     fault = ""
     if rollout.digest != digest:
-        fault = f"it is about release {rollout.digest[:12]}, and is stored beside another"
+        fault = f"it is about release {rollout.digest[:12]}, and is stored beside another release"
     elif rollout.name.partition("/")[0] != tenant:
         fault = f"it is about {rollout.name}, and this is a release of {tenant}"
     elif at > now + MAX_CLOCK_AHEAD:
