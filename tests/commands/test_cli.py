@@ -47,16 +47,6 @@ def test_a_run_says_at_once_what_it_does_and_imports_no_library_of_a_provider(he
     assert imports.stdout == "set()\n"
 
 
-def test_help_names_every_command_and_the_exit_codes() -> None:
-    text = qinglan("--help").stdout
-
-    assert [
-        word
-        for word in ("sample", "serve", "plan", "prepay", "run", "compile", "demo", "Exit codes")
-        if word not in text
-    ] == []
-
-
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
@@ -120,15 +110,6 @@ def test_a_paid_run_is_not_started_without_a_yes(tmp_path: Path) -> None:
     assert "add --yes" in run.stderr
     assert "Before anything is spent" in run.stdout
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_place_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
-    (tmp_path / "afile").touch()
-
-    run = qinglan("sample", "fivedoctors", "--out", "afile", "--conversations", "8", cwd=tmp_path)
-
-    assert (run.returncode, "Traceback" in run.stderr) == (2, False)
-    assert "afile" in run.stderr and "Choose another place" in run.stderr
 
 
 @pytest.mark.parametrize(

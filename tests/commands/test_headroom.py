@@ -20,7 +20,7 @@ from pipelines.execute.execution import run_lock
 from pipelines.execute.rundir import RunDir, write_json
 from pipelines.lines.config import dump_config, load_config
 from qinglan.config import load_yaml
-from qinglan.errors import ConfigError, DataError
+from qinglan.errors import DataError
 from qinglan.evaluation.headroom import ALL
 from qinglan.evaluation.stage_gain import StageGain, write_gain
 from qinglan.files.files import dump_line, sha256_file
@@ -226,21 +226,3 @@ def test_rows_without_gold_or_labels_cannot_be_measured(world: World, tmp_path: 
 
     with pytest.raises(DataError, match="gold"):
         headroom_report(run, K, 100)
-
-
-def test_a_run_without_converts_files_names_what_removed_them_and_the_command(world: World, tmp_path: Path) -> None:
-    run = RunDir(tmp_path / "run")
-    run.root.mkdir()
-    run.config.write_bytes(world.run.config.read_bytes())
-    write_json(run.record, {"status": "Succeeded"})
-
-    with pytest.raises(ConfigError) as refused:
-        headroom_report(run, K, 100)
-    text = " ".join(refused.value.lines)
-    assert "A run that ends before convert removes what an earlier run's convert wrote" in text
-    assert f"--out {run.root} --until convert" in text and "ended as Succeeded" in text
-
-
-def test_a_folder_that_is_no_run_is_an_error_with_the_next_step(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="qinglan run"):
-        headroom_report(RunDir(tmp_path), K, 100)

@@ -2,8 +2,6 @@
 
 import copy
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from commands.audit.live_service import (
     service_lines,
     unmatched_versions,
 )
+from tests.servers.echo_servers import Reply, Scripted, running
 
 OLD, NEW = (f"s3://qinglan/fivedoctors/releases/{digit * 64}" for digit in "12")
 Change = Callable[[dict[str, Any]], None]
@@ -140,23 +139,9 @@ def test_the_servers_own_word_is_held_against_the_releases() -> None:
     metrics_line = 'qinglan_rewriter_requests_total{outcome="answered",version="aaaaaaaaaaaa"} 3'
     text = f'{metrics_line}\nother{{version="bbbbbbbbbbbb"}} 1\n'
 
-    class Metrics(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.end_headers()
-            self.wfile.write(text.encode())
-
-        def log_message(self, *_: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metrics)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        port = server.server_address[1]
-        url = {"status": {"url": "http://127.0.0.1:1", "address": {"url": f"http://127.0.0.1:{port}"}}}
+    with running(Scripted(Reply(200, text.encode()))) as host:
+        url = {"status": {"url": "http://127.0.0.1:1", "address": {"url": host}}}
         versions = fetch_server_versions(url)
-    finally:
-        server.shutdown()
-        server.server_close()
 
     assert versions == ("aaaaaaaaaaaa",)
     assert unmatched_versions(versions, {"a" * 64: "fivedoctors/rewriter"}) == []

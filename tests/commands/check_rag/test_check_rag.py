@@ -11,16 +11,16 @@ import yaml
 from typer.testing import CliRunner
 
 from commands.cli import app
-from pipelines.checks.checks import Check, State
+from pipelines.checks.checks import State
 from pipelines.checks.rag.ask import Measurements, RowAnswers, TimedAnswer
-from pipelines.checks.rag.judge import KnownPassages, closing_lines, judge, judge_scores
+from pipelines.checks.rag.judge import KnownPassages, judge, judge_scores
 from pipelines.lines.config import CONFIGS, load_config
 from pipelines.lines.rewriter import RunConfig
 from qinglan.config import load_yaml, merge_settings
 from qinglan.errors import ConfigError, DataError
 from qinglan.llm.config import RagUpstream
 from qinglan.rag.calibration import Calibration
-from qinglan.rag.service_limits import NO_CONTENT, NO_IDS, NO_NEED_NO_IDS
+from qinglan.rag.service_limits import NO_IDS, NO_NEED_NO_IDS
 from qinglan.rows.rows import Question
 from tests.servers.company_rags import PASSAGES, company_rag
 from tests.servers.echo_servers import Reply, Scripted, running
@@ -135,14 +135,6 @@ def test_answers_that_change_from_one_time_to_the_next_stand_for_no_knowledge_ba
     assert "no answers are stable enough" in outcome.what("snapshot")
 
 
-def test_scores_alone_are_enough_to_train_by_the_judge_and_what_is_lost_is_said(tmp_path: Path) -> None:
-    with checked(tmp_path, fields="score") as outcome:
-        lost = " ".join(outcome.json["limits"])
-
-    assert outcome.states["ids"] == "warning"
-    assert "no id" in lost and "no text" in lost
-
-
 def test_another_knowledge_base_than_the_runs_is_an_error(tmp_path: Path) -> None:
     other = tmp_path / "other.jsonl"
     other.write_text('{"id": "elsewhere", "content": "x"}\n', encoding="utf-8")
@@ -205,40 +197,6 @@ def test_a_service_without_ids_is_told_once_what_that_costs(contents: tuple[str,
     assert not any("rewarded by rank" in limit for limit in verdict.meaning), "nothing is measured by rank"
 
 
-def test_fields_that_only_later_answers_have_are_not_called_missing() -> None:
-    known = KnownPassages({"k1"}, "")
-    rows = [answers(), answers({"reranker_score": 0.5, "id": "k1"})]
-
-    verdict = judge(Measurements(RagUpstream(), False, rows), 0.5, known)
-
-    what = {check.subject: check.what for check in verdict.checks}
-    assert what["ids"] == "1 of 1 retrieved ids are in the knowledge base."
-    assert what["shape"].endswith("beside it id.") and NO_IDS not in verdict.meaning and NO_CONTENT in verdict.meaning
-
-
-@pytest.mark.parametrize(
-    ("states", "limits", "closing"),
-    [
-        ({"gold": "ok", "need": "ok"}, [], ["everything can be measured."]),
-        (
-            {"gold": "warning", "need": "ok"},
-            [],
-            ["a run works with the lines below, and the warnings above hold: gold."],
-        ),
-        ({"need": "ok"}, ["No ids."], ["No ids."]),
-        (
-            {"rewrite": "error", "gold": "warning"},
-            ["No ids."],
-            ["no run works before this is mended: rewrite.", "No ids.", "these warnings above hold too: gold."],
-        ),
-    ],
-)
-def test_the_closing_statement_follows_from_the_findings(
-    states: dict[str, State], limits: list[str], closing: list[str]
-) -> None:
-    assert closing_lines([Check(state, subject, "x") for subject, state in states.items()], limits) == closing
-
-
 @pytest.mark.parametrize(("tenants", "state"), [(("acme",), "warning"), (("acme", "umbrella"), "ok")])
 def test_logits_are_mapped_where_every_tenant_of_the_sheet_has_a_calibration(
     tenants: tuple[str, ...], state: State
@@ -266,15 +224,6 @@ def test_a_refused_key_is_no_wrong_data_and_the_options_name_is_told(status: int
     assert "--header 'Authorization: Bearer $NAME'" in str(result.exception)
 
 
-def test_a_404_names_the_tenant_that_was_asked_about_and_says_nothing_of_columns() -> None:
-    with running(Scripted(Reply(404, b'{"detail": "unknown tenant"}'))) as url:
-        result = CliRunner().invoke(app, ["check-rag", url, "--tenant", "other"])
-
-    error = str(result.exception)
-    assert "unknown tenant" in error and "tenant 'other' and knowledge base 'default'" in error
-    assert "gateway.rag.path" in error and "column" not in error and "fields" not in error
-
-
 def test_without_a_sheet_one_question_is_asked_and_a_silent_address_is_an_outage(tmp_path: Path) -> None:
     with company_rag(tmp_path) as (url, service):
         result = CliRunner().invoke(app, ["check-rag", url, "--tenant", "acme", "--question", "虾青素软胶囊怎么吃"])
@@ -288,17 +237,6 @@ def test_without_a_sheet_one_question_is_asked_and_a_silent_address_is_an_outage
     assert "No sheet was read" in without.output and "No sheet was read" not in result.output
     assert "1 question of acme:" in without.output
     assert gone.exception is not None and gone.exception.exit_code == 4  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("profile", [(), ("--tenant", "fivedoctors", "--profile", "gpt")])
-def test_without_a_profile_the_advice_names_it(profile: tuple[str, ...], tmp_path: Path) -> None:
-    sheet = tmp_path / "q.jsonl"
-    sheet.write_text('{"frage": "how"}\n{"frage": "when"}\n')
-
-    result = CliRunner().invoke(app, ["check-rag", "http://127.0.0.1:9", *profile, "--questions", str(sheet)])
-
-    assert isinstance(result.exception, DataError)
-    assert ("Give --tenant and --profile so that" in str(result.exception)) == (not profile)
 
 
 @pytest.mark.parametrize(

@@ -151,14 +151,6 @@ def test_a_wrong_model_is_told_with_those_that_the_host_has(names: list[str], me
     assert check.state == ("error" if paid else "warning") and message in check.next_step
 
 
-@pytest.mark.parametrize("reply", [listing("flashs"), listing(), Reply(500, b"no"), Reply(200, b"<html>")])
-def test_a_call_that_is_refused_for_good_names_the_settings_if_the_list_does_not_help(reply: Reply) -> None:
-    with running(Scripted(Reply(404, b"nothing here"), reply)) as url:
-        [check] = provider_checks({"teacher": paid_model(url, model="flashs")}, paid=True)
-
-    assert check.next_step == "See teacher.base_url, teacher.model and QINGLAN_API_KEY."
-
-
 @pytest.mark.parametrize(("role", "limit", "value"), [("teacher", 300, "600"), ("judge", 64, "128")])
 def test_a_cut_answer_names_its_setting_and_a_value(role: str, limit: int, value: str) -> None:
     with running(Scripted(Reply(200, completion("虾青素", "length")))) as url:
@@ -341,26 +333,6 @@ def test_the_command_checks_a_profile_with_its_rag_service_and_ends_with_its_wor
     assert [check.state for check in calibrated["RAG"]] == ["ok", "warning", "warning"]
     assert [check.state for check in calibrated["files"]] == ["ok"]
     assert [check.state for check in calibrated["sheet"]] == ["ok"]
-
-
-@pytest.mark.parametrize(
-    ("row", "fault"),
-    [({"标准段落": "k9"}, "200 rows name gold passages"), ({"问题": ""}, "none of 200 rows is a question")],
-)
-def test_a_sheet_that_a_run_would_refuse_is_an_error_of_the_profile(
-    tmp_path: Path, row: dict[str, str], fault: str
-) -> None:
-    splits = ["train"] * 198 + ["dev", "test"]
-    rows = [{"问题": f"虾青素怎么吃{number}", "划分": split, **row} for number, split in enumerate(splits)]
-    (tmp_path / "q.jsonl").write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in rows))
-    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "段"}\n', encoding="utf-8")
-    files = {"questions": tmp_path / "q.jsonl", "knowledge_base": tmp_path / "kb.jsonl"}
-
-    config = load_config("fivedoctors", "demo", **files)
-    checks = profile_checks(config, tmp_path / "run", date(2026, 11, 25), cluster=False)
-
-    [check] = [check for check in checks if check.subject == "sheet"]
-    assert (check.state, fault in check.what) == ("error", True)
 
 
 def test_a_profile_that_cannot_be_read_is_one_error_among_the_others() -> None:

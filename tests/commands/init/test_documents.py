@@ -10,7 +10,6 @@ from openpyxl import Workbook
 from commands.init.documents import documents
 from commands.init.documents.documents import Documents, join_lines, read_documents
 from commands.init.documents.passages import LONGEST, Block, document_passages
-from qinglan.errors import DataError
 from qinglan.rag.contract import Passage
 from tests.commands.init.documents import write_pdf, write_word
 
@@ -122,27 +121,6 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_taken(folder: Path) -> 
         "scan.pdf": "holds no text (a scan needs OC",
     }
     assert "not a readable" in notes["broken.pdf"] and "not a readable" in notes["broken.docx"]
-
-
-def test_nothing_to_read_is_an_error_that_says_why(folder: Path) -> None:
-    (folder / "pic.png").write_bytes(b"\x89PNG")
-    with pytest.raises(DataError, match=r"^/.*/pic\.png: is no format"):
-        read(folder)
-    with pytest.raises(DataError, match="no such file or folder"):
-        read(folder / "none")
-
-
-def test_each_file_without_a_passage_is_a_line_of_the_error(folder: Path) -> None:
-    (folder / "a.docx").write_text("hello")
-    (folder / "b.zip").write_text("x")
-
-    with pytest.raises(DataError) as refused:
-        read_documents([folder])
-
-    first, word, archive = refused.value.lines
-    assert first == f"No passage could be read from {folder}:"
-    assert word.startswith(f"- {folder / 'a.docx'}: not a readable document") and word.endswith("and retry.")
-    assert archive.startswith(f"- {folder / 'b.zip'}: is no format that is read here.")
 
 
 @pytest.mark.slow

@@ -22,11 +22,6 @@ def test_usual_names_are_known_in_both_languages_whatever_their_case_and_marks()
     assert chinese["history_summary"] == "聊天记录" and english["question"] == "User Query"
 
 
-@pytest.mark.parametrize("name", ["之前聊的", "上文", "对话历史", "聊天记录", "history", "context", "前文"])
-def test_what_was_said_before_has_many_names(name: str) -> None:
-    assert guess({"问题": "怎么洗", name: "有"})[0]["history_summary"] == name
-
-
 def test_a_person_names_the_conversation_and_the_profile_in_columns_of_any_name() -> None:
     rows = [
         {"q": f"how {at}?", "case": f"case {at // 2}", "remark": "member", "session": f"web{at % 3}"}

@@ -76,26 +76,6 @@ def test_a_paid_profile_shows_the_sheets_longest_prompts_whole(longest: int) -> 
 
 
 @pytest.mark.slow
-def test_options_name_the_columns_of_conversations_and_of_users(company: Path, here: Here) -> None:
-    book = Workbook()
-    sheet = book.active
-    assert sheet is not None
-    sheet.append(["用户问句", "来访", "备注"])
-    for at in range(64):
-        sheet.append([f"{GOODS[at % 8]}{QUESTIONS[at // 8]}", f"v {at // 4}", f"会员{at % 3}级"])
-    book.save(company / "其他记录.xlsx")
-
-    result = here(
-        "init", "acme", "其他记录.xlsx", "--conversation-column", "来访", "--profile-column", "备注", "--yes"
-    )
-
-    assert result.code == 0, result.errors
-    columns = load_yaml(Path("tenants/acme/demo.yaml"))["generate"]["columns"]
-    assert (columns["conversation_id"], columns["user_profile"]) == ("来访", "备注")
-    assert "of conversation v 0" in result.out and "user profile: 会员0级" in result.out
-
-
-@pytest.mark.slow
 def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: Here) -> None:
     words = ["客服记录.xlsx", "--knowledge-base", "资料", "--domain", "户外用品", "--yes"]
     result = here("init", "acme", *words)
@@ -181,14 +161,6 @@ def test_a_person_is_asked_five_things_each_with_a_default(company: Path) -> Non
     assert (profile["training"], profile["stand_ins"]) == ("one-gpu-80", {"rag": True})
 
 
-@pytest.mark.slow
-def test_the_words_for_the_trade_are_in_the_language_of_the_prompts(company: Path, here: Here) -> None:
-    assert here("init", "acme", "客服记录.xlsx", "--language", "en", "--yes").code == 0
-
-    prompt = (company / "tenants" / "acme" / "teacher.txt").read_text(encoding="utf-8")
-    assert "search queries about our products and services" in prompt
-
-
 @pytest.mark.parametrize(
     ("language", "lines"),
     [
@@ -250,21 +222,6 @@ def test_an_option_that_is_no_answer_is_refused_before_the_sheet_is_shown(
 
 
 @pytest.mark.slow
-def test_without_a_knowledge_base_the_next_command_names_it(company: Path, here: Here) -> None:
-    assert (
-        here("init", "acme", "客服记录.xlsx", "--yes")
-        .out.rstrip()
-        .endswith("`qinglan run acme --knowledge-base FILE`")
-    )
-
-
-def test_a_folder_of_questions_is_called_a_folder(tmp_path: Path, here: Here) -> None:
-    ended = here("plan", "fivedoctors", "--questions", tmp_path)
-
-    assert ended.code == 2 and f"--questions {tmp_path}: is a folder. Name the file in it." in ended.errors
-
-
-@pytest.mark.slow
 def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, here: Here) -> None:
     """A column with one value for all rows; a chat alone; and a sheet of too few rows for the trial."""
     rows = [f"{GOODS[at % 8]}{QUESTIONS[at // 8]}" for at in range(64)]
@@ -284,20 +241,3 @@ def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, he
     assert "! `qinglan run few` would be refused:" in few.out and "a step of PPO takes" in few.out
     assert "Next: mend that, remove tenants/few, and call" in few.out and "Next, for free" not in few.out
     assert here("plan", "few", "--profile", "demo").code == 3
-
-
-@pytest.mark.slow
-def test_a_plan_names_a_conversation_of_all_rows_as_the_cause(company: Path, here: Here) -> None:
-    result = here("init", "acme", "客服记录.xlsx", "--knowledge-base", "资料", "--yes")
-    assert result.code == 0
-    rows = "".join(f"{GOODS[at % 8]}{QUESTIONS[at // 8]},A1\n" for at in range(64))
-    Path("one.csv").write_text("用户问句,会话ID\n" + rows, encoding="utf-8")
-
-    plan = here("plan", "acme", "--profile", "demo", "--questions", "one.csv")
-    early = here("plan", "acme", "--profile", "demo", "--questions", "one.csv", "--until", "convert")
-
-    shown = " ".join(early.out.split())
-    assert "! A run of all stages would be refused for this sheet: one.csv: all 64 rows are of one" in shown
-    assert early.code == 0
-    assert plan.code == 3 and "one.csv: all 64 rows are of one conversation, by their 会话ID, and one" in plan.errors
-    assert "no row is for" not in plan.errors

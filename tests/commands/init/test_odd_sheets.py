@@ -8,7 +8,6 @@ import pytest
 from openpyxl import Workbook
 
 from commands.init.documents.documents import read_documents
-from commands.init.guess_columns import guess_columns
 from commands.init.setup import TenantData, read_data
 from qinglan.errors import DataError
 from qinglan.rows.questions import Columns, read_questions
@@ -36,15 +35,6 @@ def test_a_first_row_without_a_usual_name_is_an_error_until_a_person_names_the_c
     with pytest.raises(DataError, match=r"No column has a usual name .*--question-column NAME"):
         read_data("acme", path, [])
     assert len(read_data("acme", path, [], {"question": first}).questions) == 9
-
-
-@pytest.mark.parametrize(
-    "name", ["質問", "お問い合わせ内容", "問題", "问题内容", "질문", "User Message", "customer-message", "Inquiry"]
-)
-def test_more_names_of_questions_are_known(name: str) -> None:
-    rows = [{"other": f"how much is bag {at}?", name: f"退货 {at}"} for at in range(5)]
-
-    assert guess_columns(rows, "acme").columns["question"] == name
 
 
 def test_shift_jis_is_read(tmp_path: Path) -> None:
@@ -132,15 +122,3 @@ def test_a_name_of_used_columns_may_not(tmp_path: Path, header: str, named: dict
 
     with pytest.raises(DataError, match="appears twice"):
         read_data("acme", write(tmp_path / "q.csv", f"{header}\n{rows}"), [], named)
-
-
-def test_a_profiles_column_may_not_be_there_twice(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'备注' appears twice"):
-        list(read_questions(write(tmp_path / "q.csv", TWICE), Columns(user_profile="备注"), "acme"))
-
-
-def test_a_knowledge_base_without_a_column_of_texts_is_told_the_next_step(tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"there are .*a\. Rename the column that holds the passages' text to content"
-    ):
-        read_documents([write(tmp_path / "kb.csv", "a,b\nx,y\n")])

@@ -163,17 +163,6 @@ def test_what_else_an_exported_chat_holds_is_used_or_named(tmp_path: Path) -> No
     assert [note for note in data.guess.notes if note.startswith("Not used: app. ")]
 
 
-@pytest.mark.parametrize(
-    ("user", "agent"),
-    [("买家", "卖家"), ("顾客", "商家"), ("顾客", "店员"), ("咨询者", "顾问"), ("家长", "老师"), ("buyer", "seller")],
-)
-def test_the_usual_pairs_of_speakers_are_known(tmp_path: Path, user: str, agent: str) -> None:
-    lines = [f"c{at},{side},{text}" for at in range(2) for side, text in ((user, "能机洗吗"), (agent, "能的"))]
-    records = read_records(write(tmp_path, "\n".join(["会话ID,发送人,内容", *lines]), "a.csv"))
-
-    assert [row["question"] for row in records.rows] == ["能机洗吗"] * 2
-
-
 def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp_path: Path) -> None:
     path = messages_file(tmp_path, "csv", ("grp", "role", "content"))
 
@@ -204,14 +193,6 @@ def test_a_named_column_that_is_not_there_is_refused_with_the_file_and_the_optio
         f"{path}: no column '没有'; there are {', '.join(names)}. Name one of them: {option} NAME, or leave the "
         "option out: then the column is guessed."
     )
-
-
-def test_messages_without_another_column_are_not_told_to_name_one(tmp_path: Path) -> None:
-    path = write(tmp_path, "role,content\nuser,有背包吗\nassistant,有\n", "a.csv")
-
-    with pytest.raises(DataError, match="such as conversation_id") as refused:
-        read_records(path)
-    assert "--conversation-column" not in str(refused.value)
 
 
 def test_rows_with_one_side_alone_stay_rows(tmp_path: Path) -> None:

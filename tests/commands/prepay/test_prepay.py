@@ -9,12 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from commands.prepay.prepay import Prepayment, Quote, prepay, result_in_words
+from commands.prepay.prepay import Quote, prepay, result_in_words
 from qinglan.errors import BudgetError, ConfigError, OutageError
 from qinglan.llm.call_plan import PaidRequest
-from qinglan.llm.paid.journal import Entry, Journal, make_call
+from qinglan.llm.paid.journal import Entry
 from qinglan.llm.paid.journal_reader import read_report
-from qinglan.llm.providers.prices import Usage
 from standins.teacher.app import create_app
 from standins.teacher.batches import FakeBatchService
 from standins.teacher.config import Behaviour
@@ -318,21 +317,3 @@ def test_too_many_tokens_at_the_service_make_batches_smaller_until_they_are_take
     with running(echoing()) as teacher:
         assert pay_ahead(teacher, tmp_path, ROWS).answered == 20
     assert sizes == [20, 10, 5, 5, 5, 5]
-
-
-def test_a_second_prepayment_says_what_it_added_and_what_the_journal_holds(tmp_path: Path) -> None:
-    path = tmp_path / "journal.sqlite"
-
-    async def pay() -> None:
-        journal = Journal(path)
-        for number in range(3):
-            call = make_call({"model": "m", "messages": [{"role": "user", "content": f"问{number}"}]}, 0)
-            attempt = await journal.sent(call, Entry("generate", f"row-{number}", "teacher"), reserved=1.0)
-            await journal.answered(attempt, call.key, orjson.dumps({}), Usage(10, 2, 5, 1), 0.25)
-        journal.close()
-
-    asyncio.run(pay())
-
-    assert result_in_words(Prepayment(0, 0.0, "USD", (), ()), path) == [
-        f"✓ 0 answers added for 0.0000 USD; {path} holds 3 in all"
-    ]

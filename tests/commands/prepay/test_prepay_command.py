@@ -25,7 +25,7 @@ from qinglan.rows.rows import Rewrite
 from tests.commands.conftest import Here
 from tests.processes.forkserver import KILL
 from tests.servers.echo_servers import PRICE, GatewayProcess, running
-from tests.servers.small_prepayments import Meddled, echoing, outcomes, pay_ahead, short_pauses, stats
+from tests.servers.small_prepayments import Meddled, echoing, outcomes, short_pauses, stats
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
 
@@ -195,14 +195,3 @@ def test_killed_at_any_point_it_goes_on_and_each_row_is_paid_once(
     assert (counts["batches"], counts["billed"]) == (2, ROWS + NEEDS)
     assert outcomes(world.run) == {"answered": ROWS + NEEDS}
     assert [path.name for path in world.run.glob("*.jsonl")] == []
-
-
-def test_a_file_that_was_read_in_part_is_read_on(tmp_path: Path) -> None:
-    rows = [str(number) for number in range(600)]
-
-    def half(status: int, body: bytes) -> tuple[int, bytes]:
-        return status, body[: len(body) // 2]
-
-    with running(Meddled(echoing(), "GET .*/content", half, times=1)) as teacher:
-        assert pay_ahead(teacher, tmp_path, rows).answered == 600
-    assert outcomes(tmp_path) == {"answered": 600}

@@ -15,7 +15,6 @@ from commands.rollout.view import (
     outcome_error,
     read_rollout,
     rollout_json,
-    table,
     table_row,
     waiting_reasons,
 )
@@ -195,18 +194,6 @@ def test_only_a_promotion_ends_well() -> None:
     for outcome in ("RolledBack", "Refused", "Aborted"):
         error = outcome_error(shown(done(outcome)))
         assert isinstance(error, GateHeldError) and outcome in str(error) and "errors: worse" in str(error)
-
-
-def test_the_table_is_a_line_for_each() -> None:
-    head, first, second = table([shown(done("RolledBack")), shown(ANALYSED, abort=True)], "qinglan")
-
-    assert head.split() == ["ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME", "REASON"]
-    assert first.split()[2:] == f"fivedoctors/rewriter {'2' * 12} Done 5 % 1/4 RolledBack errors: worse".split()
-    assert "Analyse, abort" in second
-
-
-def test_where_there_are_none_the_namespace_is_named_since_it_may_not_exist() -> None:
-    assert table([], "qinglna")[0].startswith("no rollouts in qinglna; `kubectl get namespace qinglna`")
 
 
 @pytest.mark.parametrize("namespace", ["bad/ns", "../pods", "Qinglan", "-a", "a" * 64, "a\n"])

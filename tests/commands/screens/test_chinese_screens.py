@@ -10,13 +10,9 @@ from typing import get_args
 import pytest
 
 from commands.compare_teachers.table import Recommendation, Word, recommendation_sentence
-from pipelines.checks.sizing.report import Room
-from pipelines.checks.sizing.table import shortfall
-from qinglan.evaluation.question_kinds import KINDS
 from qinglan.lineage.signing.keys import KEYS_VARIABLE
 from qinglan.lineage.signing.trust import save_trust
 from qinglan.messages import chinese
-from qinglan.rag.service_limits import sampled_snapshot
 from standins.samples import write_sample
 from tests.commands.why.row_history_files import write_stage_files
 from tests.processes.forkserver import GATEWAY, forked
@@ -155,17 +151,6 @@ def test_what_the_operating_system_says_is_chinese_in_our_sentences(number: int)
         assert english_left(chinese().translate(sentence.format(os.strerror(number)))) == []
 
 
-def test_what_a_rag_service_lacks_is_chinese_to_the_last_word() -> None:
-    unknown = (
-        "RAG service http://127.0.0.1:9/rag: refused with status 404: Not Found (see gateway.rag.base_url and "
-        "gateway.rag.path). It was asked about tenant 'acme' and knowledge base 'default': if it does not know "
-        "these, name them as it does (--tenant or the sheet's tenants, retrieval.kb_name)."
-    )
-
-    for sentence in (sampled_snapshot(1), sampled_snapshot(10), unknown):
-        assert english_left(chinese().translate(sentence)) == []
-
-
 @pytest.mark.parametrize("word", get_args(Word))
 @pytest.mark.parametrize("rows", [None, 870])
 def test_the_recommendation_of_a_teacher_is_chinese(word: Word, rows: int | None) -> None:
@@ -173,45 +158,3 @@ def test_the_recommendation_of_a_teacher_is_chinese(word: Word, rows: int | None
     shown = chinese().translate(text)
 
     assert english_left(shown) == [] and shown != text
-
-
-def test_the_fault_of_a_sheet_of_one_formula_is_chinese() -> None:
-    fault = (
-        "f.csv: none of 1 rows is a question. The first, f.csv row 2: q holds the formula '=1+1'; paste values "
-        "instead. If another column holds the questions, name it: --question-column NAME."
-    )
-
-    assert "q 里是公式 '=1+1'；请粘贴为值。" in chinese().translate(fault)
-    assert "第一行，f.csv 第 2 行：" in chinese().translate(fault)
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("; ".join(KINDS.values()), "完整的问题：包含需求所说的全部；有省略的问题：要看历史才知道问的是什么"),
-        ("teacher greedy", "教师贪心"),
-        ("left out: formula", "已去掉：公式"),
-        (
-            "generate: None of 2 rows is a question (formula, sheet error). The first: q.csv row 2: q is empty. All "
-            "are in q.jsonl; mend the rows and run again.",
-            "generate：2 行中没有一行是问题（公式、表格错误值）。第一行，q.csv 第 2 行：q 是空的。全部在 q.jsonl 中",
-        ),
-        ("  generate/row-2: The model answered with nothing.", "  generate/row-2：模型的回答是空的。"),
-    ],
-)
-def test_kinds_columns_and_reasons_are_chinese_to_the_last_word(text: str, shown: str) -> None:
-    assert chinese().translate(text).startswith(shown)
-
-
-def test_the_phase_of_a_training_that_does_not_fit_is_chinese() -> None:
-    room = Room(
-        stage="ppo", room="host", phase="actor's update", needed=20.4, available=12.0, by_manifests=False, fits=False,
-        guessed=0.0, parts=(),
-    )  # fmt: skip
-
-    assert chinese().translate(shortfall(room)) == "放不下：ppo 在“actor 更新”需要 20.4 GB 主机内存，而只有 12.0。"
-
-
-def test_names_of_stages_stay_and_a_rooms_line_has_chinese_marks(screen: str) -> None:
-    assert "ppo，evaluate 的调用数是上限" in screen and "标签、" not in screen
-    assert "sft，主机内存：激活值" in screen

@@ -23,7 +23,7 @@ from tests.kfp.stand_in import Scene, StandIn
 from tests.pipelines.submit.conftest import started
 from tests.releases.lineage_release import write_release
 from tests.releases.lineage_world import Keys, make_keys, sealed, sha, write_run
-from tests.screens.terminal_screen import ALL, ATTACKS, Screen, code_on_terminal, faults, on_terminal
+from tests.screens.terminal_screen import ALL, ATTACKS, code_on_terminal, faults, on_terminal
 from tests.servers.echo_servers import Reply, Scripted, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("forks")]
@@ -121,12 +121,6 @@ def test_a_name_that_is_no_text_is_shown_as_its_bytes(tmp_path: Path) -> None:
 
     assert (screen.code, faults(screen)) == (2, [])
     assert r"a\udcff\udc9b2Jb.xlsx" in screen.raw
-
-
-def test_a_place_to_write_to_is_shown_and_not_obeyed(tmp_path: Path) -> None:
-    screen = on_terminal("sample", "fivedoctors", "--out", ON_DISK[:120], "--conversations", 8, cwd=tmp_path)
-
-    assert (screen.code, faults(screen)) == (0, [])
 
 
 def test_a_plan_shows_what_a_profile_says(tmp_path: Path) -> None:
@@ -292,29 +286,6 @@ def test_escape_codes_of_a_live_service_are_shown_and_not_obeyed(keys: Keys, tmp
 
     assert (screen.code, faults(screen)) == (ALTERED, [])
     assert screen.lines[0] == "isvc:team/rewriter"
-
-
-def test_candidates_for_a_teacher_are_shown_and_not_obeyed(tmp_path: Path) -> None:
-    (tmp_path / "teachers.yaml").write_text(yaml.safe_dump({"teachers": [{"name": ALL, ALL: ALL}]}))
-
-    screen = on_terminal("compare-teachers", "fivedoctors", "--teachers", "teachers.yaml", cwd=tmp_path)
-
-    assert (screen.code, faults(screen)) == (2, [])
-
-
-def test_labels_and_predictions_are_shown_and_not_obeyed(tmp_path: Path) -> None:
-    (tmp_path / ON_DISK[:100]).write_text(json.dumps({"text": ALL, "label": ALL}))
-
-    for words in (
-        ("style", "run", ON_DISK[:100]),
-        ("style", "predict", ON_DISK[:100], "--model", ON_DISK[:90]),
-        ("style", "blind", ON_DISK[:100]),
-        ("blind", ON_DISK[:100], "--out", ON_DISK[:90]),
-    ):
-        screen: Screen = on_terminal(*words, cwd=tmp_path)
-        assert faults(screen) == [], words
-        assert screen.code in (2, 3)
-        assert screen.has_line("qinglan: ")
 
 
 def test_a_report_in_markdown_opens_no_link_and_obeys_no_entity(tmp_path: Path) -> None:
