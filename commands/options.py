@@ -1,8 +1,9 @@
 """Arguments and options that several commands share."""
 
 import sys
+from contextlib import AbstractContextManager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,6 +21,11 @@ Out = Annotated[
 ]
 Until = Annotated[str, typer.Option(help="Stop after this stage, such as convert or sft.", show_default="the last")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else, on stdout.")]
+
+
+def only_json(as_json: bool) -> AbstractContextManager[Any]:
+    """Send what is printed inside to stderr if stdout holds JSON for a program."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 def confirm_spending(without_terminal: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from commands.options import Json
+from commands.options import Json, only_json
 from pipelines.lines.overrides import SetOption, with_overrides
 from qinglan.terminal import say, say_json
 
@@ -77,16 +77,11 @@ def predict(
         )
         return
     target = target_file(file, out)  # before the model is loaded
-    if as_json:
-        import contextlib
-        import sys
-
-        with contextlib.redirect_stdout(sys.stderr):
-            counts = predict_file(StyleModel.load(model, engine), file, target)
-        say_json({**counts._asdict(), "out": str(target)})
-    else:
+    with only_json(as_json):
         counts = predict_file(StyleModel.load(model, engine), file, target)
         say(f"{target}: {counts.predicted:,} of {counts.rows:,} rows answered")
+    if as_json:
+        say_json({**counts._asdict(), "out": str(target)})
     if counts.faults:
         raise DataError(
             f"{counts.rows - counts.predicted} of {counts.rows} rows of {file} have no answer; each says why in "

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from commands.options import Json, only_json
 from qinglan.terminal import say, say_json
 
 Trust = Annotated[Path | None, typer.Option(help="The trust policy; trust.yaml beside the keys by default.")]
-Json = Annotated[bool, typer.Option("--json", help="Print all of it as JSON, and nothing else, on stdout.")]
 
 
 def audit(
@@ -79,12 +79,9 @@ def audit(
 def _audit(
     target: str, store: str, files: list[Path], policy: Any, page: Path | None, as_json: bool, only_bytes: bool
 ) -> None:
-    import contextlib
-    import sys
-
     from qinglan.lineage.auditing import audit as auditing
 
-    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+    with only_json(as_json):
         result = auditing.audit(target, policy, store=store, files=files, only_bytes=only_bytes)
     if page:
         from qinglan.lineage.auditing.audit_page import write_page
@@ -103,12 +100,9 @@ def _audit(
 
 
 def _audit_live(target: str, namespace: str, store: str, files: list[Path], policy: Any, as_json: bool) -> None:
-    import contextlib
-    import sys
-
     from commands.audit.live import audit_live, live_as_json, print_live
 
-    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+    with only_json(as_json):
         live_audit = audit_live(target, namespace, store, files, policy)
     say_json(live_as_json(live_audit)) if as_json else print_live(live_audit)
     if error := live_audit.error:

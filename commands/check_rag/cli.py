@@ -1,8 +1,6 @@
 """The command `qinglan check-rag`."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,23 +9,12 @@ import typer
 
 from commands.options import Json
 from pipelines.lines.overrides import SetOption
-from qinglan.errors import DataError
 from qinglan.terminal import say, say_json
 
-SHEET_WITHOUT_PROFILE = (
-    "No profile was read. Give --tenant and --profile so that its columns are used, or name them here: "
-    "--set generate.columns.question=NAME."
-)
 WITHOUT_SHEET = (
     "No sheet was read, so one question of ours stands for yours. --tenant with --profile takes the tenant's own "
     "sheet and knowledge base; --questions FILE another."
 )
-SERVICE_WITHOUT_PROFILE = (
-    "No profile was read. Give --tenant and --profile so that its path, headers and fields are used, or name them "
-    "here: --path, --header, --set gateway.rag.answer.recall=NAME."
-)
-
-
 KEY_AS_OPTION = (
     "For this check give it as an option: --header 'Authorization: Bearer $NAME', where NAME is an environment "
     "variable."
@@ -65,12 +52,14 @@ def check_rag(
     from pipelines.checks.checks import print_checks, worst_state
     from pipelines.checks.rag.ask import measure
     from pipelines.checks.rag.judge import closing_lines, judge, profile_lines
+    from qinglan.rag.client import UnauthorizedError
 
     inputs = read_inputs(url, tenant, profile, questions, knowledge_base, path, header or (), set_ or ())
-    with advised("" if profile else SHEET_WITHOUT_PROFILE):
-        sample = list(islice(inputs.with_questions(question or ()), rows))
-    with advised("" if profile else SERVICE_WITHOUT_PROFILE):
+    sample = list(islice(inputs.with_questions(question or ()), rows))
+    try:
         measured = asyncio.run(measure(inputs.service, inputs.retrieval, sample))
+    except UnauthorizedError as error:
+        raise UnauthorizedError(*error.lines, KEY_AS_OPTION) from error
     verdict = judge(measured, inputs.retrieval.score_threshold, inputs.passages())
     lines = {"stand_ins": {"rag": False}} if inputs.starts_project_service else {}
     lines |= profile_lines(verdict.settings)
@@ -87,24 +76,6 @@ def check_rag(
         say("", "For the profile (on a cluster the part below `gateway:` for gateway.yaml):", "", *yaml_lines(lines))
     if worst_state(verdict.checks) == "error":
         raise typer.Exit(3)
-
-
-@contextmanager
-def advised(advice: str) -> Iterator[None]:
-    """Append `advice` to a DataError. An UnauthorizedError gets KEY_AS_OPTION instead, and an UnknownToServiceError
-    stays as it is."""
-    from qinglan.rag.client import UnauthorizedError, UnknownToServiceError
-
-    try:
-        yield
-    except UnknownToServiceError:
-        raise
-    except UnauthorizedError as error:
-        raise UnauthorizedError(*error.lines, KEY_AS_OPTION) from error
-    except DataError as error:
-        if not advice:
-            raise
-        raise DataError(*error.lines, advice) from error
 
 
 def yaml_lines(settings: dict[str, Any]) -> list[str]:

@@ -1,13 +1,11 @@
 """`qinglan compare-teachers`: measure candidate teacher models on a sample of a tenant's questions."""
 
-import sys
-from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from commands.options import Json, KnowledgeBase, Profile, Questions, Tenant, confirm_spending
+from commands.options import Json, KnowledgeBase, Profile, Questions, Tenant, confirm_spending, only_json
 from pipelines.lines.overrides import DEFAULT_PROFILE, SetOption, with_overrides
 from qinglan.terminal import say, say_json
 
@@ -51,7 +49,7 @@ def compare_teachers(
             raise typer.Exit(0)
 
     root = out or Path("runs") / f"compare-{tenant}"
-    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+    with only_json(as_json):
         comparison = compare(config, candidates, root, rows, confirm, quiet=as_json)
     if as_json:
         say_json(comparison)

@@ -16,7 +16,6 @@ from pathlib import Path
 
 import orjson
 
-from commands.demo.audit_loopback import show_live
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import deploy
 from components.release.register.baseline import UNJUDGED, release_baseline
@@ -72,7 +71,6 @@ def roll_out(config: RunConfig, root: Path) -> State:
             f"Users asked {traffic.questions:,} questions and got {traffic.errors:,} errors. Rewritten: {answered}; "
             f"{versions.get(PLAIN, 0):,} searched as they were asked."
         )
-        show_live(folder)
     _show_signed(config, folder)
     return state
 

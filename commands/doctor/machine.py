@@ -1,10 +1,7 @@
 """Checks of this machine: Python, memory, disk, GPUs, signing keys."""
 
 import os
-import socket
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -20,16 +17,12 @@ LEAST_DISK_GB, LEAST_MEMORY_GB = 10.0, 8.0
 
 PROXIES = {"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"}
 
-SLOW_LOOKUP_SECONDS, LOOKUP_LIMIT_SECONDS = 1.0, 5.0
-"""Seconds after which a look-up of this machine's name counts as slow, and seconds after which it is given up."""
-
 
 def machine_checks(folder: Path) -> Iterator[Check]:
     yield python_check(sys.version_info[:2])
     yield room_check(host_bytes() / GB, free_bytes(folder) / GB, os.cpu_count() or 1, folder)
     yield gpu_check(driver_cuda())
     yield proxy_check(os.environ)
-    yield name_check(socket.gethostname(), lookup_seconds())
     yield keys_check(keys_folder())
 
 
@@ -67,32 +60,6 @@ def proxy_check(environment: Mapping[str, str]) -> Check:
         "warning", "proxy", f"{', '.join(named)}: no call of Qinglan goes through it.",
         "If the internet can be reached only through it, set base_url to your company's relay of the model "
         "(docs/rag-contract.md).",
-    )  # fmt: skip
-
-
-def lookup_seconds(limit: float = LOOKUP_LIMIT_SECONDS) -> float:
-    """Measure the seconds that `socket.getfqdn` takes, and give up after `limit`: if no nameserver answers, it takes
-    half a minute."""
-    started = time.monotonic()
-    lookup = threading.Thread(target=socket.getfqdn, daemon=True)
-    lookup.start()
-    lookup.join(limit)
-    return time.monotonic() - started
-
-
-def name_check(name: str, seconds: float) -> Check:
-    """Check that this machine finds its own name.
-
-    torchrun looks the name up at each start and end of a process
-    (torch/distributed/elastic/agent/server/api.py, `socket.getfqdn`).
-    """
-    if seconds < SLOW_LOOKUP_SECONDS:
-        return Check("ok", "name", f"{name} is found at once.")
-    return Check(
-        "warning", "name",
-        f"to look up {name} takes {min(seconds, LOOKUP_LIMIT_SECONDS):.0f} s or more, and trainings on several GPUs "
-        "do so many times.",
-        f"Add the line `127.0.1.1 {name}` to /etc/hosts.",
     )  # fmt: skip
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from commands.init.chat_messages import (
     TEXT_NAMES,
-    MessageColumns,
     Record,
     chat_questions,
     message_columns,
@@ -63,17 +62,6 @@ class Records(NamedTuple):
     """Remarks on what was read, such as which row holds the column names, or which sheet."""
 
 
-def _next_step(rows: Sequence[Record], columns: MessageColumns) -> str:
-    """The next step for messages without a conversation: name the column of conversation ids, or export the sheet
-    with such a column."""
-    export = "Export the sheet with a column of the conversation's id, such as conversation_id."
-    used = ("", columns.side, columns.text)
-    free = list(dict.fromkeys(name for row in rows for name in row if name not in used))
-    if not free:
-        return export
-    return f"Name that column if it is one of {', '.join(map(visible, free))}: --conversation-column NAME. {export}"
-
-
 QUESTION_NAMES = tuple(name for names in (*NAMES.values(), TEXT_NAMES, CONVERSATION_NAMES) for name in names)
 """Usual names of columns in a sheet of questions or messages."""
 
@@ -98,7 +86,8 @@ def read_records(
     if not columns.conversation:
         raise DataError(
             f"{path}: each row is a message of a chat ({columns.side}, {columns.text}), and no column says which "
-            f"conversation it belongs to. {_next_step(records.rows, columns)}"
+            "conversation it belongs to. Name that column: --conversation-column NAME, or export the sheet with one, "
+            "such as conversation_id."
         )
     questions = message_questions(records.rows, columns)
     count = len({question["conversation_id"] for question in questions})

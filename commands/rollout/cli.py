@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from commands.options import Json
+from commands.options import Json, only_json
 from qinglan.terminal import say, say_json
 
 rollout = typer.Typer(help="Rollouts: begin, see, watch, and say a word to them.", no_args_is_help=True)
@@ -31,12 +31,9 @@ def start(
     as_json: Json = False,
 ) -> None:
     """Begin the rollout of a release, after the whole walk of its lineage; the same again changes nothing."""
-    import contextlib
-    import sys
-
     from commands.rollout.start import start_rollout as begin
 
-    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():  # a pull shows progress
+    with only_json(as_json):  # a pull shows progress
         done = begin(target, _store(store), namespace, settings, _policy(trust))
     if as_json:
         answer = done._asdict()

@@ -1,6 +1,5 @@
 """`qinglan doctor`: each fault is named with what mends it, by the code that run and submit check with."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -16,7 +15,7 @@ from typer.testing import CliRunner
 from commands.cli import app
 from commands.doctor import machine
 from commands.doctor.cluster import platform_checks
-from commands.doctor.machine import lookup_seconds, name_check, proxy_check, python_check, room_check
+from commands.doctor.machine import proxy_check, python_check, room_check
 from commands.doctor.profile import profile_checks
 from commands.doctor.providers import provider_checks
 from pipelines.checks.checks import Check, worst_state
@@ -210,13 +209,8 @@ def test_the_machine_has_room_or_says_how_much_is_missing() -> None:
     ("environment", "state", "named"),
     [
         ({}, "ok", "none is set"),
-        ({"HTTPS_PROXY": ""}, "ok", "none is set"),
         ({"NO_PROXY": "localhost"}, "ok", "none is set"),
-        (
-            {"HTTPS_PROXY": "http://proxy:3128", "all_proxy": "socks5://p"},
-            "warning",
-            "HTTPS_PROXY, all_proxy: no call",
-        ),
+        ({"HTTPS_PROXY": "http://proxy:3128", "all_proxy": "s://p"}, "warning", "HTTPS_PROXY, all_proxy: no call"),
     ],
 )
 def test_a_proxy_that_no_call_takes_is_told(environment: dict[str, str], state: str, named: str) -> None:
@@ -224,24 +218,6 @@ def test_a_proxy_that_no_call_takes_is_told(environment: dict[str, str], state: 
 
     assert check.state == state and check.what.startswith(named)
     assert "proxy:3128" not in f"{check.what} {check.next_step}", "it may hold a password"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "state"), [(0.0, "ok"), (0.99, "ok"), (1.0, "warning"), (4.2, "warning"), (39.0, "warning")]
-)
-def test_a_machine_that_finds_its_own_name_slowly_is_told_of_etc_hosts(seconds: float, state: str) -> None:
-    check = name_check("gpu-7", seconds)
-
-    assert check.state == state
-    assert ("`127.0.1.1 gpu-7` to /etc/hosts" in check.next_step) == (state == "warning")
-
-
-def test_a_nameserver_that_does_not_answer_does_not_hold_the_doctor_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    answered = threading.Event()
-    monkeypatch.setattr("socket.getfqdn", lambda: answered.wait(60))
-
-    assert 0.2 <= lookup_seconds(limit=0.2) < 30
-    answered.set()
 
 
 @pytest.mark.slow

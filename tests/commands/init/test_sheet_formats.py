@@ -167,7 +167,7 @@ def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp
     path = messages_file(tmp_path, "csv", ("grp", "role", "content"))
 
     with pytest.raises(
-        DataError, match=r"each row is a message of a chat \(role, content\).*one of grp: --conversation-column NAME"
+        DataError, match=r"each row is a message of a chat \(role, content\).*--conversation-column NAME"
     ):
         read_records(path)
     assert read_records(path, {"conversation_id": "grp"}).rows == QUESTIONS

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from commands.audit.live_service import fetch_server_versions
-from commands.demo.audit_loopback import _versions as server_versions
 from commands.doctor.providers import list_check
 from commands.run.run import _gateway_report
 from components.evaluation.rewriter.student_timing import time_served
@@ -282,7 +281,6 @@ CALLS = {name: client.ask for name, client in CLIENTS.items()} | {
     "usage of the reward": GatewayUsage,
     "state of the gateway": read_gateway_state,
     "versions of a live service": lambda url: fetch_server_versions({"status": {"url": url}}),
-    "versions of the demo's servers": server_versions,
     "timing of a served rewriter": lambda url: time_served(url, [Question("t", "问", "", "")]),
     "models of doctor": list_models,
     "counters of the local rollout": scrape_counters,
