@@ -8,8 +8,6 @@ The jars of an OpenSearch node are fetched with them.
 
 import fcntl
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,9 +16,8 @@ from pathlib import Path
 
 from qinglan.errors import QinglanError
 from qinglan.files.files import atomic_folder, atomic_write, cache_folder, sha256_file, sha256_text
-from qinglan.jobs.interrupts import sigterm_raises
 from tests.cluster.build import jars
-from tests.cluster.build.go_command import MODULES, folder_of, go
+from tests.cluster.build.go_command import MODULES, exits_with_a_code, folder_of, go
 from tests.cluster.build.programs import MODULES as TABLE
 from tests.cluster.build.programs import Copied, Module, Source, module_of
 
@@ -158,14 +155,8 @@ def one_builder(folder: Path) -> Iterator[None]:
 
 def main() -> None:
     began = time.monotonic()
-    try:
-        with sigterm_raises():  # so that what builds is ended first
-            cached = build_all()
-    except (QinglanError, subprocess.SubprocessError) as error:
-        print(error, file=sys.stderr)
-        raise SystemExit(getattr(error, "exit_code", 1)) from error
-    except KeyboardInterrupt as error:
-        raise SystemExit(130) from error
+    with exits_with_a_code():
+        cached = build_all()
     print("cluster binaries: " + ("cached" if cached else f"built in {time.monotonic() - began:.0f} s"), flush=True)
 
 

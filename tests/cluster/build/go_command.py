@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,23 @@ from typing import IO, Any
 
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.processes.services import end_with_parent
+from serving.programs import exit_on_error
 
 MODULES = Path(__file__).parent / "go"
 LAST_LINES = 12
 BUILD_SECONDS = 3600.0
 """Limit of one build. Go itself has none, even for a module proxy that never answers."""
+
+
+@contextmanager
+def exits_with_a_code() -> Iterator[None]:
+    """End a program with the code of a QinglanError, of SIGTERM or of Ctrl-C, after its own cleanup."""
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        with exit_on_error():
+            yield
+    except KeyboardInterrupt as error:
+        raise SystemExit(130) from error
 
 
 def go(what: str, arguments: Sequence[str], folder: Path, log: Path, **settings: str) -> None:

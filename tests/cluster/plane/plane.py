@@ -7,7 +7,6 @@ import fcntl
 import json
 import secrets
 import shutil
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from tests.cluster.plane.processes import (
     resident,
     runs,
     start,
+    step_printer,
     until,
 )  # fmt: skip
 
@@ -60,19 +60,35 @@ def up(root: Path, outlives: bool = True, ports: Ports | None = None) -> Folder:
     return folder
 
 
-def down(root: Path) -> list[Record]:
-    """End what `up` started, forget what it kept, and say what that was."""
+def down(root: Path, served: str = "cluster", owned: Iterable[str] = OWNED) -> None:
+    """End what `up` started, print what that was, and remove its files."""
     folder = Folder(root.resolve())
-    if not folder.root.exists():
-        return []
-    with one_command(folder.root, "cluster"):
-        ended = [record for record in records(folder) if runs(record)]
-        volumes = _volumes(folder) if ended else []
-        end(ended)
-        for volume in volumes:
-            shutil.rmtree(volume, ignore_errors=True)
-        remove_owned(folder.root, OWNED)
-    return ended
+    ended: list[Record] = []
+    if folder.root.exists():
+        with one_command(folder.root, served):
+            ended = [record for record in records(folder) if runs(record)]
+            volumes = _volumes(folder) if ended and folder.kubeconfig.exists() else []
+            end(ended)
+            for volume in volumes:
+                shutil.rmtree(volume, ignore_errors=True)
+            remove_owned(folder.root, owned)
+    print("ended:", ", ".join(record.part.name for record in ended) or f"nothing, no {served} ran here")
+
+
+def show(root: Path, served: str = "cluster") -> None:
+    """Print whether each part runs, with its memory; an error if one has ended."""
+    each = records(Folder(root.resolve()))
+    for record in each:
+        memory = f"{resident(record) / 2**20:6.0f} MiB" if runs(record) else "does not run"
+        print(f"{record.part.name:26} pid {record.pid:7}  {memory}")
+    if not each:
+        print(f"Nothing runs here: make {served} starts it.")
+    if ended := ended_parts(each):
+        raise OutageError(f"{ended} ended: see {root / 'logs'}, then make {served}-down, and make {served} again.")
+
+
+def ended_parts(each: Iterable[Record]) -> str:
+    return ", ".join(record.part.name for record in each if not runs(record))
 
 
 @contextmanager
@@ -95,25 +111,6 @@ def restart(folder: Folder, name: str) -> Record:
     return new
 
 
-def status(root: Path) -> list[str]:
-    """A line of each part: whether it runs, and its memory."""
-    each = records(Folder(root.resolve()))
-    if not each:
-        return ["No cluster here: make cluster starts one."]
-    memory = {record.part.name: resident(record) / 2**20 for record in each if runs(record)}
-    lines = [
-        f"{it.part.name:26} pid {it.pid:7}  "
-        + (f"{memory[it.part.name]:6.0f} MiB" if it.part.name in memory else "does not run")
-        for it in each
-    ]
-    return [*lines, f"{'all':39} {sum(memory.values()):6.0f} MiB"]
-
-
-def ended_parts(root: Path) -> str:
-    """The parts of a cluster that came up and run no more."""
-    return ", ".join(record.part.name for record in records(Folder(root.resolve())) if not runs(record))
-
-
 class Rise:
     """The way up, step after step, with a line and the seconds of each."""
 
@@ -121,7 +118,7 @@ class Rise:
         self.folder, self.ports, self.outlives = folder, ports, outlives
         self.keys = Keys(secrets.token_hex(8), secrets.token_hex(16))
         self.parts = parts(folder, ports, self.keys)
-        self.began = time.monotonic()
+        self.say = step_printer()
 
     def all(self) -> None:
         certs.make(self.folder.pki, server(self.ports))
@@ -204,24 +201,20 @@ class Rise:
         lines = [f'export PATH="{self.folder.root / "bin"}:$PATH"']
         env.write_text("\n".join([*lines, *(f'export {name}="{value}"' for name, value in settings.items())]) + "\n")
 
-    def say(self, what: str) -> None:
-        print(f"{time.monotonic() - self.began:6.1f} s  {what}", flush=True)
-
 
 def _runs_whole(folder: Folder) -> bool:
-    """Whether a cluster runs here; one of which a part has ended is neither used nor replaced behind its user."""
+    """True if a whole cluster runs here, False if none does; an error if only some of its parts run."""
     each = records(folder)
-    dead = [record for record in each if not runs(record)]
-    if each and not dead and (folder.root / "env").exists():
-        return True
-    if len(dead) < len(each):
-        ended = ", ".join(record.part.name for record in dead)
-        why = f"{ended} ended" if ended else "whoever started it was ended before it was up"
+    if not any(map(runs, each)):
+        return False
+    ended = ended_parts(each)
+    if ended or not (folder.root / "env").exists():
+        why = f"{ended} ended" if ended else "its start was interrupted"
         raise OutageError(
             f"{folder.root}: a cluster runs here that is not whole: {why}. "
             f"Look into {folder.root / 'logs'}, then end the rest with make cluster-down."
         )
-    return False
+    return True
 
 
 def _volumes(folder: Folder) -> list[Path]:

@@ -141,6 +141,12 @@ def worked(record: Record) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def step_printer() -> Callable[[str], None]:
+    """Make a function that prints a line with the seconds since now."""
+    began = time.monotonic()
+    return lambda text: print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
+
+
 def until(what: str, done: Callable[[], bool], folder: Folder, seconds: float = READY_SECONDS) -> None:
     """Wait for it, and no longer than every part that was started runs."""
     deadline = time.monotonic() + seconds

@@ -56,7 +56,7 @@ def test_a_second_cluster_beside_the_first_comes_works_and_goes_without_a_trace(
     assert set(ended.strip().removeprefix("ended: ").split(", ")) == PARTS - {"kserve"}
     assert [it.part.name for it in each if runs(it)] == []
     assert [it.name for it in folder.iterdir()] == [".lock"]
-    assert "nothing of ours ran here" in command("down", folder)
+    assert "no cluster ran here" in command("down", folder)
     assert "default" in namespaces(cluster)
 
 

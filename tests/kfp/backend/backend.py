@@ -3,19 +3,27 @@
 import shutil
 import socket
 import subprocess
-import time
-from contextlib import suppress
 from pathlib import Path
 
 import httpx
 
 from qinglan.errors import ConfigError, OutageError, QinglanError
 from tests.cluster.plane.objects import Object, all_served, apply, kubectl, served
-from tests.cluster.plane.plane import one_command, remove_owned
-from tests.cluster.plane.plane import status as lines_of_parts
+from tests.cluster.plane.plane import ended_parts, one_command, remove_owned
 from tests.cluster.plane.plane import up as start_cluster
 from tests.cluster.plane.ports import pick_ports
-from tests.cluster.plane.processes import Folder, Record, admin_client, end, records, runs, start, until
+from tests.cluster.plane.processes import (
+    Folder,
+    Record,
+    admin_client,
+    answering,
+    end,
+    records,
+    runs,
+    start,
+    step_printer,
+    until,
+)
 from tests.kfp.backend import objects
 from tests.kfp.backend.build import Dist, build
 from tests.kfp.backend.cluster import create_token, running_cluster, store_of, write_kubeconfig, write_private
@@ -60,7 +68,7 @@ def up(root: Path, cluster: Path, source: Path) -> Folder:
     """A whole back end in this folder, and the cluster too: the ones that run, or new ones."""
     folder = Folder(root.resolve())
     folder.root.mkdir(parents=True, exist_ok=True)
-    with one_command(folder.root, "KFP"):
+    with one_command(folder.root, "kfp"):
         if any(runs(record) for record in records(folder)):
             _require_whole(folder, store_of(running_cluster(cluster)))
             return folder
@@ -78,29 +86,10 @@ def up(root: Path, cluster: Path, source: Path) -> Folder:
     return folder
 
 
-def down(root: Path) -> list[Record]:
-    """End what `up` started and forget what it kept; objects in the cluster stay for as long as the cluster."""
-    folder = Folder(root.resolve())
-    if not folder.root.exists():
-        return []
-    with one_command(folder.root, "KFP"):
-        running = [record for record in records(folder) if runs(record)]
-        end(running)
-        remove_owned(folder.root, OWNED)
-    return running
-
-
 def require_running(folder: Folder) -> None:
     """Refuse where no KFP is up; the error names the command that starts one."""
     if not (folder.root / "env").exists() or not any(runs(record) for record in records(folder)):
         raise ConfigError(f"{folder.root}: no KFP runs there. make kfp starts one.")
-
-
-def status(root: Path) -> list[str]:
-    """A line of each part: whether it runs, and its memory."""
-    if not records(Folder(root.resolve())):
-        return ["No KFP here: make kfp starts one."]
-    return lines_of_parts(root)
 
 
 class Rise:
@@ -111,7 +100,7 @@ class Rise:
         self.store = store_of(cluster)
         self.setting = Setting(folder, dist, Ports(*pick_ports(3)), self.store, cluster.kubeconfig)
         self.parts = parts(self.setting)
-        self.began = time.monotonic()
+        self.say = step_printer()
 
     def all(self) -> None:
         self.databases()
@@ -121,7 +110,8 @@ class Rise:
         self.await_port("mariadb", self.setting.ports.database)
         self.await_port("mlmd", MLMD)
         self.start("apiserver")
-        until("apiserver is ready", self.api_ready, self.folder)
+        with httpx.Client(trust_env=False) as api:
+            until("apiserver is ready", answering(api, self.parts["apiserver"]), self.folder)
         self.say("KFP's API server is ready")
         self.start("workflow-controller", "persistence-agent", "scheduledworkflow", "pods")
         self.await_port("workflow-controller", ARGO_HEALTH)
@@ -186,11 +176,6 @@ class Rise:
         until(f"{name} listens on {port}", lambda: _listens(port), self.folder)
         self.say(f"{name} listens")
 
-    def api_ready(self) -> bool:
-        with suppress(httpx.TransportError):
-            return httpx.get(self.parts["apiserver"].ready, trust_env=False).is_success
-        return False
-
     def leave(self) -> None:
         """Write the environment in which a shell submits runs."""
         settings = {
@@ -199,9 +184,6 @@ class Rise:
         }  # fmt: skip
         lines = [f"source {self.cluster.root / 'env'}", *(f'export {name}="{it}"' for name, it in settings.items())]
         write_private(self.folder.root / "env", "\n".join(lines) + "\n")
-
-    def say(self, text: str) -> None:
-        print(f"{time.monotonic() - self.began:6.1f} s  {text}", flush=True)
 
 
 def _require_whole(folder: Folder, store: objects.Store) -> None:
@@ -212,9 +194,8 @@ def _require_whole(folder: Folder, store: objects.Store) -> None:
 
 def broken_state(each: list[Record], up: bool, store: objects.Store) -> str:
     """Tell why a KFP some of whose parts run is of no use; empty if it is whole."""
-    ended = [record.part.name for record in each if not runs(record)]
-    if ended:
-        return f"{', '.join(ended)} ended"
+    if ended := ended_parts(each):
+        return f"{ended} ended"
     if not up:
         return "whoever started this KFP was ended before it was up"
     keys = {record.part.settings.get("OBJECTSTORECONFIG_ACCESSKEY") for record in each} - {None}

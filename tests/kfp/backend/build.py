@@ -1,5 +1,6 @@
 """Everything the back end consists of, built or unpacked once and cached under the digest of all that decides it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -115,9 +116,9 @@ def _unpack_mariadb(dist: Dist) -> None:
         raise ConfigError("KFP's database, MariaDB, is unpacked from Debian's packages: apt-get or dpkg is missing.")
     _say(f"unpacks {', '.join(DEBIAN)}")
     with atomic_folder(dist.root / "mariadb") as partial:
-        _run(["apt-get", "download", *DEBIAN], partial, "`apt-get update`, and again.")
+        run(["apt-get", "download", *DEBIAN], partial, "`apt-get update`, and again.")
         for package in sorted(partial.glob("*.deb")):
-            _run(["dpkg", "-x", package.name, "."], partial)
+            run(["dpkg", "-x", package.name, "."], partial)
             package.unlink()
 
 
@@ -128,20 +129,23 @@ def _install_mlmd(dist: Dist) -> None:
     _say("installs ml-metadata")
     folder = dist.root / "mlmd"
     uv = [sys.executable, "-m", "uv"]
-    _run([*uv, "venv", "--clear", "--no-project", "--python", sys.executable, str(folder)], HERE)
+    run([*uv, "venv", "--clear", "--no-project", "--python", sys.executable, str(folder)], HERE)
     try:
         python = str(folder / "bin" / "python")
         lock = str(HERE / "mlmd.lock")
-        _run([*uv, "pip", "install", "--python", python, "--require-hashes", "--no-deps", "-r", lock], HERE)
+        run([*uv, "pip", "install", "--python", python, "--require-hashes", "--no-deps", "-r", lock], HERE)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
 
-def _run(command: list[str], folder: Path, step: str = "") -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+def run(command: list[str], folder: Path, step: str = "", path: str = "") -> None:
+    """Run a command in a folder, with `path` first on its PATH; the error ends with the next `step`."""
+    environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise OutageError(f"{' '.join(command)} failed: {done.stderr.strip()[-2000:]}", *([step] if step else []))
+        output = (done.stderr or done.stdout).strip()[-2000:]
+        raise OutageError(f"{' '.join(command)} in {folder} failed: {output}", *([step] if step else []))
 
 
 def _say(text: str) -> None:

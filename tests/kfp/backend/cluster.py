@@ -7,20 +7,19 @@ import yaml
 
 from qinglan.errors import ConfigError
 from tests.cluster.plane.objects import kubectl
-from tests.cluster.plane.processes import Folder, records, runs
+from tests.cluster.plane.plane import ended_parts
+from tests.cluster.plane.processes import Folder, records
 from tests.kfp.backend.objects import NAMESPACE, Store
-
-STEP = "Start it with make cluster; make kfp does so by itself."
 
 
 def running_cluster(root: Path) -> Folder:
     """The folder of a cluster all of whose parts run."""
     folder = Folder(root.resolve())
     parts = records(folder)
-    ended = [record.part.name for record in parts if not runs(record)]
+    ended = ended_parts(parts)
     if not parts or ended:
-        state = f"{', '.join(ended)} ended" if ended else "no cluster"
-        raise ConfigError(f"{folder.root}: {state}. {STEP}")
+        state = f"{ended} ended" if ended else "no cluster"
+        raise ConfigError(f"{folder.root}: {state}. Start it with make cluster; make kfp does so by itself.")
     return folder
 
 
@@ -37,11 +36,11 @@ def create_token(cluster: Folder, namespace: str, account: str, audience: str = 
     return kubectl(cluster, "-n", namespace, "create", "token", account, *options).strip()
 
 
-def write_kubeconfig(cluster: Folder, account: str, path: Path) -> None:
-    """A kubeconfig of one of KFP's accounts: it may do what upstream's roles let it, and no more."""
+def write_kubeconfig(cluster: Folder, account: str, path: Path, namespace: str = NAMESPACE) -> None:
+    """Write a kubeconfig with the token of a service account, so that only its own roles count."""
     settings: dict[str, Any] = yaml.safe_load(cluster.kubeconfig.read_text())
-    settings["users"][0]["user"] = {"token": create_token(cluster, NAMESPACE, account)}
-    settings["contexts"][0]["context"]["namespace"] = NAMESPACE
+    settings["users"][0]["user"] = {"token": create_token(cluster, namespace, account)}
+    settings["contexts"][0]["context"]["namespace"] = namespace
     write_private(path, yaml.safe_dump(settings))
 
 

@@ -1,4 +1,4 @@
-"""KFP's own page beside the back end, built from the same source: for people, and for pictures of it.
+"""KFP's own page beside the back end, built from the same source, for people.
 
     python -m tests.kfp.backend page
 
@@ -7,20 +7,18 @@ is one person's, and the profile's namespace is the chosen one.
 """
 
 import json
-import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from qinglan.errors import ConfigError, OutageError
+from qinglan.errors import ConfigError
 from qinglan.files.files import atomic_folder
 from tests.cluster.build.binaries import one_builder
 from tests.cluster.plane.processes import Folder, Part, answering, records, runs, start, until
-from tests.kfp.backend.build import Dist
+from tests.kfp.backend.build import Dist, run
 from tests.kfp.backend.cluster import running_cluster, store_of, write_kubeconfig
 from tests.kfp.backend.command_lines import HTTP, LOOPBACK, PAGE, USER_HEADER
 from tests.kfp.backend.objects import BUCKET, NAMESPACE, PERSON, Store
@@ -97,7 +95,7 @@ def _npm_steps(root: Path, version: str) -> None:
     front = root / "frontend"
     (root / "node").mkdir()
     quiet = ["--no-audit", "--no-fund"]
-    _run(["npm", "install", *quiet, f"node@{version}"], root / "node", "")
+    run(["npm", "install", *quiet, f"node@{version}"], root / "node")
     path = str(root / "node" / "node_modules" / "node" / "bin")
     for folder, command in (
         (front, ["npm", "ci", "--ignore-scripts", *quiet]),
@@ -107,15 +105,8 @@ def _npm_steps(root: Path, version: str) -> None:
         (front / "server", ["npm", "run", "build"]),
     ):
         print(f"[kfp] page: {' '.join(command)}", flush=True)
-        _run(command, folder, path)
+        run(command, folder, path=path)
     shutil.rmtree(front / "node_modules")
-
-
-def _run(command: list[str], folder: Path, path: str) -> None:
-    environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}" if path else os.environ["PATH"]}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise OutageError(f"{' '.join(command)} in {folder} failed: {(done.stderr or done.stdout).strip()[-2000:]}")
 
 
 def without_missing(package: dict[str, Any]) -> dict[str, Any]:

@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.errors import ConfigError
-from tests.cluster.plane.processes import Folder, Part, Record
-from tests.kfp.backend.backend import broken_state, down, require_running, status
-from tests.kfp.backend.cluster import running_cluster
+from tests.cluster.plane.processes import Part, Record
+from tests.kfp.backend.backend import broken_state
 from tests.kfp.backend.objects import Store
 
 STORE = Store("127.0.0.1:9000", "key", "secret")
@@ -42,18 +40,3 @@ def test_a_kfp_that_is_not_whole_says_why(
 
     assert problem in state
     assert bool(state) is bool(problem)
-
-
-def test_without_a_cluster_the_command_that_starts_one_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="make cluster"):
-        running_cluster(tmp_path)
-
-
-def test_nothing_runs_in_a_folder_that_nobody_used(tmp_path: Path) -> None:
-    assert status(tmp_path) == ["No KFP here: make kfp starts one."]
-    assert down(tmp_path / "none") == []
-
-
-def test_a_run_without_a_back_end_is_refused_with_the_command_that_starts_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="make kfp"):
-        require_running(Folder(tmp_path))

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.kfp.backend.mlmd_server import SERVICE, web_answer, web_request, web_server
+from tests.kfp.backend.mlmd_server import SERVICE, web_answer, web_server
 
 FRAME = b"\x00\x00\x00\x00\x03abc"
 FAILED = "no such artifact"
@@ -56,13 +56,3 @@ def test_an_error_of_the_engine_has_its_code_and_no_data() -> None:
 
     assert answer[0] == 0x80
     assert b"grpc-status:5\r\ngrpc-message:no such artifact" in answer
-
-
-def test_a_method_that_the_engine_lacks_is_unimplemented() -> None:
-    with serving() as port:
-        assert b"grpc-status:12" in post(port, "None", FRAME, "application/grpc-web")
-
-
-def test_the_message_is_taken_out_of_its_frame() -> None:
-    assert web_request(FRAME, text=False) == b"abc"
-    assert web_request(base64.b64encode(FRAME), text=True) == b"abc"

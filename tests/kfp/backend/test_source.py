@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from qinglan.errors import ConfigError, QinglanError
-from tests.kfp.backend.source import CLONE, TAG, Change, change, commit_of_tag
+from tests.kfp.backend.source import TAG, Change, change, commit_of_tag
 
 
 def git(folder: Path, *words: str) -> str:
@@ -29,23 +29,12 @@ def test_a_tag_leads_to_its_commit(tmp_path: Path) -> None:
     source = clone(tmp_path / "pipelines", TAG)
 
     assert commit_of_tag(source) == git(source, "rev-parse", "HEAD")
-    assert commit_of_tag(source / ".git") == commit_of_tag(source)
 
 
-def test_no_folder_is_refused_with_the_command_that_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as refusal:
-        commit_of_tag(tmp_path / "none")
-
-    assert CLONE in str(refusal.value)
-    assert TAG in CLONE
-
-
-@pytest.mark.parametrize("tag", ["2.16.0", ""])
-def test_a_clone_without_the_tag_is_refused_with_the_step_that_fetches_it(tmp_path: Path, tag: str) -> None:
-    source = clone(tmp_path / "pipelines", tag) if tag else tmp_path
-
-    with pytest.raises(ConfigError, match="git fetch --tags"):
-        commit_of_tag(source)
+def test_a_folder_without_the_tag_is_refused(tmp_path: Path) -> None:
+    for source in (tmp_path / "none", tmp_path, clone(tmp_path / "pipelines", "2.16.0")):
+        with pytest.raises(ConfigError, match="git clone"):
+            commit_of_tag(source)
 
 
 def test_a_change_is_made_once(tmp_path: Path) -> None:

@@ -3,14 +3,14 @@
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.kfp.backend.pods.container import Process, clear, kill, start, terminate
+from tests.cluster.waiting import until
+from tests.kfp.backend.pods.container import Process, kill, start, terminate
 
 SECONDS = 30.0
 LOOP = "sh -c 'while :; do sleep 1; done' sleep-of-{}"
@@ -69,35 +69,15 @@ def test_a_container_sees_its_own_processes_alone(tmp_path: Path) -> None:
     assert int(log.split()[1]) < 5
 
 
-def test_a_command_that_does_not_exist_is_a_code_and_a_line(tmp_path: Path) -> None:
-    code, log = run(tmp_path / "c", ["/no/such/command"])
-
-    assert (code, "/no/such/command" in log) == (127, True)
-
-
 def grandchild(root: Path) -> list[str]:
-    """Processes of the machine that run a container's loop, known by an argument; the shell that starts it has it
-    inside of a longer one, and has not set its trap yet."""
+    """List the machine's processes that run a container's loop, which one of their arguments names."""
+    # The shell that starts the loop has the name only within a longer argument.
     argument, each = f"sleep-of-{root.name}".encode(), []
     for folder in Path("/proc").iterdir():
         with suppress(OSError):  # others come and go meanwhile
             if folder.name.isdigit() and argument in (folder / "cmdline").read_bytes().split(b"\0"):
                 each.append(folder.name)
     return each
-
-
-def until_gone(root: Path) -> bool:
-    deadline = time.monotonic() + SECONDS
-    while grandchild(root) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not grandchild(root)
-
-
-def until_there(root: Path) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not grandchild(root):
-        assert time.monotonic() < deadline, (root / "log").read_text()
-        time.sleep(0.05)
 
 
 def loop(root: Path) -> Process:
@@ -107,19 +87,19 @@ def loop(root: Path) -> Process:
 def test_killing_a_container_ends_all_that_it_started(tmp_path: Path) -> None:
     root = tmp_path / f"{tmp_path.parent.name}-killed"
     container = start(root, loop(root))
-    until_there(root)
+    until(lambda: grandchild(root), seconds=SECONDS)
 
     kill(container)
 
     assert container.wait(SECONDS) == -9
-    assert until_gone(root)
+    until(lambda: not grandchild(root), seconds=SECONDS)
 
 
 @pytest.mark.slow
 def test_a_container_may_end_in_order(tmp_path: Path) -> None:
     root = tmp_path / f"{tmp_path.parent.name}-asked"
     container = start(root, process(["sh", "-c", f"trap 'echo saved; exit 3' TERM; {LOOP.format(root.name)} & wait"]))
-    until_there(root)
+    until(lambda: grandchild(root), seconds=SECONDS)
 
     terminate(container)
 
@@ -138,20 +118,10 @@ def test_a_container_ends_with_the_thread_that_started_it(tmp_path: Path) -> Non
 
     thread = threading.Thread(target=start_and_end)
     thread.start()
-    until_there(root)
+    until(lambda: grandchild(root), seconds=SECONDS)
 
     end.set()
     thread.join()
 
     assert started[0].wait(SECONDS) == -9
-    assert until_gone(root)
-
-
-def test_an_ended_container_leaves_its_log_alone(tmp_path: Path) -> None:
-    root = tmp_path / "c"
-    run(root, ["sh", "-c", "echo said; echo more > /root/file"])
-
-    clear(root)
-
-    assert sorted(path.name for path in root.iterdir()) == ["log", "mounts", "root"]
-    assert (root / "log").read_text() == "said\n"
+    until(lambda: not grandchild(root), seconds=SECONDS)

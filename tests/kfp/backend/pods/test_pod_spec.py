@@ -9,10 +9,8 @@ from tests.kfp.backend.pods.pod_spec import (
     MissingReference,
     Mount,
     command_line,
-    decoded,
     environment,
     expand,
-    field,
     mounts,
     service_hosts,
     volume_files,
@@ -102,13 +100,6 @@ def test_a_projected_volume_holds_token_and_chosen_files() -> None:
     assert files == {"token": b"token for kfp 600", "deep/policy.yaml": b"policy", "name": b"step"}
 
 
-def test_a_secret_volume_holds_its_files_and_an_empty_folder_none() -> None:
-    secret = {"secretName": "keys", "items": [{"key": "builder.pem", "path": "builder.pem"}]}
-
-    assert volume_files(POD, {"name": "v", "secret": secret}, FixedLookup()) == {"builder.pem": b"key"}
-    assert volume_files(POD, {"name": "v", "emptyDir": {}}, FixedLookup()) is None
-
-
 def test_outer_mounts_come_before_inner_ones() -> None:
     container = {
         "volumeMounts": [
@@ -131,14 +122,3 @@ def test_a_pod_knows_services_of_its_own_namespace_by_their_short_name() -> None
 
     assert "127.0.0.1 rag rag.qinglan rag.qinglan.svc rag.qinglan.svc.cluster.local" in hosts
     assert "127.0.0.1 ui.kfp ui.kfp.svc ui.kfp.svc.cluster.local" in hosts
-
-
-def test_secrets_are_decoded_and_config_maps_are_text() -> None:
-    assert decoded("secret", {"k": "YQ=="}) == {"k": b"a"}
-    assert decoded("configMap", {"k": "YQ=="}) == {"k": b"YQ=="}
-    assert decoded("secret", None) == {}
-
-
-def test_a_field_that_the_pod_lacks_is_empty() -> None:
-    assert field(POD, "metadata.annotations['none']") == ""
-    assert field(POD, "metadata.uid") == "u-1"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kfp.backend.pods.pod_status import ContainerState, container_status, exit_code, phase, pod_status
+from tests.kfp.backend.pods.pod_status import ContainerState, exit_code, phase
 
 WAITS = ContainerState("main", "image")
 RUNS = WAITS._replace(started="09:00")
@@ -30,29 +30,3 @@ def test_the_phase_follows_from_the_containers(
 @pytest.mark.parametrize(("returncode", "code"), [(0, 0), (3, 3), (-9, 137), (-15, 143)])
 def test_a_signal_is_a_code_above_128(returncode: int, code: int) -> None:
     assert exit_code(returncode) == code
-
-
-def test_a_container_that_cannot_start_says_why() -> None:
-    state = WAITS._replace(waiting="CreateContainerConfigError", message="secret 'keys' not found")
-
-    waiting = container_status(state, "u-1")["state"]["waiting"]
-
-    assert waiting == {"reason": "CreateContainerConfigError", "message": "secret 'keys' not found"}
-
-
-def test_an_ended_container_has_its_code_and_times() -> None:
-    ended = container_status(FAILED, "u-1")
-
-    assert ended["state"]["terminated"] == {
-        "exitCode": 7, "reason": "Error", "startedAt": "09:00", "finishedAt": "09:01",
-    }  # fmt: skip
-    assert not ended["ready"]
-
-
-def test_a_running_pod_is_ready_and_an_ended_one_is_not() -> None:
-    def ready(main: ContainerState) -> str:
-        conditions = pod_status("u-1", "09:00", [DONE], [main])["conditions"]
-        status: str = next(it["status"] for it in conditions if it["type"] == "Ready")
-        return status
-
-    assert (ready(WAITS), ready(RUNS), ready(DONE)) == ("False", "True", "False")

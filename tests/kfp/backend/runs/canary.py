@@ -1,13 +1,12 @@
 """Canaries of the served model on real runs, a real KServe and a real Prometheus; their users are played.
 
-    python -m tests.kfp.backend canary [good] [bad]
+    python -m tests.kfp.backend canary
 
 1 % of the served model's requests fail. A good canary is a new model that KFP trains and releases; it does as well
 and is promoted. A bad one is the model before, brought back by `qinglan rollout start`; 6 % of its requests fail, and
 it is taken back. The controller reads both from Prometheus and decides by its default policy.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from qinglan.errors import ConfigError, GateHeldError, QinglanError
 from qinglan.kubernetes.client import connect
 from qinglan.kubernetes.model_rollouts import rollout_number, rollout_outcome, rollouts_of_service
 from tests.cluster.plane.objects import kubectl
-from tests.cluster.plane.processes import Folder
+from tests.cluster.plane.processes import Folder, step_printer
 from tests.cluster.rollout.prometheus import TARGETS, Pod, write_targets
 from tests.cluster.rollout.rollout_world import Players
 from tests.kfp.backend.backend import PROFILE as NAMESPACE
@@ -39,21 +38,15 @@ from tests.kfp.backend.runs.tenant import RELEASES, ROLLOUT, Tenant
 STABLE_FAILS = 0.01
 
 
-def run_canaries(folder: Folder, cluster_root: Path, kinds: Sequence[str]) -> None:
-    """Roll out these canaries, by default a good and a bad one, on what `make kfp-run` left."""
-    if unknown := set(kinds) - set(KINDS):
-        raise ConfigError(f"canary {' '.join(sorted(unknown))}: give {' or '.join(KINDS)}, or none for both.")
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
-
+def run_canaries(folder: Folder, cluster_root: Path) -> None:
+    """Roll out a good and then a bad canary on what `make kfp-run` left."""
+    say = step_printer()
     cluster = running_cluster(cluster_root)
     require_served(newest_rollout(cluster))
     tenant = Tenant(folder.root / "tenant")
-    for kind in kinds or KINDS:
-        roll_out(folder, cluster, tenant, KINDS[kind])
-        say(f"the {kind} canary ended as it should")
+    for name, kind in KINDS.items():
+        roll_out(folder, cluster, tenant, kind)
+        say(f"the {name} canary ended as it should")
     command(folder, "audit", "--live", SERVICE, "-n", NAMESPACE)
     say("audited")
 
@@ -85,12 +78,7 @@ def previous_release(existing: Sequence[Any]) -> str:
     promoted = [
         it["spec"]["release"] for it in rollouts_of_service(existing, SERVICE) if rollout_outcome(it) == PROMOTED
     ]
-    before = [release["digest"] for release in promoted if release["uri"] != promoted[-1]["uri"]]
-    if not before:
-        raise ConfigError(
-            "No model was served before the present one. First: python -m tests.kfp.backend canary good"
-        )
-    return str(before[-1])
+    return str([release["digest"] for release in promoted if release["uri"] != promoted[-1]["uri"]][-1])
 
 
 class Kind(NamedTuple):

@@ -19,7 +19,7 @@ from qinglan.errors import ConfigError, OutageError, QinglanError
 from qinglan.files.digests import file_digests, tree_digest
 from qinglan.files.files import sha256_text
 from tests.cluster.plane.objects import kubectl
-from tests.cluster.plane.processes import Folder
+from tests.cluster.plane.processes import Folder, step_printer
 from tests.kfp.backend.backend import PROFILE as NAMESPACE
 from tests.kfp.backend.cluster import running_cluster, store_of
 from tests.kfp.backend.runs.tenant import BUCKET, TENANT, Tenant, set_up
@@ -31,11 +31,7 @@ QINGLAN = Path(sys.executable).with_name("qinglan")
 
 
 def run_rewriter(folder: Folder, cluster_root: Path, conversations: int, seed: int) -> None:
-    began = time.monotonic()
-
-    def say(text: str) -> None:
-        print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
-
+    say = step_printer()
     cluster = running_cluster(cluster_root)
     require_no_model(cluster)
     tenant = set_up(folder, cluster, store_of(cluster), conversations, seed)

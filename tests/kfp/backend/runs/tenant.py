@@ -26,7 +26,7 @@ from tests.cluster.plane.objects import apply, kubectl
 from tests.cluster.plane.processes import Folder, Part, answering, records, runs, start, until
 from tests.cluster.rollout.prometheus import command_line, write_configuration
 from tests.kfp.backend.backend import PROFILE as NAMESPACE
-from tests.kfp.backend.cluster import create_token, write_private
+from tests.kfp.backend.cluster import write_kubeconfig, write_private
 from tests.kfp.backend.objects import Store
 from tests.manifests.manifest_objects import MANIFESTS, Object
 
@@ -156,10 +156,7 @@ def _start_servers(tenant: Tenant, folder: Folder, cluster: Folder, store: Store
     (tenant.root / "gateway.yaml").write_text(
         gateway_settings((MANIFESTS / OVERLAY / TENANT / "gateway.yaml").read_text())
     )
-    settings = yaml.safe_load(cluster.kubeconfig.read_text())
-    settings["users"][0]["user"] = {"token": create_token(cluster, NAMESPACE, "qinglan-rollout")}
-    settings["contexts"][0]["context"]["namespace"] = NAMESPACE
-    write_private(tenant.root / "rollout.kubeconfig", yaml.safe_dump(settings))
+    write_kubeconfig(cluster, "qinglan-rollout", tenant.root / "rollout.kubeconfig", NAMESPACE)
     running = {record.part.name for record in records(folder) if runs(record)}
     with httpx.Client(trust_env=False) as client:
         for part in server_parts(tenant, store):

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from pipelines.graph.compiler import read_images
 from pipelines.lines.config import load_config
 from qinglan.errors import ConfigError
-from tests.cluster.plane.processes import Folder
-from tests.kfp.backend.runs.canary import candidate_profile, previous_release, require_served, run_canaries
-from tests.kfp.backend.runs.rewriter_run import SERVICE, digests_of_images
+from tests.kfp.backend.runs.canary import candidate_profile, previous_release, require_served
+from tests.kfp.backend.runs.rewriter_run import SERVICE
 from tests.kfp.backend.runs.tenant import TENANT, profile_text
 from tests.kfp.backend.runs.test_tenant import DEMO
 
@@ -27,22 +25,10 @@ def test_a_candidate_differs_from_the_tenants_profile_in_its_seeds_alone(tmp_pat
     assert before.model_copy(update=with_seeds) == candidate
 
 
-@pytest.mark.slow
-def test_images_are_named_by_a_digest_as_a_release_names_them() -> None:
-    options = [f"{name}={reference}" for name, reference in digests_of_images().items()]
-
-    assert read_images(options) == digests_of_images()
-
-
 @pytest.mark.parametrize("rollout", [{}, {"status": {"phase": "Analyse"}}])
 def test_without_a_model_that_is_served_no_canary_is_begun(rollout: dict[str, object]) -> None:
     with pytest.raises(ConfigError, match="First: make kfp-run"):
         require_served(rollout)
-
-
-def test_an_unknown_kind_of_canary_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="canary better: give good or bad"):
-        run_canaries(Folder(tmp_path), tmp_path, ["good", "better"])
 
 
 def rollout(number: int, uri: str, outcome: str) -> dict[str, Any]:
@@ -55,8 +41,3 @@ def test_the_model_before_is_the_last_promoted_one_that_is_not_served() -> None:
     history = [rollout(10, "c", "Promoted"), rollout(2, "b", "RolledBack"), rollout(1, "a", "Promoted")]
 
     assert previous_release(history) == "digest of a"
-
-
-def test_where_no_model_was_served_before_the_next_step_is_named() -> None:
-    with pytest.raises(ConfigError, match="canary good"):
-        previous_release([rollout(1, "a", "Promoted"), rollout(2, "b", "RolledBack")])
