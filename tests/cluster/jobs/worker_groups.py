@@ -10,8 +10,8 @@ from xdist.scheduler import LoadScopeScheduling
 
 OVERLAYS = {
     "single-tenant": ("test_rollout_controller", "test_rollout_kserve", "test_shadow"),
-    "a100": ("test_deploy", "test_kserve", "test_initialiser", "test_model_protection"),
-    "release": ("test_manifests_policies", "test_manifests_gateway", "test_policy_table"),
+    "a100": ("test_deploy", "test_kserve", "test_initialiser"),
+    "release": ("test_policy_table",),
     "multi-tenant": ("test_manifests_tenants",),
 }
 ORDER = (

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +10,11 @@ from typing import Any, NamedTuple
 from qinglan.errors import ConfigError, OutageError
 from tests.cluster.plane.plane import restart, running
 from tests.cluster.plane.processes import Folder
+from tests.cluster.waiting import until
 
 VARIABLE = "QINGLAN_TEST_CLUSTER"
 LABEL = "qinglan.dev/test"
 SESSION = secrets.token_hex(4)
-USABLE_SECONDS, GONE_SECONDS = 240.0, 300.0
 
 
 class Cluster(NamedTuple):
@@ -36,18 +35,12 @@ class Cluster(NamedTuple):
         from kubernetes import client
 
         admin = self.admin()
-        spec = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": seconds},
-        }
-        namespaced_service_account_token = client.CoreV1Api(admin).create_namespaced_service_account_token(
-            name, namespace, spec
-        )
+        spec: Any = {"spec": {"expirationSeconds": seconds}}
+        token = client.CoreV1Api(admin).create_namespaced_service_account_token(name, namespace, spec).status.token
         configuration = client.Configuration()
         configuration.host, configuration.ssl_ca_cert = admin.configuration.host, admin.configuration.ssl_ca_cert
         configuration.verify_ssl = admin.configuration.verify_ssl
-        configuration.api_key = {"authorization": f"Bearer {namespaced_service_account_token.status.token}"}
+        configuration.api_key = {"authorization": f"Bearer {token}"}
         return client.ApiClient(configuration)
 
     def restart(self, part: str) -> None:
@@ -69,8 +62,7 @@ def chosen(folder: Path) -> Iterator[Cluster]:
     try:
         yield cluster
     finally:
-        for name in session_namespaces(cluster):
-            until_gone(cluster, name)
+        until(lambda: not session_namespaces(cluster), "the namespaces of the tests are gone")
 
 
 def foreign(kubeconfig: Path) -> Cluster:
@@ -103,19 +95,12 @@ def fresh_namespace(cluster: Cluster) -> Iterator[str]:
     name = f"qinglan-test-{secrets.token_hex(4)}"
     api.create_namespace({"metadata": {"name": name, "labels": {LABEL: SESSION}}})
     try:
-        until_usable(api, name)
+        # Kubernetes makes the account that pods run as a moment later.
+        accounts = api.list_namespaced_service_account
+        until(lambda: any(it.metadata.name == "default" for it in accounts(name).items), "the account `default`")
         yield name
     finally:
         api.delete_namespace(name)
-
-
-def until_usable(api: Any, namespace: str) -> None:
-    """Kubernetes makes the account that pods run as a moment later."""
-    deadline = time.monotonic() + USABLE_SECONDS
-    while not any(item.metadata.name == "default" for item in api.list_namespaced_service_account(namespace).items):
-        if time.monotonic() > deadline:
-            raise OutageError(f"{namespace} has no account `default` after {USABLE_SECONDS:.0f} s.")
-        time.sleep(0.05)
 
 
 def session_namespaces(cluster: Cluster) -> list[str]:
@@ -124,14 +109,3 @@ def session_namespaces(cluster: Cluster) -> list[str]:
 
     result = client.CoreV1Api(cluster.admin()).list_namespace(label_selector=f"{LABEL}={SESSION}").items
     return [it.metadata.name for it in result]
-
-
-def until_gone(cluster: Cluster, namespace: str) -> None:
-    deadline = time.monotonic() + GONE_SECONDS
-    while namespace in session_namespaces(cluster):
-        if time.monotonic() > deadline:
-            raise OutageError(
-                f"namespace {namespace} is still there after {GONE_SECONDS:.0f} s: something in it has a finalizer "
-                f"that nobody removes. Look at it with: kubectl get namespace {namespace} -o yaml"
-            )
-        time.sleep(0.2)
