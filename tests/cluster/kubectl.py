@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tests.cluster.api_server import ApiServer, api_server
+from tests.cluster.api_server import ApiServer, api_server, impersonation
 from tests.cluster.build.binaries import binary
 from tests.cluster.waiting import until
 from tests.manifests.manifest_objects import MANIFESTS, Object
@@ -108,11 +108,8 @@ class Kubectl(NamedTuple):
 
 
 def _acting(account: str) -> list[str]:
-    if not account:
-        return []
-    namespace, name = account.split("/")
-    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-    return [f"--as=system:serviceaccount:{namespace}:{name}", *(f"--as-group={group}" for group in groups)]
+    options = {"Impersonate-User": "--as", "Impersonate-Group": "--as-group"}
+    return [f"{options[header]}={value}" for header, value in impersonation(account)]
 
 
 def filled_in(folder: Path) -> Path:
@@ -147,11 +144,3 @@ def rendered(folder: Path) -> list[Object]:
 def kustomized(folder: Path) -> Output:
     done = subprocess.run([str(binary("kubectl")), "kustomize", str(folder)], text=True, capture_output=True)
     return Output(done.returncode, done.stdout if done.returncode == 0 else done.stderr)
-
-
-def renamed(folder: Path, namespace: str, scratch: Path) -> list[Object]:
-    """The same, for another namespace."""
-    scratch.mkdir()
-    settings = {"namespace": namespace, "resources": [str(Path(*[".."] * len(scratch.parts[1:])) / str(folder)[1:])]}
-    (scratch / "kustomization.yaml").write_text(yaml.safe_dump(settings))
-    return rendered(scratch)

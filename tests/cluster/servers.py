@@ -4,7 +4,7 @@ import secrets
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from qinglan.processes.services import end_with_parent
 from tests.cluster.build.binaries import binary
 from tests.cluster.plane.ports import free_port
 
-READY_SECONDS = 180.0
+READY_SECONDS = 300.0
 STOP_SECONDS = 15.0
 
 
@@ -42,18 +42,27 @@ def minio(folder: Path, again: Minio | None = None) -> Iterator[Minio]:
     command = [str(program), "server", "--quiet", "--address", f"127.0.0.1:{port}"]
     command += ["--console-address", f"127.0.0.1:{console}", str(folder / "objects")]
     settings = {"MINIO_ROOT_USER": key, "MINIO_ROOT_PASSWORD": secret, "MINIO_BROWSER": "off", "MINIO_UPDATE": "off"}
-    log = folder / "minio.log"
-    with log.open("wb") as log_file:
+    endpoint = f"http://127.0.0.1:{port}"
+    with server(command, folder, f"{endpoint}/minio/health/ready", {"HOME": str(folder), **settings}) as process:
+        running = Minio(endpoint, key, secret, process)
+        _await_keys(running)
+        yield running
+
+
+@contextmanager
+def server(
+    command: list[str], folder: Path, ready: str, settings: Mapping[str, str]
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a server for as long as a block, from when it answers at `ready`. Its output goes to a log in `folder`."""
+    log = folder / f"{Path(command[0]).name}.log"
+    with log.open("ab") as log_file:
         process = subprocess.Popen(
-            command, env={"HOME": str(folder), "PATH": "/usr/bin:/bin", "GOGC": "50", **settings},
-            stdout=log_file, stderr=log_file, start_new_session=True, preexec_fn=end_with_parent,
+            command, cwd=folder, env={"PATH": "/usr/bin:/bin", "GOGC": "50", **settings}, stdout=log_file,
+            stderr=log_file, start_new_session=True, preexec_fn=end_with_parent,
         )  # fmt: skip
     try:
-        endpoint = f"http://127.0.0.1:{port}"
-        _await(f"{endpoint}/minio/health/ready", process, log)
-        server = Minio(endpoint, key, secret, process)
-        _await_keys(server)
-        yield server
+        await_answer(ready, process, log)
+        yield process
     finally:
         stop(process)
 
@@ -88,11 +97,11 @@ def _await_keys(server: Minio) -> None:
             time.sleep(0.1)
 
 
-def _await(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
+def await_answer(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end and process.poll() is None:
         try:
-            if httpx.get(url, timeout=2, verify=False).is_success:
+            if httpx.get(url, timeout=5, trust_env=False, verify=False).is_success:
                 return
         except httpx.TransportError:
             pass

@@ -1,9 +1,6 @@
 """Shared parts of the tests of jobs: runners in a namespace of their own, and pods that end as a test says."""
 
-import threading
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +11,6 @@ from qinglan.jobs.cluster.launch_context import LaunchContext
 from qinglan.jobs.cluster.manifest import render_pytorchjob
 from qinglan.jobs.cluster.pytorchjob import PyTorchJobRunner
 from qinglan.kubernetes.client import Api
-from tests.cluster.waiting import until
 
 ONE_NODE = JobSpec("sft", Command(["python", "train.py"]), hours=0.5)
 TWO_NODES = ONE_NODE._replace(nodes=2, per_node=4, join="torchrun")
@@ -77,17 +73,3 @@ class World(NamedTuple):
 
     def heard(self, words: str) -> bool:
         return any(words in line for line in self.lines)
-
-
-@contextmanager
-def running(world: World, spec: JobSpec) -> Iterator[None]:
-    """A job whose pods run on until the block ends."""
-    stopped = threading.Event()
-    with ThreadPoolExecutor() as pool:
-        outcome = pool.submit(world.runner(RUNS_ON).run, spec, world.log, print, stopped.is_set)
-        try:
-            until(lambda: world.heard(f"{spec.nodes} of {spec.nodes} pods run"))
-            yield
-        finally:
-            stopped.set()
-            outcome.result(WAIT_SECONDS)

@@ -1,12 +1,12 @@
 """Compares the environment of a job's pods with the one that tests/qinglan/jobs gives to real processes."""
 
 import os
-import time
 from typing import Any
 
 import orjson
 
 from tests.cluster.plane.cluster import Cluster
+from tests.cluster.waiting import until
 from tests.qinglan.jobs.rendered_env import RENDERED, SHAPES, shape_name
 
 JOBS = {"group": "kubeflow.org", "version": "v1", "plural": "pytorchjobs"}
@@ -36,16 +36,13 @@ def rendered(api: Any, namespace: str, nodes: int, per_node: int) -> list[dict[s
     client.CustomObjectsApi(api).create_namespaced_custom_object(
         JOBS["group"], JOBS["version"], namespace, JOBS["plural"], job(name, nodes, per_node)
     )
-    core, until = client.CoreV1Api(api), time.monotonic() + 240
-    while (
-        len(
-            pods := core.list_namespaced_pod(namespace, label_selector=f"training.kubeflow.org/job-name={name}").items
-        )
-        < nodes
-    ):
-        assert time.monotonic() < until, f"{len(pods)} of {nodes} pods were made"
-        time.sleep(0.2)
-    result = [{variable.name: variable.value for variable in pod.spec.containers[0].env} for pod in pods]
+    core, selector = client.CoreV1Api(api), f"training.kubeflow.org/job-name={name}"
+
+    def pods() -> list[Any]:
+        return list(core.list_namespaced_pod(namespace, label_selector=selector).items)
+
+    until(lambda: len(pods()) == nodes, f"{nodes} pods of {name}")
+    result = [{variable.name: variable.value for variable in pod.spec.containers[0].env} for pod in pods()]
     return sorted(result, key=lambda environment: int(environment["RANK"]))
 
 

@@ -67,18 +67,6 @@ def test_a_pod_over_quota_is_refused_in_words_that_follow_passes_on(
     assert "exceeded quota: all, requested: requests.memory=8448Mi" in refusal
 
 
-def test_pod_security_takes_these_pods_and_no_root(kubectl: Kubectl, core: Any, namespace: str) -> None:
-    core.patch_namespace(namespace, {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}})
-    with_account(core, namespace, mounts_token=True)
-    pods = recorded_pods(namespace)
-    as_root = recorded_pods(namespace)[LAUNCHER]
-    for container in containers(as_root):
-        container["securityContext"]["runAsUser"] = 0
-
-    until(lambda: 'violates PodSecurity "restricted' in kubectl.try_to_create(as_root))
-    assert [kubectl.try_to_create(pod) for pod in pods] == ["", "", ""]
-
-
 def test_secrets_that_a_steps_pod_refers_to_are_those_that_preflight_looks_for() -> None:
     graph = read_graph(COMPILED / "rewriter.laptop.yaml")
     needs = read_requirements(graph, {"questions": "s3://d/q", "knowledge_base": "s3://d/k"}, RUNNER)

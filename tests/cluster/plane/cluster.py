@@ -30,12 +30,12 @@ class Cluster(NamedTuple):
 
         return config.new_client_from_config(str(self.kubeconfig))
 
-    def account(self, namespace: str, name: str, seconds: int = 3600) -> Any:
+    def account(self, namespace: str, name: str) -> Any:
         """The same as a service account, with a token that the API server makes for it."""
         from kubernetes import client
 
         admin = self.admin()
-        spec: Any = {"spec": {"expirationSeconds": seconds}}
+        spec: Any = {"spec": {"expirationSeconds": 3600}}
         token = client.CoreV1Api(admin).create_namespaced_service_account_token(name, namespace, spec).status.token
         configuration = client.Configuration()
         configuration.host, configuration.ssl_ca_cert = admin.configuration.host, admin.configuration.ssl_ca_cert

@@ -65,25 +65,6 @@ def served_here(objects: list[Object], port: int, authority: Path, only: str = "
     return objects
 
 
-def unexplained(kinds: list[Object]) -> list[Object]:
-    """Without what explains each field to a person: a third of them, which the API server would work through."""
-    for kind in kinds:
-        for version in kind["spec"].get("versions", ()):
-            version["schema"] = _unexplained(version.get("schema"))
-    return kinds
-
-
-def _unexplained(schema: Any) -> Any:
-    """A field may be called `description`, too: then it is an object."""
-    if isinstance(schema, dict):
-        return {
-            name: _unexplained(part)
-            for name, part in schema.items()
-            if name != "description" or not isinstance(part, str)
-        }
-    return [_unexplained(part) for part in schema] if isinstance(schema, list) else schema
-
-
 def served(kinds: list[Object]) -> set[tuple[str, str]]:
     """Paths under which the API server serves these kinds."""
     return {

@@ -134,7 +134,7 @@ class Rise:
     def control_plane(self, api: httpx.Client) -> None:
         """Every kind is served before the controllers start: some look for kinds then, and again only 30 s later."""
         self.start("etcd", "minio", "kube-apiserver")
-        kinds = objects.unexplained(objects.load(file for module in KINDS for file in manifests(module, "crds")))
+        kinds = objects.load(file for module in KINDS for file in manifests(module, "crds"))
         self.await_ready(api, "etcd", "kube-apiserver")
         objects.apply(self.folder, [*objects.bundled("cluster"), *kinds])
         expected = objects.served(kinds)

@@ -8,8 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,7 @@ from tests.cluster.build.binaries import binary
 from tests.cluster.plane.cluster import Cluster, foreign
 from tests.cluster.plane.plane import down, up
 from tests.cluster.plane.ports import free_ports
-from tests.cluster.plane.processes import Folder, Part, Record, end, records, runs, start
+from tests.cluster.plane.processes import Folder, Part, end, records, runs, start
 from tests.processes.ctrl_c import hears_ctrl_c
 
 REPOSITORY = Path(__file__).parents[3]
@@ -60,19 +58,6 @@ def test_a_second_cluster_beside_the_first_comes_works_and_goes_without_a_trace(
     assert "default" in namespaces(cluster)
 
 
-def test_the_shell_finds_kubectl_and_the_bucket(cluster: Cluster) -> None:
-    if cluster.folder is None:
-        pytest.skip("only our own cluster leaves an env file")
-    script = f"source {cluster.folder.root}/env; kubectl get nodes -o name; echo $QINGLAN_S3_ENDPOINT"
-    shell = subprocess.run(["bash", "-euc", script], capture_output=True, text=True, check=True)
-
-    *nodes, endpoint = shell.stdout.split()
-
-    assert nodes == [f"node/gpu-{number}" for number in range(4)]
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", endpoint)
-    assert (cluster.folder.root / "env").stat().st_mode & 0o777 == 0o600
-
-
 def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     ports = free_ports()
     with socket.socket() as taken:
@@ -107,17 +92,17 @@ def test_a_command_that_is_stopped_on_the_way_up_leaves_nothing(tmp_path: Path, 
 
 
 def test_a_process_that_took_over_a_number_of_ours_is_left_alone(tmp_path: Path) -> None:
-    with sleeping(tmp_path) as record:
-        another_time = record._replace(born=record.born - 1)
-        another_program = record._replace(executable=str(binary("kwok")))
-        assert not runs(another_time)
-        assert not runs(another_program)
+    record = start(Folder(tmp_path), Part("sleeps", "/bin/sleep", ["600"], {}), outlives=False)
+    another_time = record._replace(born=record.born - 1)
+    another_program = record._replace(executable=str(binary("kwok")))
+    assert not runs(another_time)
+    assert not runs(another_program)
 
-        end([another_time, another_program])
+    end([another_time, another_program])
 
-        assert runs(record)
-        end([record])
-        assert not runs(record)
+    assert runs(record)
+    end([record])
+    assert not runs(record)
 
 
 def test_two_commands_do_not_work_on_one_cluster(tmp_path: Path) -> None:
@@ -126,26 +111,6 @@ def test_two_commands_do_not_work_on_one_cluster(tmp_path: Path) -> None:
 
         with pytest.raises(ConfigError, match="another command is at work on this cluster"):
             down(tmp_path)
-
-
-@contextmanager
-def sleeping(root: Path) -> Iterator[Record]:
-    """A part that does nothing much: an etcd without anybody."""
-    folder = Folder(root)
-    record = start(folder, Part("etcd", "etcd", [f"--data-dir={root / 'data'}", *quiet()], {}), outlives=False)
-    try:
-        yield record
-    finally:
-        end([record])
-
-
-def quiet() -> list[str]:
-    ports = free_ports()
-    clients, peers = f"http://127.0.0.1:{ports.etcd}", f"http://127.0.0.1:{ports.etcd_peer}"
-    return [
-        f"--listen-client-urls={clients}", f"--advertise-client-urls={clients}", f"--listen-peer-urls={peers}",
-        f"--initial-advertise-peer-urls={peers}", f"--initial-cluster=default={peers}", "--log-level=warn",
-    ]  # fmt: skip
 
 
 def namespaces(cluster: Cluster) -> set[str]:

@@ -10,14 +10,12 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
-import httpx
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
-from qinglan.processes.services import end_with_parent
 from serving.rewriter.metrics import Metrics
 from tests.cluster.build.binaries import binary
 from tests.cluster.plane.ports import free_port
-from tests.cluster.servers import stop
+from tests.cluster.servers import server
 from tests.cluster.waiting import until
 
 CONFIG = """
@@ -94,11 +92,10 @@ class Pod:
 @contextmanager
 def prometheus(folder: Path) -> Iterator[Server]:
     write_configuration(folder)
-    process, port = started(folder, free_port())
-    try:
-        yield Server(f"http://127.0.0.1:{port}", folder / TARGETS, process)
-    finally:
-        stop(process)
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with server([str(binary("prometheus")), *command_line(folder, port)], folder, f"{url}/-/ready", {}) as process:
+        yield Server(url, folder / TARGETS, process)
 
 
 def write_configuration(folder: Path) -> None:
@@ -122,21 +119,3 @@ def command_line(folder: Path, port: int) -> list[str]:
         f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn",
         "--scrape.discovery-reload-interval=100ms",  # or pods that are found wait 5 s for their first scrape
     ]  # fmt: skip
-
-
-def started(folder: Path, port: int) -> tuple["subprocess.Popen[bytes]", int]:
-    command = [str(binary("prometheus")), *command_line(folder, port)]
-    with (folder / "prometheus.log").open("ab") as log:
-        process = subprocess.Popen(
-            command, cwd=folder, stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent,
-            env={"GOGC": "50", "PATH": "/usr/bin:/bin"},
-        )  # fmt: skip
-    until(lambda: _ready(port), "Prometheus is ready")
-    return process, port
-
-
-def _ready(port: int) -> bool:
-    try:
-        return httpx.get(f"http://127.0.0.1:{port}/-/ready", timeout=2, verify=False).is_success
-    except httpx.TransportError:
-        return False

@@ -170,28 +170,24 @@ class World:
         result: Object = (self.api.get("modelrollouts", name) or {}).get("status") or {}
         return result
 
-    def reached(self, name: str, *phases: str, seconds: float = 240.0) -> Object:
-        until(lambda: self.status(name).get("phase") in phases, f"{name} in {phases}: {self.log()[-3000:]}", seconds)
+    def reached(self, name: str, *phases: str) -> Object:
+        until(lambda: self.status(name).get("phase") in phases, lambda: f"{name} in {phases}: {self.account(name)}")
         return self.status(name)
 
-    def has_share(self, name: str, percent: int, seconds: float = 300.0) -> None:
+    def has_share(self, name: str, percent: int) -> None:
         """Wait until the routes give the canary so much."""
-        end = time.monotonic() + seconds
-        while self.traffic().get(self.canary.uri) != percent:
-            assert time.monotonic() < end, (
-                f"the canary has no {percent} %: {self.traffic()}\n{json.dumps(self.service())[-3000:]}\n"
-                f"{json.dumps(self.status(name))[-3000:]}\n{self.log()[-3000:]}"
-            )
-            time.sleep(0.05)
+        until(
+            lambda: self.traffic().get(self.canary.uri) == percent,
+            lambda: f"{percent} % for the canary: {self.traffic()}\n{self.account(name)}",
+        )
 
-    def ended(self, name: str, seconds: float = 300.0) -> Object:
-        end = time.monotonic() + seconds
-        while self.status(name).get("phase") != "Done":
-            assert time.monotonic() < end, (
-                f"{name} did not end: {json.dumps(self.status(name))[-3000:]}\n{self.log()[-3000:]}"
-            )
-            time.sleep(0.2)
-        return self.status(name)
+    def ended(self, name: str) -> Object:
+        return self.reached(name, "Done")
+
+    def account(self, name: str) -> str:
+        """Describe a rollout for an error: its service, its status and the controllers' log."""
+        parts = (json.dumps(self.service()), json.dumps(self.status(name)), self.log())
+        return "\n".join(part[-3000:] for part in parts)
 
     def say(self, name: str, **words: bool) -> None:
         """A person's word."""

@@ -147,22 +147,6 @@ def test_the_rollout_makes_the_first_service_of_what_the_rollout_object_says(wor
         assert pod["spec"]["initContainers"][0]["command"] == ["python", "-m", "serving.initialiser"]
 
 
-def test_an_annotation_of_somebody_starts_every_pod_anew_and_so_ours_are_kserves_and_never_change(
-    world: World,
-) -> None:
-    """Why a rollout's state is not kept in annotations."""
-    world.deploy(world.old, rollout={"mode": "Standard"})
-    [rollout] = world.rollouts()
-    world.serve(rollout)
-    annotations = world.kubectl.get("isvc", "rewriter", NS)["metadata"]["annotations"]
-    assert {name for name in annotations if "kserve.io/" not in name} == {"modelFormat"}, "which KServe puts there"
-    before = names(world)
-
-    world.kubectl.must("annotate", "isvc", "rewriter", "-n", NS, "qinglan.dev/state=Analyse")
-    until(lambda: names(world) and not names(world) & before, "other pods than before")
-    assert served(world.kubectl)[0]["metadata"]["annotations"]["qinglan.dev/state"] == "Analyse"
-
-
 def names(world: World) -> set[str]:
     return {pod["metadata"]["name"] for pod in served(world.kubectl)}
 
@@ -215,15 +199,3 @@ def test_a_live_audit_finds_altered_bytes_in_the_store(world: World, tmp_path: P
 
     assert audited.returncode == 8, audited.stdout + audited.stderr
     assert "report.html" in audited.stdout + audited.stderr and "Traceback" not in audited.stderr
-
-
-def test_an_unknown_service_is_told_with_those_that_there_are(world: World) -> None:
-    world.deploy(world.old, rollout={"mode": "Standard"})
-    world.serve(world.rollouts()[0])
-    environment = {**os.environ, **world.s3.environment, "KUBECONFIG": str(world.kubectl.kubeconfig)}
-    command = [sys.executable, "-c", QINGLAN, "audit", f"isvc:{NS}/other", "--trust",
-               str(world.old.keys / TRUST_FILE)]  # fmt: skip
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
-
-    assert result.returncode == 2
-    assert "no such InferenceService. There are: rewriter" in " ".join(result.stderr.split())

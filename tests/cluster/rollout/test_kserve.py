@@ -149,18 +149,6 @@ def test_a_rollout_in_standard_mode_keeps_the_service_that_is_asked(rollout: Kub
         assert rollout.exists("service", "rewriter-predictor", NS), name
 
 
-def test_promotion_under_the_canarys_name_would_take_that_service_away(rollout: Kubectl) -> None:
-    """Why promoted.yaml does not do it."""
-    put(rollout, "standard/stable")
-    put(rollout, "standard/canary")
-    until(lambda: NEW in releases(rollout), "a pod of the canary")
-    manifest = state("standard/promoted")
-    manifest["spec"]["predictor"]["name"] = "c-22222222"
-    assert replaced(rollout, manifest) == ""
-
-    until(lambda: not rollout.exists("service", "rewriter-predictor", NS), "the service is gone")
-
-
 def test_a_rollout_in_knative_mode_moves_the_traffic(rollout: Kubectl) -> None:
     for name, expected in {
         "stable": {OLD: 100}, "canary": {NEW: 10, OLD: 90}, "promoted": {NEW: 100}, "rolled-back": {OLD: 100},
@@ -204,47 +192,6 @@ def shares(kubectl: Kubectl) -> dict[str, int]:
         uri = revision["metadata"]["annotations"]["internal.serving.kserve.io/storage-initializer-sourceuri"]
         result[uri.partition("/releases/")[2]] = target["percent"]
     return result
-
-
-@pytest.mark.parametrize(
-    "answer, change",
-    [
-        ("'MinReplicas' cannot be greater than MaxReplicas", {"minReplicas": 9, "maxReplicas": 3}),
-        ("must not set maxReplicas", None),
-    ],
-)
-def test_a_wrong_inference_service_is_refused_in_kserves_own_words(
-    rollout: Kubectl, answer: str, change: Object | None
-) -> None:
-    manifest = state("standard/canary")
-    if change:
-        manifest["spec"]["predictor"] |= change
-    else:
-        manifest["spec"]["canary"][0]["predictor"]["maxReplicas"] = 2
-    refused = rollout.try_to_create(manifest, ROLLOUT)
-
-    assert "inferenceservice.kserve-webhook-server.validator" in refused and answer in refused, refused
-
-
-def test_how_it_is_deployed_cannot_change_under_a_running_model(rollout: Kubectl) -> None:
-    put(rollout, "standard/stable")
-    until(lambda: ready(rollout, "rewriter"), "it runs")
-    refused = replaced(rollout, state("knative/stable"))
-
-    assert "deploymentMode" in refused, refused
-
-
-def test_a_runtime_that_does_not_know_the_format_is_said_in_the_status(rollout: Kubectl) -> None:
-    """KServe admits it: only the status tells."""
-    manifest = state("style")
-    manifest["spec"]["predictor"]["model"]["modelFormat"] = {"name": "qinglan-rewriter"}
-    assert rollout.server.create(manifest, ROLLOUT).refusal == ""
-
-    def report() -> str:
-        return str(rollout.get("isvc", "style", NS).get("status", {}).get("modelStatus", {}))
-
-    until(lambda: "does not support specified framework/version" in report(), "the reason in the status")
-    assert "NoSupportingRuntime" in report()
 
 
 def test_pods_of_two_node_jobs_need_the_init_container_that_we_ship(house: Kubectl) -> None:

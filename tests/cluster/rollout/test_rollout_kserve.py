@@ -123,10 +123,3 @@ def test_a_foreign_edit_is_told_from_what_kserve_writes_and_named(world: World) 
     assert before.rest == settled.rest, "model and share are not in it, and KServe changes nothing else"
     assert world.read().rest != settled.rest
     assert "a-person" in world.read().editor.split(" or "), "whoever made it did so perhaps in the same second"
-
-
-def test_a_standard_one_is_refused_with_the_reason(world: World) -> None:
-    world.create(world.stable, "Standard")
-    observed = world.read()
-
-    assert observed.mode == "Standard" and "sends them no traffic" in observed.unsupported

@@ -25,7 +25,7 @@ from tests.cluster.kubectl import Kubectl
 from tests.cluster.manifests.test_manifests_tenants import FORBIDDEN, OK, status
 from tests.cluster.overlays import Overlays
 from tests.cluster.rollout.rollout_world import login
-from tests.cluster.rollout.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, served, shares, state
+from tests.cluster.rollout.test_kserve import NEW, NS, OLD, ROLLOUT, put, replaced, shares, state
 from tests.cluster.rollout.test_modelrollout import rollout as modelrollout
 from tests.cluster.servers import Minio
 from tests.cluster.waiting import until
@@ -188,16 +188,6 @@ def users_ask(door: Ingress, host: str, query: str) -> None:
 def counted(url: str, name: str, labels: str = "") -> float:
     lines = httpx.get(f"{url}/metrics", trust_env=False, timeout=60, verify=False).text.splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name + "{") and labels in line)
-
-
-def test_the_served_pods_of_the_runtime_log_payloads(house: House, canary: str) -> None:
-    (stable, newest) = sorted(served(house.kubectl), key=lambda pod: pod["metadata"]["creationTimestamp"])
-    for pod in (stable, newest):
-        (model,) = [container for container in pod["spec"]["containers"] if container["name"] == "kserve-container"]
-        assert model["args"][-2:] == ["--payload-log=$(QINGLAN_PAYLOADS)", "--payload-text"], model["args"]
-        assert model["envFrom"] == [{"secretRef": {"name": "qinglan-payloads"}}]
-        (fetches,) = pod["spec"]["initContainers"]
-        assert "qinglan-payloads" not in str(fetches), "releases are fetched by another key"
 
 
 def test_the_key_opens_the_payload_log_and_no_other_bucket(house: House) -> None:

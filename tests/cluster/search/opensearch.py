@@ -8,24 +8,16 @@ with node(folder) as server:
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
-from qinglan.errors import OutageError
 from qinglan.processes.services import end_with_parent
 from tests.cluster.build.jars import fetch
 from tests.cluster.plane.ports import free_port
-from tests.cluster.servers import stop
+from tests.cluster.servers import await_answer, stop
 
-READY_SECONDS = 300.0
 HEAP = "512m"
-LAST_LINES = 15
-STARTED = "yellow"
-"""One node has nowhere to put a replica, so it never is green."""
 
 
 class Node:
@@ -63,19 +55,9 @@ class Node:
 
     def await_ready(self) -> None:
         assert self.process is not None
-        end = time.monotonic() + READY_SECONDS
-        while time.monotonic() < end and self.process.poll() is None:
-            try:
-                health_url = f"{self.url}/_cluster/health?wait_for_status={STARTED}&timeout=1s"
-                if httpx.get(health_url, timeout=5, trust_env=False, verify=False).is_success:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(0.1)
-        last_lines = (self.folder / "node.log").read_text(errors="replace").splitlines()[-LAST_LINES:]
-        raise OutageError(
-            "\n".join([f"{self.url}: no OpenSearch there, it ended with {self.process.poll()}:", *last_lines])
-        )
+        # One node has no second place for a replica, so its health is never green.
+        health = f"{self.url}/_cluster/health?wait_for_status=yellow&timeout=1s"
+        await_answer(health, self.process, self.folder / "node.log")
 
     def kill(self) -> None:
         """At once, as a power cut does: what it had not acknowledged is lost."""

@@ -264,16 +264,3 @@ def test_a_large_object_that_was_changed_is_refused_and_nothing_is_left(
         world.store().pull(world.digest, tmp_path / "back")
 
     assert [path.name for path in tmp_path.iterdir() if "back" in path.name] == []
-
-
-def test_bytes_that_changed_on_the_servers_disk_never_come_back(alone: World, disk: Path, tmp_path: Path) -> None:
-    alone.store().push(alone.artifact, alone.digest)
-    [third] = (disk / "objects").rglob("large/*/part.3")
-    with third.open("r+b") as file:
-        file.seek(PART // 2)
-        file.write(b"!")
-
-    with pytest.raises((DataError, OutageError)):
-        alone.store().pull(alone.digest, tmp_path / "back")
-
-    assert not (tmp_path / "back").exists()

@@ -133,12 +133,6 @@ def test_a_server_that_is_busy_for_a_while_is_waited_for(world: World, proxied: 
     assert digest(world.store().pull(world.digest, tmp_path / "back")) == world.digest
 
 
-def test_a_server_that_stays_busy_is_an_outage_with_its_own_word(world: World, proxied: Proxy) -> None:
-    proxied.meddle = lambda request: Answer(503, "SlowDown") if request.part else None
-
-    world.push_is_refused(OutageError, "SlowDown", through(proxied, world))
-
-
 def test_a_manifest_that_was_refused_leaves_an_artifact_that_nobody_sees(
     world: World, proxied: Proxy, tmp_path: Path
 ) -> None:

@@ -15,7 +15,6 @@ from qinglan.errors import ConfigError, OutageError
 from qinglan.files.digests import digest
 from qinglan.store import open_store
 from qinglan.store.backend import MIN_PART_SIZE
-from tests.cluster.plane.ports import free_port
 from tests.cluster.servers import Minio, minio
 from tests.cluster.store import small_parts
 from tests.servers.store_contract import *  # noqa: F403
@@ -97,14 +96,6 @@ def test_a_file_of_any_size_takes_the_memory_of_a_few_parts(access: StoreAccess,
     assert int(message.split("MB:")[1]) < (10 * small_parts.PART) >> 20
 
 
-def test_an_entry_is_created_once_whoever_asks(access: StoreAccess) -> None:
-    other = open_store(access.store.address)
-
-    assert access.store.shelf.create("names/a/b/000001.json", b"first")
-    assert not other.shelf.create("names/a/b/000001.json", b"second")
-    assert other.shelf.read("names/a/b/000001.json") == b"first"
-
-
 def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(
     access: StoreAccess, bucket: str, tmp_path: Path
 ) -> None:
@@ -151,10 +142,3 @@ def test_a_server_that_stopped_is_an_outage_and_soon(s3: Minio, tmp_path: Path) 
             ask()
     assert time.monotonic() - began < 120
     assert not (tmp_path / "back").exists()
-
-
-def test_an_unreachable_s3_endpoint_is_an_outage(s3: Minio) -> None:
-    nobody = {**s3.environment, "QINGLAN_S3_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
-
-    with pytest.raises(OutageError, match="gave no answer"):
-        open_store("s3://bucket", nobody).has(MISSING)

@@ -1,6 +1,5 @@
 """Tests of the preflight on a real control plane: what a run lacks is named before KFP gets the run."""
 
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from kubernetes import client
 
 from pipelines.checks.checks import Check
-from pipelines.checks.cluster import cluster_reader
 from pipelines.checks.cluster.cluster_checks import check_requirements
 from pipelines.checks.cluster.cluster_reader import KFP_PERMISSIONS, connect, read_cluster
 from pipelines.checks.cluster.graph import Graph, read_graph
@@ -19,7 +17,6 @@ from pipelines.graph.compiler import COMPILED
 from pipelines.submit.pods import ClusterPods
 from qinglan.errors import ConfigError
 from qinglan.jobs.cluster.rbac import LAUNCHER_PERMISSIONS
-from tests.cluster.kubectl import Kubectl
 from tests.cluster.plane.cluster import Cluster
 from tests.cluster.waiting import until
 from tests.kfp.graphs import GPU, LABEL, compile_graph
@@ -107,25 +104,6 @@ def test_in_an_empty_namespace_everything_is_named_at_once(
     assert f"ServiceAccount {RUNNER} in namespace {namespace} may not {denied}" in messages
 
 
-def test_every_right_that_launching_lacks_is_named_and_the_printed_role_gives_them(
-    cluster: Cluster, api: Any, core: Any, requirements: Requirements, namespace: str
-) -> None:
-    core.create_namespaced_service_account(namespace, {"metadata": {"name": RUNNER}})
-    partly = {**LAUNCHER_PERMISSIONS[1].rule, "verbs": ["get"]}
-    allow(api, namespace, RUNNER, LAUNCHER_PERMISSIONS[0].rule, partly, *(right.rule for right in KFP_PERMISSIONS))
-
-    [short] = rights(api, requirements, namespace)
-    role = json.loads(short.command.partition("<<< '")[2].removesuffix("'"))
-    Kubectl(cluster.kubeconfig).must("-n", namespace, "apply", "-f", "-", manifests=[role])
-
-    assert "may not list, watch pods; get pods/log; list, watch events: train" in short.what
-    until(lambda: rights(api, requirements, namespace) == [])
-
-
-def rights(api: Any, requirements: Requirements, namespace: str) -> list[Check]:
-    return [check for check in findings(api, requirements, namespace) if " may not " in check.what]
-
-
 def fetching(api: Any, namespace: str) -> list[str]:
     """Return the messages for inputs in a bucket that is not KFP's own."""
     inputs = {"questions": "s3://data/q.xlsx", "knowledge_base": "minio://mlpipeline/kb.jsonl"}
@@ -135,15 +113,6 @@ def fetching(api: Any, namespace: str) -> list[str]:
         for check in missing(api, read_requirements(graph, inputs, RUNNER), namespace)
         if "could not fetch" in check
     ]
-
-
-def test_inputs_in_another_bucket_than_kfps_need_the_stores_whole_key(api: Any, core: Any, furnished: str) -> None:
-    [lacking] = fetching(api, furnished)
-    store = {"AWS_SECRET_ACCESS_KEY": "secret", "AWS_REGION": "us-east-1"}
-    core.patch_namespaced_secret("qinglan-store", furnished, {"stringData": store})
-
-    assert "has no AWS_SECRET_ACCESS_KEY, AWS_REGION: KFP could not fetch s3://data/q.xlsx for generate" in lacking
-    assert fetching(api, furnished) == []
 
 
 def test_kfps_own_bucket_is_the_one_that_its_settings_name(api: Any, core: Any, furnished: str) -> None:
@@ -180,16 +149,6 @@ def test_the_gateway_is_looked_for(api: Any, core: Any, requirements: Requiremen
     assert missing(api, asks, furnished) == []
 
 
-def test_a_secret_that_lacks_a_key_is_named_with_the_key(
-    api: Any, core: Any, requirements: Requirements, furnished: str
-) -> None:
-    core.patch_namespaced_secret("qinglan-release-keys", furnished, {"data": {"releaser.pem": None}})
-
-    [message] = missing(api, requirements, furnished)
-
-    assert "Secret qinglan-release-keys" in message and "has no key releaser.pem; release cannot start" in message
-
-
 def test_nodes_that_the_cluster_has_not_are_named(api: Any, requirements: Requirements, furnished: str) -> None:
     train, _ = requirements.machines
     other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
@@ -207,45 +166,17 @@ def test_nodes_that_the_cluster_has_not_are_named(api: Any, requirements: Requir
     assert "have as much" in messages[3][0]
 
 
-def test_a_quota_is_compared_with_the_whole_job(
-    api: Any, core: Any, requirements: Requirements, furnished: str
-) -> None:
-    quota = {"metadata": {"name": "gpus"}, "spec": {"hard": {f"requests.{GPU}": "8"}}}
-    core.create_namespaced_resource_quota(furnished, quota)
-
-    [message] = missing(api, requirements, furnished)
-
-    assert f"train wants 16 {GPU}, and quota gpus in namespace {furnished} allows 8 {GPU}" in message
-
-
-def test_a_kind_that_the_api_server_does_not_know_is_named(
-    api: Any, requirements: Requirements, furnished: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cluster_reader, "JOBS_API", "/apis/kubeflow.example/v1")  # a real 404
-
-    [message] = missing(api, requirements, furnished)
-
-    assert "this cluster does not know pytorchjobs.kubeflow.org" in message
-
-
 def test_objects_that_may_not_be_read_are_reported_and_do_not_stop_the_preflight(
     cluster: Cluster, core: Any, requirements: Requirements, furnished: str
 ) -> None:
     core.create_namespaced_service_account(furnished, {"metadata": {"name": "guest"}})
 
-    observed = findings(as_account(cluster, core, furnished, "guest"), requirements, furnished)
+    observed = findings(cluster.account(furnished, "guest"), requirements, furnished)
 
     unread = [check.what for check in observed if check.state == "warning"]
     assert [check for check in observed if check.state == "error"] == []
     assert "Secret qinglan-store could not be checked: you may not read it." in unread
     assert "nodes could not be checked: you may not read it." in unread
-
-
-def as_account(cluster: Cluster, core: Any, namespace: str, name: str) -> Any:
-    """A client with the token of a service account."""
-    request = {"spec": {"expirationSeconds": 600}}
-    token = core.create_namespaced_service_account_token(name, namespace, request).status.token
-    return with_token(cluster, token)
 
 
 def with_token(cluster: Cluster, token: str) -> Any:
@@ -351,10 +282,6 @@ def submitted(words: list[str], monkeypatch: pytest.MonkeyPatch) -> int:
     with pytest.raises(SystemExit) as end:
         main()
     return int(end.value.code or 0)
-
-
-def test_the_size_of_a_claim_is_read_from_the_cluster(api: Any, requirements: Requirements, furnished: str) -> None:
-    assert read_cluster(api, requirements, furnished).claim_bytes == {"qinglan-scratch": 1024**3}
 
 
 def test_the_gateways_settings_are_read_as_they_were_deployed(

@@ -1,7 +1,6 @@
 """Tests of the preflight's checks of needs that come hours later, on a real MinIO and a real API server."""
 
 import itertools
-import json
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Any
@@ -18,10 +17,8 @@ from pipelines.checks.cluster.cluster_reader import KFP_PERMISSIONS, read_cluste
 from pipelines.checks.cluster.cluster_snapshot import StoreAnswer
 from pipelines.checks.cluster.requirements import ImportedInputs, ReleaseStore, Requirements, RolloutTarget
 from pipelines.checks.cluster.store_probe import probe_input, probe_store
-from tests.cluster.kubectl import Kubectl
 from tests.cluster.plane.cluster import Cluster
 from tests.cluster.servers import Minio
-from tests.cluster.waiting import until
 
 NAMES = itertools.count()
 RUNNER, SECRET = "pipeline-runner", "qinglan-store"
@@ -140,19 +137,8 @@ def findings(cluster: Cluster, run: Requirements, namespace: str) -> list[str]:
     ]
 
 
-def test_a_deploying_run_needs_the_right_to_create_rollouts_and_the_printed_role_gives_it(
-    api: Kubectl, cluster: Cluster, run: Requirements, namespace: str
-) -> None:
-    [denied] = findings(cluster, run, namespace)
-    role = json.loads(denied.partition("<<< '")[2].removesuffix("'"))
-    api.must("-n", namespace, "apply", "-f", "-", manifests=[role])
-
-    assert f"{RUNNER} in namespace {namespace} may not create, get, list modelrollouts: deploy would fail" in denied
-    until(lambda: findings(cluster, run, namespace) == [])
-
-
 def test_a_cluster_that_knows_no_rollouts_and_a_namespace_that_is_not_there_are_named(
-    api: Kubectl, cluster: Cluster, run: Requirements, namespace: str, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, run: Requirements, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_reader, "ROLLOUTS_API", "/apis/qinglan.example/v1")  # a real 404
     nowhere = run._replace(rollouts=(RolloutTarget("qinglan-nowhere", ("deploy",)),))
