@@ -36,7 +36,7 @@ class Pod(NamedTuple):
     @property
     def serves(self) -> bool:
         """Somebody asks it over the network, so that it needs probes."""
-        return self.kind in ("Deployment", "StatefulSet", "DaemonSet", "ServingRuntime", "InferenceService")
+        return self.kind in ("Deployment", "StatefulSet", "DaemonSet", "ServingRuntime")
 
 
 def pods(item: Object) -> Iterator[Pod]:
@@ -49,19 +49,8 @@ def pods(item: Object) -> Iterator[Pod]:
         yield Pod(owner, kind, spec.get("labels") or {}, spec)
     elif kind == "ClusterStorageContainer":
         yield Pod(owner, kind, {}, {"initContainers": [spec["container"]]})
-    elif kind == "InferenceService":
-        yield from _predictors(owner, spec)
     else:
         yield from _templates(owner, kind, spec)
-
-
-def _predictors(owner: str, spec: Object) -> Iterator[Pod]:
-    """Only what an InferenceService runs by itself: a model that names a runtime runs what that says."""
-    parts = [spec.get(name) for name in ("predictor", "transformer", "explainer")]
-    parts += [item.get("predictor") for item in spec.get("canary") or ()]
-    for part in parts:
-        if part and (part.get("containers") or part.get("initContainers")):
-            yield Pod(owner, "InferenceService", part.get("labels") or {}, part)
 
 
 def _templates(owner: str, kind: str, value: Any) -> Iterator[Pod]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import httpx
 import pytest
-import yaml
 
 from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, engine_options
 from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, resources
@@ -101,18 +100,6 @@ def test_variables_in_a_command_line_are_in_the_containers_environment(file: str
     open_names = set(re.findall(r"\$\((\w+)\)", " ".join(container["args"])))
 
     assert open_names <= {item["name"] for item in container.get("env", ())} or "envFrom" in container
-
-
-def test_the_component_that_brings_a_shadow_tells_the_controller_for_which_service() -> None:
-    component = yaml.safe_load((MANIFESTS / "shadow/kustomization.yaml").read_text())
-    (patch,) = [item["patch"] for item in component["patches"] if item["target"]["name"] == "qinglan-rollout"]
-    shadow = [pod for item in objects(MANIFESTS / "shadow/shadow.yaml") for pod in pods(item)]
-    (container,) = shadow[0].spec["containers"]
-    (service,) = [arg.partition("=")[2] for arg in container["args"] if arg.startswith("--service=")]
-
-    assert yaml.safe_load(patch) == [
-        {"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": f"--shadow={service}"}
-    ]
 
 
 def told_to_rag(option: str) -> str:

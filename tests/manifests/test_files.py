@@ -13,6 +13,7 @@ from components.training.sft.config import SftConfig
 from pipelines.graph.store_secret import FETCH_ENDPOINT, S3_KEYS, STORE_ENDPOINT, TOKEN
 from pipelines.lines.config import TRAINING
 from qinglan.config import load_yaml
+from qinglan.http.http_client import CA_VARIABLE
 from qinglan.llm.config import GatewayConfig
 from qinglan.llm.host_allowlist import ALLOWED_VARIABLE, check_host
 from tests.manifests.hardening import faults
@@ -197,6 +198,20 @@ def test_a_rollout_goes_from_the_old_release_to_the_new_one_and_back() -> None:
             if file.parent.name == mode
         }
         assert served["stable"] == served["rolled-back"] != served["promoted"]
+
+
+def test_the_component_with_a_companys_authority_fits_the_gateway() -> None:
+    base, patch = (
+        next(item for item in objects(MANIFESTS / path) if item["kind"] == "Deployment")
+        for path in ("base/gateway.yaml", "company-ca/gateway.yaml")
+    )
+    [known], [container] = (item["spec"]["template"]["spec"]["containers"] for item in (base, patch))
+    [variable], [mount] = container["env"], container["volumeMounts"]
+    [volume] = patch["spec"]["template"]["spec"]["volumes"]
+
+    assert (patch["metadata"]["name"], container["name"]) == (base["metadata"]["name"], known["name"])
+    assert variable == {"name": CA_VARIABLE, "value": f"{mount['mountPath']}/ca.crt"} and mount["readOnly"]
+    assert volume == {"name": mount["name"], "configMap": {"name": "company-ca"}}
 
 
 def test_a_release_names_no_image_before_one_was_built() -> None:

@@ -162,17 +162,3 @@ def test_the_dashboard_shows_every_series_of_ours_but_its_parts() -> None:
     parts = {name for name in own_part if name.endswith(("_created", "_sum", "_count", "_bucket"))}
 
     assert own_part - parts <= shown
-
-
-def test_panels_do_not_overlap_and_have_numbers_of_their_own() -> None:
-    panels = DASHBOARD["panels"]
-    cells = [
-        (x, y)
-        for panel in panels
-        for place in [panel["gridPos"]]
-        for x in range(place["x"], place["x"] + place["w"])
-        for y in range(place["y"], place["y"] + place["h"])
-    ]
-
-    assert len(set(cells)) == len(cells)
-    assert len({panel["id"] for panel in panels}) == len(panels)

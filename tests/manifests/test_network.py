@@ -1,12 +1,10 @@
 """Allowed connections by the policies as they are written."""
 
-import copy
-
 import pytest
 
-from tests.manifests.allowed_connections import INTERNET, PODS, outside, pod, reaching_out, ways, wrong_ways
+from tests.manifests.allowed_connections import PODS, outside, pod, reaching_out, wrong_ways
 from tests.manifests.manifest_objects import MANIFESTS, objects
-from tests.manifests.network import Place, Policy, may_speak, selects
+from tests.manifests.network import Place, Policy, may_speak
 
 
 def written(file: str) -> list[Policy]:
@@ -25,13 +23,6 @@ def test_every_way_is_as_promised() -> None:
 def test_every_way_is_as_promised_where_a_shadow_runs() -> None:
     assert wrong_ways([*BASE, *SHADOW], "qinglan", shadow=True) == []
     assert len(wrong_ways(BASE, "qinglan", shadow=True)) == 6, "all of them are of its own policies"
-
-
-@pytest.mark.parametrize("missing", [item["metadata"]["name"] for item in SHADOW])
-def test_each_policy_of_the_shadow_is_needed(missing: str) -> None:
-    rest = [item for item in SHADOW if item["metadata"]["name"] != missing]
-
-    assert wrong_ways([*BASE, *rest], "qinglan", shadow=True) != []
 
 
 @pytest.mark.parametrize("policies", [BASE, [*BASE, *SHADOW]], ids=["without a shadow", "with one"])
@@ -75,46 +66,8 @@ def test_everybody_may_ask_for_names(name: str) -> None:
     assert not may_speak(BASE, pod(name, "qinglan"), dns, 9153)
 
 
-@pytest.mark.parametrize("missing", [item["metadata"]["name"] for item in BASE if item["metadata"]["name"] != "dns"])
-def test_each_policy_is_needed(missing: str) -> None:
-    rest = [item for item in BASE if item["metadata"]["name"] != missing]
+@pytest.mark.parametrize("missing", [item["metadata"]["name"] for item in (*BASE, *SHADOW)])
+def test_each_policy_is_needed_but_dns(missing: str) -> None:
+    rest = [item for item in (*BASE, *SHADOW) if item["metadata"]["name"] != missing]
 
-    assert wrong_ways(rest, "qinglan") != []
-
-
-def test_without_the_default_a_stranger_would_reach_the_internet() -> None:
-    rest = [item for item in BASE if item["metadata"]["name"] not in ("default-deny", "dns")]
-
-    assert "stranger" in reaching_out(rest, "qinglan")
-
-
-def test_a_way_too_many_is_seen() -> None:
-    loose = copy.deepcopy(BASE)
-    steps = next(item for item in loose if item["metadata"]["name"] == "steps")
-    steps["spec"]["egress"].append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0"}}]})
-
-    assert reaching_out(loose, "qinglan") == {"gateway", "step"}
-    assert not may_speak(BASE, pod("step", "qinglan"), INTERNET, 443)
-
-
-def test_the_promises_forbid_as_much_as_they_allow() -> None:
-    promised = [expected for _, _, _, expected in ways("qinglan").values()]
-
-    assert promised.count(True) > 10 and promised.count(False) > 10
-
-
-@pytest.mark.parametrize(
-    "selector, labels, selected",
-    [
-        ({}, {}, True),
-        ({"matchLabels": {"a": "1"}}, {"a": "1"}, True),
-        ({"matchLabels": {"a": "1"}}, {"a": "2"}, False),
-        ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, {}, False),
-        ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
-        ({"matchExpressions": [{"key": "a", "operator": "In", "values": ["1"]}]}, {"a": "1"}, True),
-        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {"a": "1"}, False),
-        ({"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["1"]}]}, {}, True),
-    ],
-)
-def test_selectors_select_as_the_api_server_would(selector: dict, labels: dict, selected: bool) -> None:  # type: ignore[type-arg]
-    assert selects(selector, labels) is selected
+    assert bool(wrong_ways(rest, "qinglan", shadow=True)) is (missing != "dns")

@@ -79,20 +79,6 @@ def ended(outcome: Any, why: str) -> State:
     return done.with_record(NOW + 120, str(outcome), why)
 
 
-def test_the_table_has_each_and_the_detail_has_the_evidence_and_what_it_lacks(person: Person) -> None:
-    assert json.loads(person("status", "--json")) == []
-    person.make("rewriter-1")
-    person.make("rewriter-2")
-    person.write("rewriter-1", analysed())
-
-    table, detail = person("status"), person("status", "rewriter-1")
-
-    assert "not begun" in table and "Analyse" in table and "1/4" in table
-    assert "errors 3 of 500 (0.60 %) beside 20 of 9,500 (0.21 %)" in detail
-    assert "measured for 60 s of 300" in detail
-    assert json.loads(person("status", "rewriter", "--json"))["name"] == "rewriter-1", "whose turn it is"
-
-
 def test_the_history_has_each_decision_with_its_numbers(person: Person) -> None:
     person.make("rewriter-1")
     person.write("rewriter-1", analysed())
@@ -112,6 +98,7 @@ def test_each_word_becomes_its_field_and_the_api_server_takes_it(person: Person)
     person.make("rewriter-1")
     person.write("rewriter-1", analysed())
 
+    assert "Analyse" in person("status") and "errors 3 of 500 (0.60 %)" in person("status", "rewriter-1")
     assert "paused at 5 %" in person("pause", "rewriter")
     assert person.spec("rewriter-1")["paused"] is True
     assert json.loads(person("pause", "rewriter", "--json"))["changed"] is False
@@ -121,16 +108,6 @@ def test_each_word_becomes_its_field_and_the_api_server_takes_it(person: Person)
     assert "takes back the promote" in person("abort", "rewriter-1")
     assert (spec := person.spec("rewriter-1"))["abort"] is True and spec["promote"] is False
     assert "contradicts promote" in person("promote", "rewriter", code=2)
-
-
-def test_a_rollout_that_has_ended_is_not_spoken_to_and_unknown_names_are_told(person: Person) -> None:
-    person.make("rewriter-1")
-    person.write("rewriter-1", ended("RolledBack", "errors: worse"))
-    before = person.spec("rewriter-1")
-
-    assert "has ended RolledBack: there is nothing to pause" in person("pause", "rewriter", code=2)
-    assert "There are: rewriter-1" in person("pause", "other", code=3)
-    assert person.spec("rewriter-1") == before
 
 
 @contextmanager
