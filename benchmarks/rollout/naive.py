@@ -50,7 +50,7 @@ class Naive:
         self._write(DesiredModel(uri=CANARY_URI, percent=ahead[0]))
 
     def _error_rate(self) -> float:
-        window = self.ports.evidence.since("", "", self.observed)
+        window = self.ports.count_since("", "", self.observed)
         if window is None:
             return 0.0
         self.observed = window.until

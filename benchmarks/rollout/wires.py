@@ -47,7 +47,9 @@ class Wires:
         self._answer: Window | None = None
 
     def ports(self) -> Ports:
-        return Ports(_Ledger(self), _Target(self), _Evidence(self), _Releases(self), self.clock, lambda: True)
+        return Ports(
+            _Ledger(self), _Target(self), _Evidence(self).since, _Releases(self).prove, self.clock, lambda: True
+        )
 
     def met(self, kind: str) -> bool:
         chance: float = getattr(self.faults.chances, kind)

@@ -3,11 +3,11 @@
 The counters come from Prometheus or from the /metrics page of a server.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from serving.rollout.sequential import Count
-from serving.rollout.spec import Check, CheckName
+from serving.rollout.spec import Check
 
 SERVERS = ("qinglan_rewriter", "qinglan_style")
 """Prefixes of the two model servers' metrics. The rest of a counter's name is the same for both servers."""
@@ -62,53 +62,40 @@ def counter_increases(before: Counters, after: Counters) -> Counters:
 
 def counts_by_check(increases: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:
     """Count each of the checks, and always `errors`, for a version. `other` is the version of the other model."""
-    counts = {"errors": _errors(increases, version, other, None)}
-    return counts | {check.name: COUNT_FUNCTIONS[check.name](increases, version, other, check) for check in checks}
+    counts = {"errors": _count_errors(increases, version)}
+    return counts | {check.name: _count(increases, version, other, check) for check in checks}
 
 
-def _errors(increases: Counters, version: str, _: str, __: Check | None) -> Count:
+def _count(increases: Counters, version: str, other: str, check: Check) -> Count:
+    def total(name: str, **labels: str) -> float:
+        return _sum(increases, name, **labels)
+
+    match check.name:
+        case "errors":
+            return _count_errors(increases, version)
+        case "slow":
+            return _count_above(increases, version, "seconds", check.seconds or 1.0)
+        case "costly":  # tokens written for one question; a text that a guard replaced counts, too
+            return _count_above(increases, version, "written_tokens", check.tokens or 32)
+        case "fallbacks":
+            questions = total("qinglan_rewriter_questions_total", version=version)
+            return Count(questions, total("qinglan_rewriter_fallbacks_total", version=version))
+        case "zero_hits":
+            answers = total("qinglan_rag_requests_total", rewriter=version, status="200")
+            return Count(answers, total("qinglan_rag_zero_hits_total", rewriter=version))
+        case "quality":  # untied shadow pairs, and those that the canary lost; the stable model has no such counts
+            pairs = {"canary": version, "stable": other}
+            won, lost = (total("qinglan_shadow_pairs_total", outcome=how, **pairs) for how in ("won", "lost"))
+            return Count(won + lost, lost)
+
+
+def _count_errors(increases: Counters, version: str) -> Count:
     def requests(outcome: str) -> float:
         names = _series_names("requests_total")
         return sum(_sum(increases, name, version=version, outcome=outcome) for name in names)
 
     failed = sum(map(requests, FAILED_OUTCOMES))
     return Count(requests("answered") + failed, failed)
-
-
-def _fallbacks(increases: Counters, version: str, _: str, __: Check) -> Count:
-    return Count(
-        _sum(increases, "qinglan_rewriter_questions_total", version=version),
-        _sum(increases, "qinglan_rewriter_fallbacks_total", version=version),
-    )
-
-
-def _zero_hits(increases: Counters, version: str, _: str, __: Check) -> Count:
-    return Count(
-        _sum(increases, "qinglan_rag_requests_total", rewriter=version, status="200"),
-        _sum(increases, "qinglan_rag_zero_hits_total", rewriter=version),
-    )
-
-
-def _quality(increases: Counters, version: str, other: str, _: Check) -> Count:
-    """Count the untied shadow pairs, and those that the canary lost. The stable model has no such counts."""
-    won, lost = (
-        _sum(increases, "qinglan_shadow_pairs_total", canary=version, stable=other, outcome=outcome)
-        for outcome in ("won", "lost")
-    )
-    return Count(won + lost, lost)
-
-
-COUNT_FUNCTIONS: Mapping[CheckName, Callable[[Counters, str, str, Check], Count]] = {
-    "errors": _errors,
-    "slow": lambda increases, version, _, check: _count_above(increases, version, "seconds", check.seconds or 1.0),
-    "fallbacks": _fallbacks,
-    "zero_hits": _zero_hits,
-    # Tokens written for one question; a text that a guard replaced counts, too.
-    "costly": lambda increases, version, _, check: _count_above(
-        increases, version, "written_tokens", check.tokens or 32
-    ),
-    "quality": _quality,
-}
 
 
 def _count_above(increases: Counters, version: str, histogram: str, limit: float) -> Count:

@@ -3,7 +3,7 @@
     Verify -> Apply -> WaitReady -> Analyse (each step) -> Promote -> Done
                   \\__________________\\____________________\\__> Rollback -> Done
 
-The decision depends only on the observation (which includes the state) and the time. So a restart, a lost reply or a
+The decision depends only on what was read (which includes the state) and the time. So a restart, a lost reply or a
 second controller changes nothing.
 """
 
@@ -21,12 +21,11 @@ from serving.rollout.canary_analysis import (
 from serving.rollout.decision_context import (
     Decision,
     DecisionContext,
-    Observation,
     describe_edit,
     end_rollout,
     request_change,
+    unmet_preconditions,
 )
-from serving.rollout.preconditions import unmet_preconditions
 from serving.rollout.rollback import continue_rollback, start_rollback
 from serving.rollout.state import Phase, StableRelease, State
 
@@ -39,16 +38,16 @@ MOST_RESTORES = 3
 """Number of foreign edits that are undone; at the next one the canary is rolled back."""
 
 
-def decide(observation: Observation, now: float) -> Decision:
-    """Decide the next state and the change to request. An observation older than the last one changes nothing."""
-    if observation.state.phase == "Done":
-        return Decision(observation.state)
-    context = DecisionContext(*observation, now=now, elapsed=0.0)
-    if observation.state.uid and observation.service.uid != observation.state.uid:
+def decide(context: DecisionContext) -> Decision:
+    """Decide the next state and the change to request. Facts older than the last ones change nothing."""
+    state, service = context.state, context.service
+    if state.phase == "Done":
+        return Decision(state)
+    if state.uid and service.uid != state.uid:
         why = "the InferenceService was deleted, or made anew: the one that this was about is gone"
         return end_rollout(context, "Aborted", (why,))
-    if observation.service.generation < observation.state.generation:
-        return Decision(observation.state)
+    if service.generation < state.generation:
+        return Decision(state)
     context = _add_watched_time(_confirm_intent(context))
     if context.state.phase == "Verify":
         return _verify(context)

@@ -1,21 +1,10 @@
-"""Facts for the rules in decide.py, and the two functions with which a rule requests a change or ends the rollout."""
+"""Facts for the rules in decide.py, the preconditions of a rollout, and how a rule requests a change or ends it."""
 
 from typing import Any, NamedTuple
 
 from serving.rollout.ports import Proof, ServiceSnapshot, Window
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import DesiredModel, Intent, Outcome, State, iso_timestamp
-
-
-class Observation(NamedTuple):
-    """All that was read for one reconcile."""
-
-    spec: RolloutSpec
-    state: State
-    service: ServiceSnapshot
-    window: Window | None = None
-    proofs: tuple[Proof, Proof | None] | None = None
-    """Proofs of the release and of the stable model (None if nothing is served yet); only in the phase Verify."""
 
 
 class Decision(NamedTuple):
@@ -25,16 +14,20 @@ class Decision(NamedTuple):
 
 
 class DecisionContext(NamedTuple):
-    """Facts of one reconcile that the rules read."""
+    """All that was read for one reconcile, which the rules decide on."""
 
     spec: RolloutSpec
     state: State
     service: ServiceSnapshot
     window: Window | None
+    """Newest measurements; None outside the phase Analyse, or if there are none."""
+
     proofs: tuple[Proof, Proof | None] | None
+    """Proofs of the release and of the stable model (None if nothing is served yet); only in the phase Verify."""
+
     now: float
-    elapsed: float
-    """Seconds since the last reconcile."""
+    elapsed: float = 0.0
+    """Seconds since the last reconcile, computed from the state."""
 
     def with_state(self, **changes: Any) -> "DecisionContext":
         return self._replace(state=self.state.model_copy(update=changes))
@@ -79,3 +72,33 @@ def describe_edit(context: DecisionContext) -> str:
     return (
         f"{editor} changed what is served: {'not the model, but its pods' if same_model else context.service.desired}"
     )
+
+
+def unmet_preconditions(spec: RolloutSpec, service: ServiceSnapshot, canary: Proof, stable: Proof) -> tuple[str, ...]:
+    """List all reasons why a rollout may not begin, so that a person can fix all at once; empty if it may begin."""
+    reasons = [*spec.beyond_limits(), *verification_failures(spec, canary)]
+    reasons += [f"the stable model, to which a rollback would go: {missing}" for missing in stable.missing]
+    if canary.model == stable.model and service.desired.percent is None:
+        reasons.append(f"model {canary.model[:12]} is what is served already")
+    if service.unsupported:
+        reasons.append(service.unsupported)
+    if spec.mode not in ("Auto", service.mode):
+        reasons.append(f"the InferenceService is {service.mode}, and the rollout asks for {spec.mode}")
+    if service.desired.percent is not None:
+        reasons.append(f"a canary of {service.desired} is under way already: end it first")
+    rolled_out = (service.rolled_out.uri or "a revision that is gone") if service.rolled_out else "nothing"
+    if not service.settled or rolled_out != service.desired.uri:
+        reasons.append(f"{service.desired.uri} is asked for, and {rolled_out} is served: wait until they agree")
+    return tuple(reasons)
+
+
+def verification_failures(spec: RolloutSpec, canary: Proof) -> list[str]:
+    """List the reasons why the release may not be served."""
+    reasons = [f"release {spec.release.digest[:12]}: {missing}" for missing in canary.missing]
+    if not canary.digest:
+        return reasons
+    if canary.digest != spec.release.digest:
+        reasons.append(f"{spec.release.uri} is release {canary.digest[:12]}, not {spec.release.digest[:12]}")
+    if canary.model != spec.release.model:
+        reasons.append(f"its model is {canary.model[:12]}, not {spec.release.model[:12]}")
+    return reasons

@@ -4,9 +4,15 @@ KServe gives a first model all of the traffic, at any requested share. So the co
 release, and waits until its pods serve. The outcome says that nothing was compared.
 """
 
-from serving.rollout.decision_context import Decision, DecisionContext, describe_edit, end_rollout, request_change
+from serving.rollout.decision_context import (
+    Decision,
+    DecisionContext,
+    describe_edit,
+    end_rollout,
+    request_change,
+    verification_failures,
+)
 from serving.rollout.ports import Proof
-from serving.rollout.preconditions import verification_failures
 
 UNCOMPARED = "the first model of this InferenceService: nothing was compared"
 

@@ -89,28 +89,19 @@ class Target(Protocol):
     def write(self, desired: DesiredModel, expected: str) -> None: ...
 
 
-class Evidence(Protocol):
-    """Port to the measurements. The source has its own clock, which also dates the end of a window."""
-
-    def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """Count both versions' requests since the cursor `after`; None if there is no data.
-
-        Without a cursor, or if the source's clock was set back, the window has no counts, only the time of its end.
-        """
-        ...
-
-
-class ReleaseVerifier(Protocol):
-    """Port that proves the origin of a release."""
-
-    def prove(self, uri: str) -> Proof: ...
-
-
 class Ports(NamedTuple):
     ledger: Ledger
     target: Target
-    evidence: Evidence
-    releases: ReleaseVerifier
+    count_since: Callable[[str, str, float | None], Window | None]
+    """Function that counts the requests of the canary and of the stable version since a cursor; None without data.
+
+    The source has its own clock, which also dates the end of a window. Without a cursor, or if this clock was set
+    back, the window has no counts, only the time of its end.
+    """
+
+    prove: Callable[[str], Proof]
+    """Function that verifies the origin of the release with a URI."""
+
     now: Callable[[], float]
     leads: Callable[[], bool]
     """Function that returns True if this controller holds the lease. It may be outdated, so writes check versions."""

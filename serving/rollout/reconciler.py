@@ -4,7 +4,7 @@ from typing import Literal
 
 from qinglan.errors import ConflictError, OutageError
 from serving.rollout.decide import decide
-from serving.rollout.decision_context import Observation
+from serving.rollout.decision_context import DecisionContext
 from serving.rollout.ports import Ports, Proof, RolloutSnapshot, ServiceSnapshot, Window
 
 ReconcileResult = Literal["done", "waited", "acted", "again", "unreachable", "follower"]
@@ -24,8 +24,8 @@ def reconcile(ports: Ports) -> ReconcileResult:
         if snapshot.state.phase == "Done":
             return "done"
         service = ports.target.read()
-        measured, proofs = _read_measurements(ports, snapshot), _verify_releases(ports, snapshot, service)
-        decision = decide(Observation(snapshot.spec, snapshot.state, service, measured, proofs), ports.now())
+        window, proofs = _read_measurements(ports, snapshot), _verify_releases(ports, snapshot, service)
+        decision = decide(DecisionContext(snapshot.spec, snapshot.state, service, window, proofs, ports.now()))
         if decision.state != snapshot.state:
             ports.ledger.write(decision.state, snapshot.resource_version)
         if decision.desired is None:
@@ -44,7 +44,7 @@ def _read_measurements(ports: Ports, snapshot: RolloutSnapshot) -> Window | None
     if snapshot.state.phase != "Analyse" or stable is None:
         return None
     try:
-        return ports.evidence.since(snapshot.spec.release.version, stable.version, snapshot.state.cursor)
+        return ports.count_since(snapshot.spec.release.version, stable.version, snapshot.state.cursor)
     except OutageError:
         return None
 
@@ -55,7 +55,7 @@ def _verify_releases(
     if snapshot.state.phase != "Verify" or snapshot.spec.abort:
         return None
     try:
-        stable = ports.releases.prove(service.desired.uri) if service.rolled_out else None
-        return ports.releases.prove(snapshot.spec.release.uri), stable
+        stable = ports.prove(service.desired.uri) if service.rolled_out else None
+        return ports.prove(snapshot.spec.release.uri), stable
     except OutageError:
         return None

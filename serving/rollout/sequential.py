@@ -119,11 +119,13 @@ def fold(score: Score, block: Block, until: float, harm_most: float) -> Score:
     update: dict[str, object] = {
         "canary": _add(score.canary, block.canary),
         "stable": _add(score.stable, block.stable),
-        "guess": _discount(score.guess, block.stable),
+        "guess": _add(Count(score.guess.total * MEMORY, score.guess.failed * MEMORY), block.stable),
         "until": until,
     }
     if has_guess:
-        stable_rate = block.known if block.known is not None else _smoothed_rate(score.guess)
+        # Half a failure and one request are added (Jeffreys' prior), so that the rate is never 0 or 1.
+        smoothed = (score.guess.failed + 0.5) / (score.guess.total + 1)
+        stable_rate = smoothed if block.known is None else block.known
         update |= _fold_harm(score, block, stable_rate, harm_most) | _fold_safe(score, block, stable_rate)
     return score.model_copy(update=update)
 
@@ -252,18 +254,9 @@ def _unspent_stake(number: int) -> float:
     return 1 / (number + 1)
 
 
-def _smoothed_rate(count: Count) -> float:
-    """Rate of failures with half a failure and one request added (Jeffreys' prior), so that it is never 0 or 1."""
-    return (count.failed + 0.5) / (count.total + 1)
-
-
 def _mean(stakes: tuple[float, ...]) -> float:
     return sum(stakes) / len(stakes)
 
 
 def _add(left: Count, right: Count) -> Count:
     return Count(left.total + right.total, left.failed + right.failed)
-
-
-def _discount(guess: Count, block: Count) -> Count:
-    return Count(guess.total * MEMORY + block.total, guess.failed * MEMORY + block.failed)

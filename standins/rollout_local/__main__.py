@@ -4,15 +4,14 @@ The program may be killed and started again at any time. A second controller of 
 """
 
 import argparse
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from qinglan.errors import QinglanError
 from qinglan.lineage.signing.trust import default_trust
-from qinglan.terminal import say, say_error, use_language
-from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
+from qinglan.terminal import say, use_language
+from serving.programs import exit_on_error
+from serving.rollout.cluster.release_verifier import prove_release
 from serving.rollout.history import HistorySigner
 from serving.rollout.ports import Ports
 from serving.rollout.reconciler import reconcile
@@ -20,7 +19,8 @@ from serving.rollout.state import State
 from serving.rollout.timeline import TimelineFollower
 from standins.rollout_local.evidence import LocalEvidence
 from standins.rollout_local.ledger import FileLease, FileLedger, FileRollouts
-from standins.rollout_local.service import SERVICE_NAME, FileTarget, service_files
+from standins.rollout_local.object_files import ObjectFiles
+from standins.rollout_local.service import SERVICE_NAME, FileTarget
 
 RECONCILES_PER_STEP = 10
 LONGEST_WAIT = 30.0
@@ -38,31 +38,24 @@ def main() -> None:
     )
     options = parser.parse_args()
     use_language()
-    try:
+    with exit_on_error():
         run(options.folder, options.metrics)
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 def run(folder: Path, metrics: Sequence[str] = ()) -> None:
     """Carry out the rollouts one after the other until all have ended, then sign their histories."""
-    service_files(folder).read(SERVICE_NAME)
+    ObjectFiles(folder).read(SERVICE_NAME)
     lease = FileLease(folder)
     try:
         while name := FileRollouts(folder).next():
             run_rollout(folder, name, lease, metrics)
-        _sign_histories(folder)
+        # All histories, also those of rollouts whose controller was killed; a repeated call changes nothing.
+        signer = HistorySigner()
+        for rollout in FileRollouts(folder).all():
+            name = rollout["metadata"]["name"]
+            signer.attach(folder.name, name, FileLedger(folder, name).read())
     finally:
         lease.close()
-
-
-def _sign_histories(folder: Path) -> None:
-    """Sign all histories, also of rollouts whose controller was killed. A repeated call changes nothing."""
-    signer = HistorySigner()
-    for rollout in FileRollouts(folder).all():
-        name = rollout["metadata"]["name"]
-        signer.attach(folder.name, name, FileLedger(folder, name).read())
 
 
 def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str]) -> State:
@@ -72,8 +65,8 @@ def run_rollout(folder: Path, name: str, lease: FileLease, metrics: Sequence[str
     ports = Ports(
         ledger,
         FileTarget(folder),
-        LocalEvidence(folder, spec.checks, metrics),
-        StoreReleaseVerifier(spec.release, default_trust),
+        LocalEvidence(folder, spec.checks, metrics).since,
+        lambda uri: prove_release(uri, spec.release, default_trust()),
         time.time,
         lease.held,
     )

@@ -4,24 +4,20 @@
                                    connections are counted too, and none twice
     everything else                from each server, the RAG service and the shadow
 
-A file stores two snapshots of the counters: one for the cursor in the ledger, and one for the possible next cursor. A
-restarted controller continues from them, so nothing is counted twice or left out.
+Two snapshots of the counters are kept: one for the cursor in the ledger, and one for the possible next cursor. A
+restarted controller has neither: it counts again from its first window.
 """
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import httpx2
-import orjson
 from prometheus_client.parser import text_string_to_metric_families
 
 from qinglan.errors import OutageError
-from qinglan.files.files import atomic_write
 from qinglan.http.http_client import Client, sync_client
 from serving.rollout.check_counts import (
     SERIES_NAMES,
@@ -38,7 +34,6 @@ from standins.rollout_local.service import SERVICE_NAME, parse_status
 
 ANSWER_SECONDS = 2.0
 ROUTER_COUNTER = "qinglan_rewriter_requests_total"
-SNAPSHOTS = "evidence.json"
 
 CounterSnapshot = Mapping[str, Counters]
 """Counters of each source, by the source's URL."""
@@ -49,48 +44,35 @@ class LocalEvidence:
 
     def __init__(self, folder: Path, checks: Sequence[Check], extra_urls: Sequence[str] = ()) -> None:
         self._objects, self._checks, self._extra_urls = ObjectFiles(folder), checks, extra_urls
-        self._path = folder / SNAPSHOTS
+        self._snapshots: dict[float, CounterSnapshot] = {}
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
         """Read the window since the cursor `after`. If the cursor's snapshot is lost, counting starts again."""
-        snapshots = self._load()
-        now, until = self._take_snapshot(snapshots), time.time()
-        before = None if after is None else snapshots.get(after)
+        now, until = self._take_snapshot(), time.time()
+        before = None if after is None else self._snapshots.get(after)
         if after is not None and before is None:
-            self._save({after: now})
+            self._snapshots = {after: now}
             return None
         if after is None or before is None or until < after:  # a clock that was set back: counting restarts
-            self._save({until: now})
+            self._snapshots = {until: now}
             return Window(until, {}, {})
-        self._save({after: before, until: now})
+        self._snapshots = {after: before, until: now}
         increases = sum_counters(
             counter_increases(before[source], counters) for source, counters in now.items() if source in before
         )
         both = (counts_by_check(increases, *pair, self._checks) for pair in ((canary, stable), (stable, canary)))
         return Window(until, *both)
 
-    def _take_snapshot(self, snapshots: Mapping[float, CounterSnapshot]) -> CounterSnapshot:
+    def _take_snapshot(self) -> CounterSnapshot:
         """Scrape all servers. The router must answer; for any other server that fails, its last counters are used."""
         status = parse_status(self._objects.read(SERVICE_NAME))
-        last = [*snapshots.values()][-1] if snapshots else {}  # not the latest by its time: the clock may be set back
+        last = next(reversed(self._snapshots.values()), {})  # not the latest by its time: the clock may be set back
         router = filter_counters(scrape_counters(status.url), lambda name: name == ROUTER_COUNTER)
         snapshot = {**last, status.url: router}
         for url in (*(server.url for server in status.servers.values() if server.url), *self._extra_urls):
             with suppress(OutageError):
                 snapshot[url] = filter_counters(scrape_counters(url), lambda name: name != ROUTER_COUNTER)
         return snapshot
-
-    def _save(self, snapshots: Mapping[float, CounterSnapshot]) -> None:
-        rows = [[cursor, _dump_snapshot(snapshot)] for cursor, snapshot in snapshots.items()]
-        with atomic_write(self._path) as partial:
-            partial.write_bytes(orjson.dumps(rows))
-
-    def _load(self) -> dict[float, CounterSnapshot]:
-        try:
-            rows = orjson.loads(self._path.read_bytes())
-            return {float(cursor): _load_snapshot(snapshot) for cursor, snapshot in rows}
-        except (OSError, ValueError, TypeError, LookupError, AttributeError):
-            return {}
 
 
 def scrape_counters(url: str) -> Counters:
@@ -125,22 +107,3 @@ def sum_counters(parts: Iterable[Counters]) -> Counters:
         for series, value in part.items():
             total[series] = total.get(series, 0.0) + value
     return total
-
-
-def _dump_snapshot(snapshot: CounterSnapshot) -> dict[str, list[tuple[str, dict[str, str], float | None]]]:
-    return {
-        source: [
-            (series.name, dict(series.labels), value if math.isfinite(value) else None)
-            for series, value in part.items()
-        ]
-        for source, part in snapshot.items()
-    }
-
-
-def _load_snapshot(raw: Mapping[str, Sequence[Any]]) -> CounterSnapshot:
-    return {
-        source: {
-            make_series(name, labels): math.nan if value is None else float(value) for name, labels, value in part
-        }
-        for source, part in raw.items()
-    }

@@ -14,15 +14,11 @@ from standins.rollout_local.object_files import ObjectFiles
 ROLLOUTS, LEADER = "rollouts", "controller.lock"
 
 
-def rollout_files(folder: Path) -> ObjectFiles:
-    return ObjectFiles(folder / ROLLOUTS, "metadata.name", "spec.inferenceService")
-
-
 class FileRollouts:
     """All ModelRollouts in a folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.objects = rollout_files(folder)
+        self.objects = ObjectFiles(folder / ROLLOUTS)
 
     def all(self) -> list[Object]:
         return [self.objects.read(name) for name in self.objects.names()]
@@ -40,7 +36,7 @@ class FileLedger:
     """Ledger of one ModelRollout in a file."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._objects, self._name = rollout_files(folder), name
+        self._objects, self._name = ObjectFiles(folder / ROLLOUTS), name
 
     def read(self) -> RolloutSnapshot:
         rollout = self._objects.read(self._name)

@@ -5,7 +5,7 @@ ObjectFiles(folder).replace("service", {**service, "spec": ...})     # ConflictE
 """
 
 import fcntl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ Object = dict[str, Any]
 
 
 class ObjectFiles:
-    """Objects of one folder, by name. `required` are fields that each object must have, such as "spec.uri"."""
+    """Objects of one folder, by name."""
 
-    def __init__(self, folder: Path, *required: str) -> None:
-        self.folder, self._required = folder, ("metadata.resourceVersion", *required)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in self.folder.glob("*.json"))
@@ -39,8 +39,6 @@ class ObjectFiles:
             raise OutageError(f"{path}: cannot be read ({error.strerror}).") from error
         except orjson.JSONDecodeError as error:
             raise DataError(f"{path}: not an object of this store ({error}). Restore it.") from error
-        if missing := [field for field in self._required if not _has(content, field.split("."))]:
-            raise DataError(f"{path}: not an object of this store: it has no {', '.join(missing)}. Restore it.")
         return content
 
     def create(self, name: str, content: Mapping[str, Any]) -> bool:
@@ -80,11 +78,3 @@ class ObjectFiles:
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
-
-
-def _has(value: Any, names: Sequence[str]) -> bool:
-    for name in names:
-        if not isinstance(value, Mapping) or name not in value:
-            return False
-        value = value[name]
-    return True

@@ -157,15 +157,12 @@ class Router:
         except (httpx2.TransportError, httpx2.UnsupportedProtocol):
             return Attempt(_error_response(502, "The model cannot be reached."), FAILED)
         finally:
-            self._finish(backend.uri)
+            self._in_flight[backend.uri] -= 1
+            if not self._in_flight[backend.uri] and backend.uri in self._idle_events:
+                self._idle_events.pop(backend.uri).set()
         status = response.status_code
         outcome = STATUS_OUTCOMES.get(status) or (ANSWERED if status < 400 else REFUSED if status < 500 else FAILED)
         return Attempt(Response(response.content, status, _forwarded_headers(response.headers.items())), outcome)
-
-    def _finish(self, uri: str) -> None:
-        self._in_flight[uri] -= 1
-        if not self._in_flight[uri] and uri in self._idle_events:
-            self._idle_events.pop(uri).set()
 
 
 class ForwardedRequest(NamedTuple):

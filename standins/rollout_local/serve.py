@@ -6,9 +6,11 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from qinglan.errors import ConflictError, OutageError, QinglanError
-from qinglan.terminal import say, say_error
+from qinglan.errors import ConflictError, OutageError
+from qinglan.terminal import say
+from serving.programs import exit_on_error
 from standins.rollout_local.knative import needed_releases, reconcile_status
+from standins.rollout_local.object_files import ObjectFiles
 from standins.rollout_local.router import Backend, Backends, Router
 from standins.rollout_local.service import (
     SERVICE_NAME,
@@ -16,7 +18,6 @@ from standins.rollout_local.service import (
     ServiceStatus,
     desired_model,
     parse_status,
-    service_files,
 )
 from standins.rollout_local.supervisor import ServerCommand, ServerSupervisor, rewriter_command
 
@@ -28,11 +29,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--port", type=int, default=8600, help="0 takes a free one")
     options = parser.parse_args()
-    try:
+    with exit_on_error():
         asyncio.run(serve(options.folder, options.port))
-    except QinglanError as error:
-        say_error(error)
-        sys.exit(error.exit_code)
 
 
 async def serve(
@@ -42,15 +40,14 @@ async def serve(
     from serving.http_server import listen, log_to_stderr, serve_app
 
     log_to_stderr()
-    service_files(folder).read(SERVICE_NAME)
+    ObjectFiles(folder).read(SERVICE_NAME)
     router, servers, listening = (
         Router(deadline_seconds),
         ServerSupervisor(folder, command),
         listen("127.0.0.1", port),
     )
-    reconciling = asyncio.create_task(
-        _reconcile_loop(folder, router, servers, f"http://127.0.0.1:{listening.getsockname()[1]}")
-    )
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    reconciling = asyncio.create_task(_reconcile_loop(folder, router, servers, url))
     reconciling.add_done_callback(_end_with_error)
     try:
         await serve_app("rollout_local.serve", router.app, listening)
@@ -67,7 +64,7 @@ async def _reconcile_loop(folder: Path, router: Router, servers: ServerSuperviso
 
     The router is changed before the status, so that the status is always true.
     """
-    objects = service_files(folder)
+    objects = ObjectFiles(folder)
     while True:
         with suppress(ConflictError, OutageError):  # the spec changed meanwhile: read it again
             service = objects.read(SERVICE_NAME)

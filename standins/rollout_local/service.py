@@ -61,13 +61,9 @@ class ServiceStatus(Config):
         return Revision(revision.name, revision.uri, bool(server.url), server.failed)
 
 
-def service_files(folder: Path) -> ObjectFiles:
-    return ObjectFiles(folder, "metadata.generation", "spec.uri", "spec.percent", "status")
-
-
 def create_service(folder: Path, uri: str, by: str) -> bool:
     """Create the service with its first release, which gets all of the traffic. Returns False if it exists."""
-    return service_files(folder).create(
+    return ObjectFiles(folder).create(
         SERVICE_NAME,
         {
             "kind": KIND, "metadata": {"name": SERVICE_NAME, "generation": 1},
@@ -88,7 +84,7 @@ class FileTarget:
     """Target of a rollout. `by` is the name of the editor in its writes."""
 
     def __init__(self, folder: Path, by: str = "the rollout's controller") -> None:
-        self._objects, self._by = service_files(folder), by
+        self._objects, self._by = ObjectFiles(folder), by
 
     def read(self) -> ServiceSnapshot:
         return service_snapshot(self._objects.read(SERVICE_NAME))

@@ -84,7 +84,8 @@ class ServerSupervisor:
         while True:
             try:
                 await self._run_server(uri, status)
-                why = self._last_log_line(uri)
+                last = self._log(uri).read_bytes()[-LAST_BYTES:].decode(errors="replace")
+                why = last.strip().rpartition("\n")[2] or "it ended without a word"
             except QinglanError as error:
                 why = str(error)
             status[0] = ServerStatus(version=status[0].version, failed=why)
@@ -94,7 +95,8 @@ class ServerSupervisor:
     async def _run_server(self, uri: str, status: list[ServerStatus]) -> None:
         """Run the server process of a release from its start to its end."""
         release = await asyncio.to_thread(fetch_release, uri, self._folder)
-        version = _version(release)
+        parts = read_release_statement(release).statement.made
+        version = next((part.digest for part in parts if part.name == MODEL), "")[:12]
         with self._log(uri).open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *self._command(release), stdout=asyncio.subprocess.PIPE, stderr=log, start_new_session=True,
@@ -113,21 +115,10 @@ class ServerSupervisor:
         finally:
             await _stop_process(process)
 
-    def _last_log_line(self, uri: str) -> str:
-        """Last line of the server's log, as the reason why it ended."""
-        content = self._log(uri).read_bytes()[-LAST_BYTES:]
-        return content.decode(errors="replace").strip().rpartition("\n")[2] or "it ended without a word"
-
     def _log(self, uri: str) -> Path:
         logs = self._folder / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         return logs / f"{parse_release_uri(uri).digest[:12]}.log"
-
-
-def _version(release: Path) -> str:
-    """Version of the release's model, as in its predictions and metrics."""
-    parts = read_release_statement(release).statement.made
-    return next((part.digest for part in parts if part.name == MODEL), "")[:12]
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:

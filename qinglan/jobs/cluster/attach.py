@@ -7,7 +7,6 @@ from typing import Any, Literal, TypeVar
 from qinglan.errors import ConfigError
 from qinglan.jobs.cluster.job_labels import ATTEMPT_ANNOTATION, RUN_LABEL, SPEC_ANNOTATION, STEP_LABEL
 from qinglan.jobs.cluster.job_status import condition_message, is_finished
-from qinglan.jobs.cluster.snapshot import slim_job
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 
@@ -29,10 +28,9 @@ def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, 
         return "wait"
     if annotations.get(ATTEMPT_ANNOTATION) == expected[ATTEMPT_ANNOTATION]:
         return "attach"
-    job = slim_job(existing)
     if annotations.get(SPEC_ANNOTATION) != expected[SPEC_ANNOTATION]:
-        return "replace" if is_finished(job) else "refuse"
-    return "replace" if condition_message(job, "Failed") else "attach"
+        return "replace" if is_finished(existing) else "refuse"
+    return "replace" if condition_message(existing, "Failed") else "attach"
 
 
 def create_or_attach(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from qinglan.jobs.cluster.attach import delete_and_wait, retry_call
 from qinglan.jobs.cluster.job_labels import ATTEMPT_ANNOTATION
@@ -40,13 +40,6 @@ class FollowTimeouts(NamedTuple):
 
     settle: float = 3.0
     """Time to wait for the failed pod's status after the job's status says that it failed."""
-
-
-class ApiUnreachableError(Exception):
-    """The API server was unreachable for too long; the job is left as it is."""
-
-    def __init__(self, refusal: ApiError) -> None:
-        self.refusal = refusal
 
 
 class ProgressReporter:
@@ -91,7 +84,10 @@ class Follower:
         self.api, self.watch, self.log, self.reporter, self.patience = api, watch, log, reporter, patience
 
     def follow(self, job: Mapping[str, Any], stop: Callable[[], bool]) -> Outcome:
-        """Follow the job to its end and return its outcome; delete the job if `stop` returns True."""
+        """Follow the job to its end and return its outcome; delete the job if `stop` returns True.
+
+        Raises the ApiError if the API server is unreachable for too long.
+        """
         began_to_settle = 0.0
         while not stop():
             reading = self._read(job)
@@ -134,7 +130,7 @@ class Follower:
         if trouble := self.watch.trouble():
             seconds, refusal = trouble
             if seconds > self.patience.outage:
-                raise ApiUnreachableError(refusal)
+                raise refusal
             self.reporter.silence(seconds, refusal.message[:120])
         snapshot = self.watch.snapshot()
         if not _is_same_job(snapshot.job, job) and not (snapshot := self._fetch(job)).job:
@@ -150,10 +146,7 @@ class Follower:
 
     def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
         """Read a job that the watch does not know from the API server. The snapshot is empty if the job is gone."""
-        try:
-            current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
-        except ApiError as refusal:
-            raise ApiUnreachableError(refusal) from refusal
+        current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
         if not _is_same_job(current, job):
             return JobSnapshot()
         self.watch.created(job)
@@ -172,13 +165,6 @@ class Follower:
     def _raise_of_log(self) -> None:
         if self.log.error is not None:
             raise self.log.error
-
-
-def raise_left_running(lost: ApiUnreachableError, api: Api, name: str) -> NoReturn:
-    error = explain_api_error(lost.refusal, api.host, api.namespace)
-    raise type(error)(
-        f"{error} The job {name} in {api.namespace} is left running: run the step again, and it is followed on."
-    )
 
 
 def _is_same_job(current: Mapping[str, Any] | None, job: Mapping[str, Any]) -> bool:

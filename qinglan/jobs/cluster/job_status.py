@@ -77,7 +77,7 @@ def _replaced(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
     expected = int(job["spec"]["pytorchReplicaSpecs"].get("Worker", {}).get("replicas", 0))
     # Workers that have started, by the job's own count, which outlives its pods, or by the pods in the snapshot.
-    counted: Mapping[str, int] = (job["status"].get("replicaStatuses") or {}).get("Worker") or {}
+    counted: Mapping[str, int] = ((job.get("status") or {}).get("replicaStatuses") or {}).get("Worker") or {}
     ran = max(
         sum(counted.get(name, 0) for name in ("active", "succeeded", "failed")),
         sum(1 for pod in pods if pod["ran"] and "-worker-" in pod["metadata"]["name"]),
@@ -102,9 +102,13 @@ def _pod_creation_refused(snapshot: JobSnapshot, pods: list[Mapping[str, Any]]) 
     assert snapshot.job is not None
     event = snapshot.refused
     count = sum(not pod["gone"] for pod in pods)
-    if event is None or event["uid"] != snapshot.job["metadata"]["uid"] or count >= node_count(snapshot.job):
+    if (
+        event is None
+        or event["involvedObject"].get("uid") != snapshot.job["metadata"]["uid"]
+        or count >= node_count(snapshot.job)
+    ):
         return None
-    message = event["message"].removeprefix("Error creating: ")
+    message = event.get("message", "").removeprefix("Error creating: ")
     if "is forbidden" not in message and "denied" not in message:
         return None
     if "exceeded quota" in message:
@@ -162,7 +166,9 @@ def pods_of_job(snapshot: JobSnapshot) -> list[Mapping[str, Any]]:
     assert snapshot.job is not None
     uid = snapshot.job["metadata"]["uid"]
     pods = [
-        pod for pod in snapshot.pods.values() if uid in {item["uid"] for item in pod["metadata"]["ownerReferences"]}
+        pod
+        for pod in snapshot.pods.values()
+        if uid in {item["uid"] for item in pod["metadata"].get("ownerReferences", ())}
     ]
     return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
@@ -173,18 +179,18 @@ def is_finished(job: Mapping[str, Any]) -> bool:
 
 def condition_message(job: Mapping[str, Any], kind: str) -> str | None:
     """Message of the job's condition of this kind; None if the condition is not true."""
-    for condition in job["status"].get("conditions") or ():
+    for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["type"] == kind and condition["status"] == "True":
             return str(condition.get("message", "")) or kind
     return None
 
 
 def node_count(job: Mapping[str, Any]) -> int:
-    return sum(replica["replicas"] for replica in job["spec"]["pytorchReplicaSpecs"].values())
+    return sum(replica.get("replicas", 1) for replica in job["spec"]["pytorchReplicaSpecs"].values())
 
 
 def deadline(job: Mapping[str, Any]) -> float:
-    return float(job["spec"]["runPolicy"].get("activeDeadlineSeconds") or float("inf"))
+    return float(job["spec"].get("runPolicy", {}).get("activeDeadlineSeconds") or float("inf"))
 
 
 def parse_timestamp(written: str) -> float:

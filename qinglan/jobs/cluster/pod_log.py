@@ -174,15 +174,11 @@ class PodLog:
                     return got
                 lines = (line for batch in self.api.batches(response, "pods") for line in batch)
                 for position, text in lines_after(lines, before):
-                    self._take(position, text, file)
+                    self._heard = position
+                    if position > file.position:  # else an earlier process has written the line already
+                        file.add(text, position)
+                    self.on_line(text.decode("utf-8", "replace"))
                     got += 1
             finally:
                 self._open = None
         return got
-
-    def _take(self, position: LogPosition, text: bytes, file: LogFile) -> None:
-        """Call `on_line` with the line, and write it to the file unless the file already has it."""
-        self._heard = position
-        if position > file.position:
-            file.add(text, position)
-        self.on_line(text.decode("utf-8", "replace"))

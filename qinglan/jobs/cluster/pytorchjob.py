@@ -10,13 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.jobs.cluster.attach import create_or_attach, decide_for_existing_job, retry_call
-from qinglan.jobs.cluster.follower import (
-    ApiUnreachableError,
-    Follower,
-    FollowTimeouts,
-    ProgressReporter,
-    raise_left_running,
-)
+from qinglan.jobs.cluster.follower import Follower, FollowTimeouts, ProgressReporter
 from qinglan.jobs.cluster.launch_context import LaunchContext
 from qinglan.jobs.cluster.manifest import render_pytorchjob
 from qinglan.jobs.cluster.pod_log import PodLog
@@ -76,8 +70,6 @@ class PyTorchJobRunner:
                 pod_log = PodLog(self.api, log, on_line, reporter)
                 follower = Follower(self.api, watch, pod_log, reporter, self.patience)
                 return self._make_and_follow(manifest, follower, stop)
-        except ApiUnreachableError as lost:
-            raise_left_running(lost, self.api, name)
         except ApiError as refusal:
             raise explain_api_error(refusal, self.api.host, self.api.namespace) from refusal
 
@@ -87,8 +79,15 @@ class PyTorchJobRunner:
             job = create_or_attach(self.api, manifest, self.patience.outage, follower.reporter)
             follower.watch.created(job)
             return follower.follow(job, stop)
-        except (ApiUnreachableError, ApiError):
-            raise  # the job may run well, and the next attempt attaches to it
+        except ApiError as refusal:
+            if job is manifest:
+                raise
+            # The job may run well, and the next attempt attaches to it.
+            error = explain_api_error(refusal, self.api.host, self.api.namespace)
+            where = f"{job['metadata']['name']} in {self.api.namespace}"
+            raise type(error)(
+                f"{error} The job {where} is left running: run the step again, and it is followed on."
+            ) from refusal
         except BaseException:  # Ctrl-C, SIGTERM, an error of `on_line`: no process would follow the job
             follower.end(job)
             raise

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from qinglan.jobs.cluster.snapshot import JOB_NAME_LABEL, JobSnapshot, slim_event, slim_job, slim_pod
+from qinglan.jobs.cluster.snapshot import JOB_NAME_LABEL, JobSnapshot, known_pod
 from qinglan.kubernetes.api_errors import ApiError
 from qinglan.kubernetes.client import Api
 from qinglan.kubernetes.informer import Informer
@@ -79,7 +79,7 @@ class JobWatch:
         """Store the job that the API server returned at its creation; the watch may report the job only later."""
         with self._lock:
             if self._job is None or self._job["metadata"]["uid"] != job["metadata"]["uid"]:
-                self._job = slim_job(job)
+                self._job = dict(job)
 
     def _stop(self) -> None:
         for informer in self._informers:
@@ -90,7 +90,7 @@ class JobWatch:
             if change == "DELETED":
                 self._job, self._pods, self._refused = None, {}, None
             else:
-                self._job = slim_job(job)
+                self._job = dict(job)
         self._changed.set()
 
     def _on_pod(self, change: str, pod: Mapping[str, Any]) -> None:
@@ -99,14 +99,14 @@ class JobWatch:
             # A deleted pod stays in the snapshot, with the server's time, since its status says why the job failed.
             before = self._pods.get(name)
             if change != "DELETED":
-                self._pods[name] = slim_pod(pod, before)
+                self._pods[name] = known_pod(pod, before)
             elif before is not None:
-                last = slim_pod(pod, before) if "status" in pod else before
+                last = known_pod(pod, before) if "status" in pod else before
                 self._pods[name] = {**last, "gone": self._api.server_time()}
         self._changed.set()
 
     def _on_event(self, change: str, event: Mapping[str, Any]) -> None:
         if change != "DELETED":  # the server removes events after an hour; their message stays true
             with self._lock:
-                self._refused = slim_event(event)
+                self._refused = dict(event)
             self._changed.set()

@@ -22,7 +22,7 @@ from serving.rollout.cluster.ledger import ROLLOUTS, ClusterLedger, UnreadableSp
 from serving.rollout.cluster.metrics import ControllerStatus, Metrics, judges_quality
 from serving.rollout.cluster.object_cache import SERVICE_LABEL, ObjectCache
 from serving.rollout.cluster.prometheus import PrometheusClient
-from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
+from serving.rollout.cluster.release_verifier import prove_release
 from serving.rollout.cluster.schedule import Schedule
 from serving.rollout.cluster.target import ClusterTarget
 from serving.rollout.history import HistorySigner
@@ -170,8 +170,9 @@ class Controller:
         return Ports(
             ledger=ledger,
             target=ClusterTarget(self.api, self.cache, rollout, settings.standard_canary),
-            evidence=PrometheusEvidence(settings.prometheus, self.api.namespace, snapshot.spec.checks),
-            releases=StoreReleaseVerifier(snapshot.spec.release, settings.policy),
+            count_since=PrometheusEvidence(settings.prometheus, self.api.namespace, snapshot.spec.checks).since,
+            # The policy is read at each call, because a key may be revoked at any time.
+            prove=lambda uri: prove_release(uri, snapshot.spec.release, settings.policy()),
             now=time.time,
             leads=self.lease.held,
         )

@@ -33,6 +33,7 @@ class ClusterLedger:
         """Write the status. Raises a ConflictError if the object, also only its spec, has changed since the read."""
         rollout = self._object()
         metadata = {**rollout["metadata"], "resourceVersion": expected}
+        metadata.pop("managedFields", None)  # half of the object's size, and the API server keeps its own
         body = {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "spec": rollout["spec"], "metadata": metadata}
         body["status"] = dump_status(state)
         # A write with a resourceVersion fails with 409 if the object has changed since.

@@ -56,7 +56,11 @@ class ObjectCache:
     def revisions(self, service: str) -> dict[str, Object]:
         self.check_watched("revisions")
         metas = [(revision["metadata"], revision) for revision in self.all("revisions")]
-        return {meta["name"]: revision for meta, revision in metas if meta["labels"].get(SERVICE_LABEL) == service}
+        return {
+            meta["name"]: revision
+            for meta, revision in metas
+            if (meta.get("labels") or {}).get(SERVICE_LABEL) == service
+        }
 
     def check_watched(self, kind: str) -> None:
         informer = self._informers[kind]
@@ -74,7 +78,7 @@ class ObjectCache:
             known = self._objects[kind].get(name)
             if self._deleted.get((kind, name)) == uid or (known is not None and _supersedes(known, thing)):
                 return
-            self._objects[kind][name] = TRIMMED[kind](thing)
+            self._objects[kind][name] = thing
 
     def _handler(self, kind: str) -> Callable[[str, Mapping[str, Any]], None]:
         def handle(change: str, thing: Object) -> None:
@@ -84,7 +88,7 @@ class ObjectCache:
                     self._deleted[kind, name] = thing["metadata"]["uid"]
                     thing = self._objects[kind].pop(name, thing)
                 else:
-                    thing = self._objects[kind][name] = TRIMMED[kind](thing)
+                    thing = self._objects[kind][name] = thing
             self._observer(kind, thing, gone)
 
         return handle
@@ -97,34 +101,3 @@ def _supersedes(known: Object, answer: Object) -> bool:
     versions = [str(thing["metadata"]["resourceVersion"]) for thing in (known, answer)]
     # Since Kubernetes 1.35 resourceVersions are promised to compare as numbers; etcd's always did.
     return all(version.isdecimal() for version in versions) and int(versions[0]) > int(versions[1])
-
-
-def _trim_rollout(rollout: Object) -> Object:
-    """Copy a ModelRollout without its managedFields, which are half of its size."""
-    metadata = {name: value for name, value in rollout["metadata"].items() if name != "managedFields"}
-    return {**rollout, "metadata": metadata}
-
-
-def _trim_service(service: Object) -> Object:
-    """Copy an InferenceService, but of its managedFields only the writers of the spec with their times."""
-    edits = [
-        {**{name: entry.get(name) for name in ("manager", "time", "subresource")}, "fieldsV1": {"f:spec": {}}}
-        for entry in service["metadata"].get("managedFields") or ()
-        if "f:spec" in (entry.get("fieldsV1") or {})
-    ]
-    return {**service, "metadata": {**service["metadata"], "managedFields": edits}}
-
-
-def _trim_revision(revision: Object) -> Object:
-    """Copy the fields of a revision that are read; of its pod template only the init containers' arguments."""
-    meta = revision["metadata"]
-    metadata = {"name": meta["name"], **{name: meta.get(name) or {} for name in ("labels", "annotations")}}
-    containers = revision.get("spec", {}).get("initContainers") or ()
-    initialisers = [{"args": container.get("args")} for container in containers]
-    conditions = revision.get("status", {}).get("conditions") or []
-    return {"metadata": metadata, "spec": {"initContainers": initialisers}, "status": {"conditions": conditions}}
-
-
-TRIMMED: Mapping[str, Callable[[Object], Object]] = dict(
-    zip(KINDS, (_trim_rollout, _trim_service, _trim_revision), strict=True)
-)

@@ -53,7 +53,13 @@ class PrometheusClient:
             # A range selector at one instant returns the scraped samples; /query_range would interpolate at its
             # steps. https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
             matrix = self._query(f"{selector}[{max(round(seconds * 1000), 1)}ms]", "matrix", time=f"{until:.3f}")
-            return [_series(series) for series in matrix]
+            return [
+                ScrapedSeries(
+                    {str(name): str(value) for name, value in series["metric"].items()},
+                    tuple(Sample(float(at), float(value)) for at, value in series["values"]),
+                )
+                for series in matrix
+            ]
 
     def _query(self, query: str, kind: str, **parameters: str) -> Any:
         try:
@@ -75,8 +81,3 @@ def _malformed_as_outage(url: str) -> Iterator[None]:
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         what = f"{type(error).__name__}: {error}"
         raise OutageError(f"{url}: does not answer as Prometheus does ({what}). Is it another server?") from error
-
-
-def _series(series: Any) -> ScrapedSeries:
-    labels = {str(name): str(value) for name, value in series["metric"].items()}
-    return ScrapedSeries(labels, tuple(Sample(float(at), float(value)) for at, value in series["values"]))

@@ -5,7 +5,7 @@ serves. All other files of the release are fetched and verified here.
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,25 +27,18 @@ WEIGHTS = ".safetensors"
 log = logging.getLogger(__name__)
 
 
-class StoreReleaseVerifier:
-    """Verifier of one rollout. Its release must have the name in the spec; the stable release may have any name."""
-
-    def __init__(self, release: Release, policy: Callable[[], TrustPolicy]) -> None:
-        self.release, self.policy = release, policy
-
-    def prove(self, uri: str) -> Proof:
-        name = self.release.name if uri == self.release.uri else ""
+def prove_release(uri: str, release: Release, policy: TrustPolicy) -> Proof:
+    """Prove the release with this URI. The rollout's own release must have its name; the stable one may have any."""
+    try:
+        address = parse_release_uri(uri)
+    except ConfigError as error:
+        return Proof("", "", (str(error),))
+    name = release.name if uri == release.uri else ""
+    with _failure_as_outage(address), TemporaryDirectory(prefix="qinglan-rollout-") as folder:
         try:
-            address = parse_release_uri(uri)
-        except ConfigError as error:
-            return Proof("", "", (str(error),))
-        with _failure_as_outage(address), TemporaryDirectory(prefix="qinglan-rollout-") as folder:
-            try:
-                return verify_release(
-                    open_store(address.store), address, Path(folder) / "release", name, self.policy()
-                )
-            except (DataError, AlteredError) as error:
-                return Proof(address.digest, "", (str(error),))
+            return verify_release(open_store(address.store), address, Path(folder) / "release", name, policy)
+        except (DataError, AlteredError) as error:
+            return Proof(address.digest, "", (str(error),))
 
 
 def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: str, policy: TrustPolicy) -> Proof:

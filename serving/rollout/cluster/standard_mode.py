@@ -61,7 +61,9 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
     A stable Deployment whose pods are being replaced is left out, because it serves its old and its new model.
     """
     stable, shares = rolled_out(objects), {}
-    for canary, status in _canaries_with_status(objects.service):
+    statuses = {status["name"]: status for status in _statuses(objects.service)}
+    for canary in objects.service["spec"].get("canary") or ():
+        status = statuses.get(canary["predictor"].get("name", ""), {})
         shares[storage_uri(canary["predictor"])] = int(status.get("trafficPercent") or 0)
     if stable is not None and stable.ready:
         shares[stable.uri] = shares.get(stable.uri, 0) + 100 - sum(shares.values())
@@ -111,12 +113,6 @@ def _newest_deployment(objects: ServiceObjects) -> tuple[str, Object | None]:
 
 def _statuses(service: Object) -> list[Object]:
     return list(service.get("status", {}).get("canaryStatuses") or ())
-
-
-def _canaries_with_status(service: Object) -> list[tuple[Object, Object]]:
-    statuses = {canary["name"]: canary for canary in _statuses(service)}
-    canaries = service["spec"].get("canary") or ()
-    return [(canary, statuses.get(canary["predictor"].get("name", ""), {})) for canary in canaries]
 
 
 def _template(deployment: Object) -> Object:

@@ -93,8 +93,8 @@ LIE: Object = {"status": {"components": {"predictor": {"latestReadyRevision": "o
 TRUST: Object = {"data": {"trust.yaml": "keys: {evil: true}"}}
 
 WITHOUT_DIGESTS = [
-    Row(account, f"another model by {way}", merge("isvc", "rewriter", {"spec": change}), ONLY_THE_ROLLOUT)
-    for way, change in WAYS.items()
+    Row(account, f"another model by {field}", merge("isvc", "rewriter", {"spec": change}), ONLY_THE_ROLLOUT)
+    for field, change in WAYS.items()
     for account in (STRANGER, ADMIN)
 ]
 """Tried without the policy on digests, which refuses most of these ways, too."""

@@ -1,4 +1,4 @@
-"""Who may do what in a tenant's namespace, on a real API server; nothing is made (dry run)."""
+"""The rights of each account in a tenant's namespace, on a real API server; nothing is made (dry run)."""
 
 from collections.abc import Iterator
 
@@ -88,8 +88,10 @@ def guarded(overlays: Overlays) -> Iterator[Kubectl]:
         until(lambda: "PodDefault" in kubectl("api-resources", "--api-group=kubeflow.org").text, "PodDefaults served")
         for label in (GATEWAY, RAG, ROLLOUT, PREDICTOR):
             kubectl.a_pod(NS, label)
-        for name in ("rewriter", "serverless"):
-            until(lambda: is_ready(kubectl.get("isvc", name, NS)), f"{name} is ready")  # noqa: B023
+        until(lambda: is_ready(kubectl.get("isvc", "rewriter", NS)), "the model is ready")
+        # Knative's own sidecar has no digest, so the pods of the other model never come; its objects do.
+        for kind in ("ksvc", "configuration.serving.knative.dev", "route.serving.knative.dev"):
+            until(lambda: kubectl.exists(kind, "serverless-predictor", NS), kind)  # noqa: B023
         for kind in API:  # the quota's controller looks for new kinds every 30 s, and admits none before
             honest = workload(kind, "honest", template())
             until(lambda: "unknown for quota" not in kubectl.try_to_create(honest, STRANGER), kind)  # noqa: B023

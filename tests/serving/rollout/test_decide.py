@@ -6,7 +6,7 @@ import pytest
 
 from serving.rollout.canary_analysis import credibility_problem, enter_step
 from serving.rollout.decide import BLIND_SECONDS, decide
-from serving.rollout.decision_context import Decision, Observation
+from serving.rollout.decision_context import Decision, DecisionContext
 from serving.rollout.ports import Proof, Revision, ServiceSnapshot, Window
 from serving.rollout.rollback import CUT_SECONDS
 from serving.rollout.sequential import Count
@@ -62,7 +62,7 @@ def window(canary: float = 100, failed: float = 0, stable: float = 1900, until: 
 def decided(
     had: State, observed: ServiceSnapshot, *, measured: Window | None = None, proofs: Any = None, **expected: Any
 ) -> Decision:
-    return decide(Observation(spec(**expected), had, observed, measured, proofs), NOW)
+    return decide(DecisionContext(spec(**expected), had, observed, measured, proofs, NOW))
 
 
 @pytest.mark.parametrize(

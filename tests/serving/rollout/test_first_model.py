@@ -3,7 +3,7 @@
 from typing import Any
 
 from serving.rollout.decide import decide
-from serving.rollout.decision_context import Decision, Observation
+from serving.rollout.decision_context import Decision, DecisionContext
 from serving.rollout.ports import Proof, Revision, ServiceSnapshot
 from serving.rollout.spec import RolloutSpec
 from serving.rollout.state import DesiredModel, State
@@ -28,7 +28,7 @@ def decided(
     had: State, observed: ServiceSnapshot, proof: Proof | None = None, later: float = 0.0, **expected: Any
 ) -> Decision:
     proofs = (proof, None) if proof else None
-    return decide(Observation(spec(**expected), had, observed, None, proofs), 1_790_000_000.0 + later)
+    return decide(DecisionContext(spec(**expected), had, observed, None, proofs, 1_790_000_000.0 + later))
 
 
 def begun() -> State:
@@ -99,7 +99,7 @@ def test_a_model_that_serves_before_the_first_is_asked_for_is_compared() -> None
         assert f"{OTHER} serves by now" in again.state.history[-1].why
 
     proofs = (PROOF, Proof("d1", "m1", ()))
-    compared = decide(Observation(spec(), again.state, serving, None, proofs), 1_790_000_000.0)
+    compared = decide(DecisionContext(spec(), again.state, serving, None, proofs, 1_790_000_000.0))
     assert compared.state.phase == "Apply" and compared.state.stable and compared.state.stable.uri == OTHER
 
 

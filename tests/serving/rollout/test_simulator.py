@@ -120,10 +120,9 @@ def unfenced(ports: Ports) -> reconciler.ReconcileResult:
     """A machine that asks without the version that it read: the last writer wins."""
     entry, served = ports.ledger.read(), ports.target.read()
     measured = reconciler._read_measurements(ports, entry)
-    observed = decision_context.Observation(
-        entry.spec, entry.state, served, measured, reconciler._verify_releases(ports, entry, served)
-    )
-    decision = decide.decide(observed, ports.now())
+    proofs = reconciler._verify_releases(ports, entry, served)
+    facts = decision_context.DecisionContext(entry.spec, entry.state, served, measured, proofs, ports.now())
+    decision = decide.decide(facts)
     if decision.desired is not None:
         ports.target.write(decision.desired, ports.target.read().resource_version)
     ports.ledger.write(decision.state, entry.resource_version)

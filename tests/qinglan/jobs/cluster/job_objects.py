@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from qinglan.jobs.cluster.snapshot import JobSnapshot, slim_event, slim_job, slim_pod
+from qinglan.jobs.cluster.snapshot import JobSnapshot, known_pod
 
 CREATED = "2026-01-01T00:00:00Z"
 MADE_AT = 1767225600.0
@@ -46,5 +46,5 @@ def event(message: str, uid: str = "u1") -> dict[str, Any]:
 
 
 def watch(job: dict[str, Any], *pods: dict[str, Any], refused: dict[str, Any] | None = None) -> JobSnapshot:
-    slim = {item["metadata"]["name"]: {**slim_pod(item, None), "gone": item.get("gone")} for item in pods}
-    return JobSnapshot(slim_job(job), slim, slim_event(refused) if refused else None)
+    slim = {item["metadata"]["name"]: {**known_pod(item, None), "gone": item.get("gone")} for item in pods}
+    return JobSnapshot(job, slim, refused or None)

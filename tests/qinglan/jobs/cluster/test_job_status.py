@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from qinglan.jobs.cluster.job_status import POD_GONE_SECONDS, TIMEOUT_EXIT_CODE, Phase, job_status
-from qinglan.jobs.cluster.snapshot import JobSnapshot, slim_pod
+from qinglan.jobs.cluster.snapshot import JobSnapshot, known_pod
 from tests.qinglan.jobs.cluster.job_objects import (
     HOURS,
     MADE_AT,
@@ -179,11 +179,11 @@ def test_a_deleted_pod_is_named_by_when_its_deletion_was_asked_for() -> None:
 
 def test_a_pod_that_is_made_anew_when_its_job_has_failed_hides_no_ending() -> None:
     """The operator deletes the pod that failed, makes another of its name, and deletes that too."""
-    first = slim_pod(pod(containerStatuses=ended(3)), None)
+    first = known_pod(pod(containerStatuses=ended(3)), None)
     another = pod(containerStatuses=[{"state": {"running": {}}}])
     another["metadata"] |= {"uid": "new", "deletionTimestamp": "2026-01-01T02:00:00Z"}
 
-    result = job_status(JobSnapshot(job(conditions=FAILED), {"sft-0a-master-0": slim_pod(another, first)}), SOON)
+    result = job_status(JobSnapshot(job(conditions=FAILED), {"sft-0a-master-0": known_pod(another, first)}), SOON)
 
     assert (result.phase, result.code) == ("failed", 3)
     assert result.text.startswith("pod sft-0a-master-0 ended with code 3")
@@ -194,7 +194,7 @@ def test_a_worker_that_is_made_anew_ends_the_job_also_where_the_operator_has_for
     drained = pod("worker", conditions=[DRAINED])
     anew = {**pod("worker"), "metadata": {**pod("worker")["metadata"], "uid": "another"}}
     state = watch(job(nodes=2, conditions=status_is("Running")), pod())
-    pods = {**state.pods, "sft-0a-worker-0": slim_pod(anew, slim_pod(drained, None))}
+    pods = {**state.pods, "sft-0a-worker-0": known_pod(anew, known_pod(drained, None))}
 
     at_once, later = (
         job_status(state._replace(pods=pods), MADE_AT + seconds) for seconds in (0, POD_GONE_SECONDS + 1)
@@ -205,7 +205,7 @@ def test_a_worker_that_is_made_anew_ends_the_job_also_where_the_operator_has_for
 
 
 def test_a_pod_that_ran_is_remembered_as_having_run() -> None:
-    ran = slim_pod(pod(), None)
+    ran = known_pod(pod(), None)
 
-    assert slim_pod(pod(phase="Unknown"), ran)["ran"]
-    assert not slim_pod(pod(phase="Pending", owner="u2"), ran)["ran"]
+    assert known_pod(pod(phase="Unknown"), ran)["ran"]
+    assert not known_pod(pod(phase="Pending", owner="u2"), ran)["ran"]

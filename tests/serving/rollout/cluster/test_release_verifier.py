@@ -12,7 +12,7 @@ from qinglan.lineage.release.release_notes import ROLLOUT_NOTE, RolloutStatement
 from qinglan.lineage.signing.keys import load_signer
 from qinglan.lineage.signing.trust import Revocation, TrustPolicy, new_key
 from qinglan.store import open_store
-from serving.rollout.cluster.release_verifier import StoreReleaseVerifier
+from serving.rollout.cluster.release_verifier import prove_release
 from serving.rollout.ports import Proof
 from serving.rollout.spec import Release
 from tests.releases.registered_release import NAME, SignedRelease, use_keys
@@ -32,7 +32,7 @@ def proof(
 ) -> Proof:
     uri = f"{tmp_path}/store/releases/{built.registered.release}{adapter}"
     release = Release(name=name, digest=built.registered.release, uri=uri, model="")
-    return StoreReleaseVerifier(release, lambda: policy or built.policy).prove(uri)
+    return prove_release(uri, release, policy or built.policy)
 
 
 def stored(tmp_path: Path, built: SignedRelease, name: str) -> Path:
@@ -91,10 +91,10 @@ def test_another_name_and_a_revoked_key_stand_against_it(tmp_path: Path, built: 
 
 def test_a_release_without_a_store_entry_or_a_digest_is_reported(tmp_path: Path, built: SignedRelease) -> None:
     stored(tmp_path, built, "x").parent.with_suffix(".json").unlink()
-    releases = StoreReleaseVerifier(Release(name=NAME, digest="", uri="", model=""), lambda: built.policy)
+    release = Release(name=NAME, digest="", uri="", model="")
 
     assert "no releases/" in proof(tmp_path, built).missing[0]
-    assert "names no release by its digest" in releases.prove("s3://models/latest").missing[0]
+    assert "names no release by its digest" in prove_release("s3://models/latest", release, built.policy).missing[0]
 
 
 def test_a_store_that_gives_no_answer_is_no_verdict(built: SignedRelease, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,12 +103,10 @@ def test_a_store_that_gives_no_answer_is_no_verdict(built: SignedRelease, monkey
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
     uri = f"s3://bucket/releases/{built.registered.release}"
-    releases = StoreReleaseVerifier(
-        Release(name=NAME, digest=built.registered.release, uri=uri, model=""), lambda: built.policy
-    )
+    release = Release(name=NAME, digest=built.registered.release, uri=uri, model="")
 
     with pytest.raises(OutageError):
-        releases.prove(uri)
+        prove_release(uri, release, built.policy)
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(OutageError, match="could not be read"):
-        releases.prove(uri)
+        prove_release(uri, release, built.policy)
