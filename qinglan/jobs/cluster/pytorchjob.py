@@ -84,9 +84,9 @@ class PyTorchJobRunner:
                 raise
             # The job may run well, and the next attempt attaches to it.
             error = explain_api_error(refusal, self.api.host, self.api.namespace)
-            where = f"{job['metadata']['name']} in {self.api.namespace}"
+            name, namespace = job["metadata"]["name"], self.api.namespace
             raise type(error)(
-                f"{error} The job {where} is left running: run the step again, and it is followed on."
+                f"{error} The job {name} in {namespace} is left running: run the step again, and it is followed on."
             ) from refusal
         except BaseException:  # Ctrl-C, SIGTERM, an error of `on_line`: no process would follow the job
             follower.end(job)

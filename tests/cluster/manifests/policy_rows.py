@@ -72,7 +72,8 @@ ROWS = [
       for kind in ("NodePort", "LoadBalancer")),
     # Images by tag in a release.
     Row(ADMIN, "a Pod by tag", create(pod("one", image="one:tag")), IMAGES),
-    Row(ADMIN, "an init container by tag", create(pod("one", initContainers=container(image="one"))), IMAGES),
+    Row(ADMIN, "an init container by tag",
+        create(pod("one", initContainers=container(name="first", image="one"))), IMAGES),
     Row(ADMIN, "an image volume by tag",
         create(pod("one", volumes=[{"name": "code", "image": {"reference": "one:tag"}}])), IMAGES),
     *(Row(ADMIN, f"a {kind} by tag", create(workload(kind, "one", template(containers=container(image="one:tag")))),

@@ -121,23 +121,6 @@ def test_the_api_server_answers_as_the_table_says(guarded: Kubectl, row: Row) ->
     check(guarded, row)
 
 
-class TestWithoutThePolicyOnDigests:
-    @pytest.fixture(scope="class")
-    def loose(self, guarded: Kubectl) -> Iterator[Kubectl]:
-        by_hand = merge("isvc", "rewriter", MODEL_BY_HAND)
-        binding = guarded.get("validatingadmissionpolicybinding", "qinglan-models-by-digest")
-        guarded.must("delete", "validatingadmissionpolicybinding", "qinglan-models-by-digest")
-        until(lambda: by_hand(guarded, ROLLOUT_ACCOUNT) == "", "the policy on digests is off")
-        yield guarded
-        metadata = {name: binding["metadata"][name] for name in ("name", "labels")}
-        guarded.must("create", "-f", "-", manifests=[{**binding, "metadata": metadata}])
-        until(lambda: by_hand(guarded, ROLLOUT_ACCOUNT) != "", "the policy on digests is on again")
-
-    @pytest.mark.parametrize("row", WITHOUT_DIGESTS, ids=row_name)
-    def test_only_the_rollout_changes_the_model(self, loose: Kubectl, row: Row) -> None:
-        check(loose, row)
-
-
 @pytest.mark.parametrize("phase", ["Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback", "Done"])
 def test_a_rollout_under_way_is_ended_before_it_is_deleted(guarded: Kubectl, phase: str) -> None:
     set_phase(guarded, phase)
@@ -227,3 +210,21 @@ def allowed(kubectl: Kubectl, wish: Object, account: str) -> bool:
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
     answer = kubectl.server.create({**review, "spec": {"resourceAttributes": wish}}, account)
     return bool(answer.body["status"]["allowed"])
+
+
+@pytest.fixture(scope="module")
+def without_digests(guarded: Kubectl) -> Iterator[Kubectl]:
+    """Take the policy on digests away."""
+    by_hand = merge("isvc", "rewriter", MODEL_BY_HAND)
+    binding = guarded.get("validatingadmissionpolicybinding", "qinglan-models-by-digest")
+    guarded.must("delete", "validatingadmissionpolicybinding", "qinglan-models-by-digest")
+    until(lambda: by_hand(guarded, ROLLOUT_ACCOUNT) == "", "the policy on digests is off")
+    yield guarded
+    metadata = {name: binding["metadata"][name] for name in ("name", "labels")}
+    guarded.must("create", "-f", "-", manifests=[{**binding, "metadata": metadata}])
+    until(lambda: by_hand(guarded, ROLLOUT_ACCOUNT) != "", "the policy on digests is on again")
+
+
+@pytest.mark.parametrize("row", WITHOUT_DIGESTS, ids=row_name)
+def test_only_the_rollout_changes_the_model(without_digests: Kubectl, row: Row) -> None:
+    check(without_digests, row)

@@ -7,7 +7,6 @@ import pytest
 
 from qinglan.errors import DataError, TrainingError
 from qinglan.jobs import JobSpec, LocalRunner, Outcome
-from qinglan.jobs.command_failures import explain_failure
 from qinglan.jobs.module_job import run_module_job
 
 MODULE = """
@@ -75,14 +74,3 @@ def test_a_module_job_asks_for_one_node_of_the_trainings_kind(tmp_path: Path) ->
         run_module_job(Cluster(), "sft-finish", "m", {}, tmp_path / "work.json", tmp_path / "log", 4)
 
     assert (observed[0].name, observed[0].nodes, observed[0].per_node, observed[0].join) == ("sft-finish", 1, 4, None)
-
-
-def test_a_failure_names_the_clusters_reason_beside_the_logs(tmp_path: Path) -> None:
-    log = tmp_path / "train.log"
-    log.write_text("Traceback\nValueError: no such column\n")
-    message = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
-    assert "ValueError: no such column" in message and "Pod sft-worker-0 failed." in message
-
-    log.write_text("torch.OutOfMemoryError: CUDA out of memory\n")
-    message = str(explain_failure("ms-swift", Outcome(1, "Pod sft-worker-0 failed."), log))
-    assert "the GPU's memory is full" in message and "Pod sft-worker-0 failed." in message

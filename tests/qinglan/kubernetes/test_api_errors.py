@@ -59,11 +59,6 @@ def test_a_refusal_says_what_to_do(refusal: ApiError, kind: type[QinglanError], 
     assert HOST in str(error) or "kubectl auth can-i" in str(error)
 
 
-def test_a_missing_job_is_not_a_missing_kind() -> None:
-    assert ApiError("GET", "pytorchjobs", 404, status(404, 'pytorchjobs "x" not found')).missing
-    assert not ApiError("GET", "pytorchjobs", 404, "404 page not found\n").missing
-
-
 def test_without_a_cluster_the_way_to_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(ConfigError, match=r"Set KUBECONFIG to a file that `kubectl` works with"):

@@ -5,10 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
-from qinglan.kubernetes.api_errors import ApiError
-from qinglan.kubernetes.informer import FIRST_PAUSE, GONE, Informer
+from qinglan.kubernetes.informer import Informer
 
 
 class CutOff:
@@ -58,13 +55,3 @@ def test_an_answer_of_another_form_is_trouble_and_ends_no_thread() -> None:
     finally:
         server.ended.set()
         informer.stop()
-
-
-def test_a_server_that_forgets_at_once_is_asked_again_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    informer = Informer(Strange(), "pods", {}, lambda what, thing: None)  # type: ignore[arg-type]
-    pauses: list[float] = []
-    monkeypatch.setattr(informer._stopped, "wait", pauses.append)
-
-    informer._refused(ApiError("GET", "pods", GONE, "too old"))
-
-    assert (informer._version, pauses, informer.trouble) == ("", [FIRST_PAUSE], None)

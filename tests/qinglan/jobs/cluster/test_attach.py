@@ -59,14 +59,6 @@ def test_an_outage_is_asked_through_and_a_refusal_is_not() -> None:
         retry_call(ask, 5.0)
 
 
-def test_an_outage_is_not_asked_through_for_ever() -> None:
-    def ask() -> None:
-        raise ApiError("GET", "pods", 0, "down")
-
-    with pytest.raises(ApiError, match="down"):
-        retry_call(ask, 0.5)
-
-
 class TakenAndAbsent:
     """An API server that says of a name that it is taken, and that nothing has it."""
 

@@ -202,10 +202,3 @@ def test_a_worker_that_is_made_anew_ends_the_job_also_where_the_operator_has_for
 
     assert (at_once.phase, later.phase) == ("running", "hopeless")
     assert later.text.startswith("pod sft-0a-worker-0 ") and "Its node was drained" in later.text
-
-
-def test_a_pod_that_ran_is_remembered_as_having_run() -> None:
-    ran = known_pod(pod(), None)
-
-    assert known_pod(pod(phase="Unknown"), ran)["ran"]
-    assert not known_pod(pod(phase="Pending", owner="u2"), ran)["ran"]

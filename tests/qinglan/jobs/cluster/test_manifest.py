@@ -70,11 +70,9 @@ def container_of(manifest: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def test_the_jobs_pods_get_the_resources_of_the_task() -> None:
-    pod, container = (
-        pod_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
-        container_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
-    )
+def test_the_jobs_pods_get_what_the_task_has_and_no_more_rights() -> None:
+    manifest = render_pytorchjob(SPEC_OF_TWO, PLACE)
+    pod, container = pod_of(manifest), container_of(manifest)
 
     assert container["resources"] == {
         "limits": {"cpu": "64", "memory": "800Gi", GPU: "8"}, "requests": {"cpu": "32", GPU: "8"},
@@ -85,44 +83,25 @@ def test_the_jobs_pods_get_the_resources_of_the_task() -> None:
     assert MOUNT in container["volumeMounts"]
     assert container["image"] == PLACE.image
     assert container["workingDir"] == "/work"
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": 1001, "runAsGroup": 1001,
+    }  # fmt: skip
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert pod["automountServiceAccountToken"] is False
+    environment = {item["name"]: item for item in container["env"]}
+    assert environment["NCCL_DEBUG"]["value"] == "WARN", "the command's wins over the task's"
+    assert environment["KEY"] == SECRET
 
 
 @pytest.mark.parametrize(
     "labels",
-    [
-        {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"},
-        {"nvidia.com/gpu.product": "NVIDIA-H200", "pool": "training"},
-        {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"},
-        {"eks.amazonaws.com/nodegroup": "p5"},
-        {"pool": "training"},
-        {},
-    ],
+    [{"nvidia.com/gpu.product": "NVIDIA-H200", "pool": "training"}, {"eks.amazonaws.com/nodegroup": "p5"}, {}],
 )
 def test_the_jobs_pods_go_to_the_nodes_that_the_profile_names_and_no_label_is_added(labels: dict[str, str]) -> None:
     """Kubernetes requires all labels of a selector at once: an A100's beside those of another cloud match no node."""
     pod = pod_of(render_pytorchjob(SPEC_OF_TWO, PLACE._replace(task={**TASK, "node_selector": labels})))
 
     assert pod["nodeSelector"] == labels
-
-
-def test_the_command_s_environment_wins_over_the_task_s_and_secrets_stay_references() -> None:
-    environment = {item["name"]: item for item in container_of(render_pytorchjob(SPEC_OF_TWO, PLACE))["env"]}
-
-    assert environment["NCCL_DEBUG"]["value"] == "WARN"
-    assert environment["KEY"] == SECRET
-
-
-def test_pods_keep_to_the_restricted_standard() -> None:
-    pod, container = (
-        pod_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
-        container_of(render_pytorchjob(SPEC_OF_TWO, PLACE)),
-    )
-
-    assert pod["securityContext"] == {
-        "runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, "runAsUser": 1001, "runAsGroup": 1001,
-    }  # fmt: skip
-    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    assert pod["automountServiceAccountToken"] is False
 
 
 def test_every_pod_joins_before_it_trains() -> None:

@@ -122,25 +122,6 @@ def test_an_error_of_the_listener_is_kept_for_whoever_follows(server: PodLogs, t
     assert isinstance(following.log.error, ValueError)
 
 
-def test_a_log_that_cannot_be_written_is_an_error_for_whoever_follows(server: PodLogs, tmp_path: Path) -> None:
-    server.end()
-    (tmp_path / "log").touch()
-    following = Following(server, tmp_path / "log" / "train.log")
-    following.log.finish(20)
-
-    assert isinstance(following.log.error, FileExistsError)
-
-
-def test_a_log_that_cannot_be_read_is_said_once_and_asked_for_again(server: PodLogs, tmp_path: Path) -> None:
-    following = Following(server, tmp_path / "train.log")
-    following.log.api.client.configuration.host = "http://127.0.0.1:9"
-    server.end()
-
-    following.log.finish(20)
-
-    assert len(following.lines) <= 1
-
-
 @pytest.mark.parametrize(
     ("stamp", "text"),
     [
