@@ -83,10 +83,6 @@ def read_cross_fitted(
     for row in rows:
         if row.id not in answers or answers[row.id].fold != folds[row.id]:
             raise DataError(f"{path}: row {row.id} was not judged by the model of its fold. Train again.")
-        if len(answers[row.id].probabilities) != len(labels):
-            raise DataError(
-                f"{path}: row {row.id} has not a probability for each of {len(labels)} labels. Train again."
-            )
     ordered = [answers[row.id] for row in rows]
     after = np.array([answer.probabilities for answer in ordered])
     baseline, fitted = np.zeros_like(after), []

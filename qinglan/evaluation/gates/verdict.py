@@ -57,19 +57,13 @@ class TooFew(str):
     """A reason to hold that says that there are too few rows. Comparisons that could not be measured follow from it
     and are not reported too."""
 
-    __slots__ = ()
-
 
 class Description(str):
     """A sentence about how the model was tested, which is not a reason to hold."""
 
-    __slots__ = ()
-
 
 class LimitReason(str):
     """A reason to hold that names a setting laxer than its limit."""
-
-    __slots__ = ()
 
 
 ENDS = {

@@ -72,13 +72,3 @@ def refusals(cases: list[tuple[int, int, int]]) -> list[str]:
         except TrainingError as error:
             messages.append(str(error))
     return messages
-
-
-def drawing_function() -> str:
-    """Module of the function with which ms-swift draws its figures, our plug-in loaded; empty if it draws none."""
-    from swift.pipelines.train.sft import SwiftSft
-
-    import components.training.sft.plugin.together  # noqa: F401
-
-    save = SwiftSft._save_trainer_state
-    return save.__globals__["plot_images"].__module__ if "plot_images" in save.__code__.co_names else ""

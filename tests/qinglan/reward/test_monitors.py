@@ -114,8 +114,8 @@ def test_alarms_that_stop_the_training_come_first() -> None:
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
-OTHERS = {"gold_dev_rows", "judge_failures", "judged_share", "control_pairs_failed"}
-NAMES = st.sampled_from(sorted({*HEALTHY[5], *OTHERS}))
+GAUGES = {"gold_dev_rows", "judge_failures", "judged_share", "control_pairs_failed"}
+NAMES = st.sampled_from(sorted({*HEALTHY[5], *GAUGES}))
 
 
 @pytest.mark.slow

@@ -21,7 +21,6 @@ ANSWER = {"id": "r1", "fold": 1, "temperature": 1.0, "probabilities": [0.6, 0.4]
         ({"answers": []}, "Input should be a"),
         (["r1"], "0: Input should be a mapping"),
         ([{**ANSWER, "fold": "first"}], "0.fold"),
-        ([{**ANSWER, "probabilities": [1.0]}], "row r1 has not a probability for each of 2 labels"),
         ([{**ANSWER, "fold": 2}], "row r1 was not judged by the model of its fold"),
     ],
 )

@@ -59,16 +59,6 @@ def test_a_student_is_compared_with_its_teacher_on_the_same_rows() -> None:
     assert kind_of(taught, "evaluation.json").name == "style", "a release is registered by it"
 
 
-def test_a_model_against_itself_shows_nothing() -> None:
-    answers = table()
-    same = answers._replace(probabilities={**answers.probabilities, "baseline": answers.probabilities["model"]})
-
-    pair = evaluation(same)["paired"]["model_vs_baseline"]
-
-    assert pair["macro_f1"]["difference"] == 0
-    assert pair["macro_f1"]["p"] == 1
-
-
 def test_rows_that_stand_there_four_times_are_no_more_evidence() -> None:
     answers = table(100)
     probabilities = {name: column.repeat(4, axis=0) for name, column in answers.probabilities.items()}
@@ -80,13 +70,6 @@ def test_rows_that_stand_there_four_times_are_no_more_evidence() -> None:
 
     assert width(fourfold) < 0.6 * width(answers)
     assert width(fourfold._replace(alike=answers.alike.repeat(4))) == pytest.approx(width(answers))
-
-
-def test_a_single_group_of_rows_has_values_and_no_intervals() -> None:
-    value = evaluation(table(20)._replace(alike=np.zeros(20, dtype=np.int64)))
-
-    assert value["systems"]["model"]["ece"]["low"] is None
-    assert value["verdict"]["word"] == "hold"
 
 
 def test_a_row_is_flagged_when_protection_is_called_for_and_not_given() -> None:

@@ -76,25 +76,6 @@ def test_verl_trains_on_two_nodes_and_both_end_well(
     assert running_with(f"{SCRATCH_VARIABLE}={tmp_path / 'scratch'}") == []
 
 
-class Lost(LoopbackRunner):
-    """A job whose worker died, with the last words of its head (tests/qinglan/jobs/inside/test_ray_cluster.py)."""
-
-    def run(self, spec: JobSpec, log: Path, *_: object, **__: object) -> Outcome:
-        log.write_text("qinglan.errors.TrainingError: Training lost 1 of 2 nodes (ppo-worker-0 (rank 1): gone).\n")
-        return Outcome(TrainingError.exit_code)
-
-
-def test_a_worker_that_dies_in_training_ends_the_stage_with_its_name(
-    inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(SCRATCH_VARIABLE, str(tmp_path / "scratch"))
-
-    with pytest.raises(TrainingError, match=r"Training lost 1 of 2 nodes \(ppo-worker-0 \(rank 1\)"):
-        train(inputs, tmp_path, laptop(hardware=TWO), Lost(tmp_path))
-
-    assert not (tmp_path / "model").exists()
-
-
 class Ended(LoopbackRunner):
     """A job that was found or was not, and that failed."""
 

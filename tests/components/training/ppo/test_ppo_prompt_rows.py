@@ -29,18 +29,11 @@ def test_a_share_of_hard_rows_keeps_the_number_of_rows(hard: list[bool], share: 
     assert len(chosen) == len(hard)
     if share and len(set(hard)) == 2:
         assert sum(hard[at] for at in chosen) == round(share * len(hard))
+        for kind in (True, False):
+            repeats = [Counter(chosen)[at] for at, flag in enumerate(hard) if flag == kind]
+            assert max(repeats) - min(repeats) <= 1
     else:
         assert chosen == list(range(len(hard)))
-
-
-@pytest.mark.slow
-@given(st.lists(st.booleans(), min_size=2, max_size=80).filter(lambda hard: len(set(hard)) == 2), st.integers(0, 9))
-def test_no_row_comes_twice_more_than_another_of_its_kind(hard: list[bool], seed: int) -> None:
-    times = Counter(oversample_hard(hard, 0.5, seed))
-
-    for kind in (True, False):
-        repeats = [times[at] for at, flag in enumerate(hard) if flag == kind]
-        assert max(repeats) - min(repeats) <= 1
 
 
 @pytest.mark.parametrize(

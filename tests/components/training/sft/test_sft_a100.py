@@ -1,7 +1,6 @@
 """The A100 profiles' own commands, read by the real ms-swift over Qwen3-32B's shape, without its 65 GB of weights."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from components.training.sft.stage import sft
 from pipelines.execute.environments.environments import make_environment
 from qinglan.errors import ConfigError, TrainingError
 from qinglan.files.scratch import SCRATCH_VARIABLE
-from qinglan.jobs import JobSpec, Outcome
 from qinglan.rewriter.model import load_tokenizer, render_prompt
+from tests.components.training.sft.test_sft import Recording
 from tests.components.training.swift_subprocess import read_command
 from tests.components.training.verl_subprocess import ask
 from tests.models.qwen3 import PARAMETERS, qwen3_32b
@@ -32,28 +31,12 @@ ONE_PROCESS = {
 PROFILES = Path(__file__).parents[4] / "pipelines" / "configs" / "training"
 
 
-class Recorder:
-    """A cluster that takes the job and says that it failed: the command is all that is wanted of it."""
-
-    remote = True
-    command: list[str]
-
-    def attaches(self, spec: JobSpec) -> bool:
-        return False
-
-    def run(
-        self, spec: JobSpec, log: Path, on_line: Callable[[str], None] = print, stop: Callable[[], bool] = bool
-    ) -> Outcome:
-        self.command = list(spec.command.argv)
-        return Outcome(1, "not run")
-
-
 def stage_command(base: Path, folder: Path, config: SftConfig) -> list[str]:
     """The arguments that the stage gives ms-swift."""
-    recorder = Recorder()
-    with pytest.raises(TrainingError, match="not run"):
-        sft(base, chats(folder / "chats"), folder / "model", folder / "log", config, recorder)
-    return recorder.command[recorder.command.index("swift.cli.main") + 2 :]
+    runner = Recording()
+    with pytest.raises(TrainingError):
+        sft(base, chats(folder / "chats"), folder / "model", folder / "log", config, runner)
+    return runner.argv[runner.argv.index("swift.cli.main") + 2 :]
 
 
 Read = dict[str, dict[str, Any]]

@@ -11,7 +11,7 @@ from components.training.sft.config import SftConfig
 from qinglan.errors import TrainingError
 from qinglan.jobs import Outcome
 from qinglan.jobs.command_failures import explain_failure
-from tests.components.training.swift_subprocess import drawing_function, refusals
+from tests.components.training.swift_subprocess import refusals
 from tests.components.training.verl_subprocess import ask
 from tests.models.tiny_rewriter import tiny_model
 from tests.models.training_rows import chats
@@ -58,8 +58,3 @@ def test_as_many_as_were_asked_for_train_together() -> None:
     assert messages[:2] == ["", ""]
     for (requested, *_), message in zip(copies, messages[2:], strict=True):
         assert message.startswith(f"{requested} processes were to train one model")
-
-
-@pytest.mark.slow
-def test_no_figures_are_drawn_that_nobody_sees() -> None:
-    assert ask(drawing_function, environment=os.environ).endswith("together")

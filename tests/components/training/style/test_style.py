@@ -29,14 +29,6 @@ from qinglan.style.rows import StyleRow
 from tests.models.silent_training import silent_training
 
 
-def test_the_defaults_are_the_plans() -> None:
-    config = StyleConfig()
-
-    assert (config.max_length, config.epochs, config.learning_rate) == (512, 3, 2e-5)
-    assert (config.batch, config.eval_batch, config.weight_decay, config.seed) == (4, 8, 0.01, 42)
-    assert config.demo_inference is False
-
-
 def test_each_label_weighs_the_same_and_a_row_weighs_one_on_average() -> None:
     labels = [0] * 90 + [1] * 9 + [2]
 
@@ -108,11 +100,16 @@ def test_a_label_of_people_counts_beside_the_teachers_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "count", "numbers"),
-    [(24, 12, list(range(1, 24, 2))), (2, 1, [1]), (3, 2, [1, 2]), (6, 3, [1, 3, 5]), (2, 5, [0, 1])],
-)
-def test_layers_are_kept_evenly_and_the_last_always(layers: int, count: int, numbers: list[int]) -> None:
-    assert kept_layers(layers, count) == numbers
+    ("layers", "count", "first", "numbers"),
+    [
+        (24, 12, False, list(range(1, 24, 2))), (2, 1, False, [1]), (3, 2, False, [1, 2]), (6, 3, False, [1, 3, 5]),
+        (2, 5, False, [0, 1]), (22, 3, True, [0, 10, 21]), (4, 1, True, [0]),
+    ],
+)  # fmt: skip
+def test_layers_are_kept_evenly_and_the_last_or_a_first_unlike_the_rest_always(
+    layers: int, count: int, first: bool, numbers: list[int]
+) -> None:
+    assert kept_layers(layers, count, first) == numbers
 
 
 @pytest.mark.slow

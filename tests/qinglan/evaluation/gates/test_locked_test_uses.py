@@ -133,13 +133,6 @@ def test_a_count_that_nobody_can_have_counted_holds(uses: Any) -> None:
     assert not rewriter_gate.decide({**rewriter.good(), "test_uses": uses}, rewriter.GATE).promote
 
 
-@pytest.mark.parametrize("uses", [None, "absent"])
-def test_an_evaluation_that_was_not_counted_is_judged_as_the_first(uses: Any) -> None:
-    evaluation = {**rewriter.good(), **({} if uses else {"test_uses": None})}
-
-    assert rewriter_gate.decide(evaluation, rewriter.GATE).promote
-
-
 def evaluated(uses: Any, model: str = MODELS[0]) -> dict[str, Any]:
     evaluation = rewriter.good()
     evaluation["digests"]["models"]["rl"] = model

@@ -4,8 +4,6 @@ import copy
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from qinglan.evaluation.gates.style_gate import GateStyleConfig, decide
 from tests.components.evaluation.style.sample_predictions import ORIGINS
@@ -137,18 +135,3 @@ def test_a_distilled_model_may_surely_lose_its_teacher_no_more_than_the_margin(l
 
 def test_an_empty_evaluation_is_held() -> None:
     assert decide({}, GATE).word == "hold"
-
-
-NUMBERS = (
-    "counts.rows", "systems.model.ece.value", "systems.before.ece.value", "systems.baseline.classes.售前.f1.value",
-    "systems.model.classes.售前.f1.value", "paired.model_vs_baseline.macro_f1.p",
-)  # fmt: skip
-BROKEN = st.one_of(
-    st.none(), st.text(), st.booleans(), st.lists(st.integers()), st.sampled_from([float("nan"), float("inf")])
-)
-
-
-@pytest.mark.slow
-@given(st.sampled_from(NUMBERS), BROKEN)
-def test_an_unreadable_value_holds_the_style_model(path: str, value: Any) -> None:
-    assert not decide(changed(path, value), GATE).promote

@@ -10,7 +10,6 @@ from qinglan.evaluation.pages.report import (
     Section,
     Table,
     render,
-    to_markdown,
 )
 from qinglan.messages import LANGUAGE
 from tests.screens.browser import Page
@@ -53,17 +52,3 @@ def test_a_users_question_that_reads_like_a_message_stays_what_it_is(words: str)
     text = Page(render(a_report(words))).text
 
     assert text.count(words) == 2  # the question, and the teacher's answer
-
-
-@pytest.mark.usefixtures("chinese")
-def test_what_a_step_writes_for_kfp_stays_english() -> None:
-    assert "Hold: RL stays where it is." in to_markdown(a_report("a"))
-
-
-@pytest.mark.usefixtures("chinese")
-def test_what_digests_are_of_is_chinese() -> None:
-    digests = {"knowledge_bases": ["1" * 64], "parents": {"sft": {"base_model": "2" * 64}}}
-    page = render(a_report("怎么吃")._replace(digests=digests))
-
-    assert "知识库" in page and "来源, sft, 基座模型" in page
-    assert "knowledge bases" not in page and "base model" not in page
