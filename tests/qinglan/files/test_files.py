@@ -98,22 +98,6 @@ def test_a_process_of_another_pod_is_not_told_by_its_pid(tmp_path: Path) -> None
     assert gone_here.exists() and there_here.exists() and busy.exists() and not yesterdays.exists()
 
 
-def test_pods_whose_processes_have_the_same_pid_do_not_write_into_one_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with atomic_folder(tmp_path / "model") as first:
-        (first / "of").write_text("first")
-        monkeypatch.setattr("qinglan.files.files.pid_space", lambda: "0a0a0a0a")
-        with atomic_folder(tmp_path / "model") as second, atomic_write(tmp_path / "card") as third:
-            (second / "of").write_text("second")
-            monkeypatch.undo()
-            with atomic_write(tmp_path / "card") as fourth:
-                assert fourth != third
-        assert (first / "of").read_text() == "first"
-
-    assert (tmp_path / "model" / "of").read_text() == "first"
-
-
 def old_model(folder: Path) -> Path:
     model = folder / "model"
     model.mkdir(parents=True, exist_ok=True)
@@ -195,27 +179,6 @@ def test_a_folder_that_another_pod_moved_aside_waits_a_day_for_it(tmp_path: Path
 
     assert young.exists() and not (tmp_path / "a").exists()
     assert not old.exists() and (tmp_path / "b" / "weights").read_text() == "old"
-
-
-def test_a_failure_to_delete_what_was_left_is_an_error_with_its_cause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left_by(f"{pid_space()}-{os.getpid()}", tmp_path)
-    fail_once(monkeypatch, "delete", PermissionError)
-
-    with pytest.raises(PermissionError, match="interrupted"), atomic_folder(tmp_path / "model"):
-        pass
-
-
-@pytest.mark.parametrize("name", ["a*b", "a[b]", "?"])
-def test_names_with_signs_of_patterns_have_no_other_names_folders(tmp_path: Path, name: str) -> None:
-    other = tmp_path / f".axb.{pid_space()}-999999999.partial"
-    other.mkdir()
-
-    with atomic_folder(tmp_path / name):
-        pass
-
-    assert other.is_dir() and (tmp_path / name).is_dir()
 
 
 @pytest.mark.parametrize("laid", ["link", "link to nothing", "pipe"])

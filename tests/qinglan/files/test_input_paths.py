@@ -9,10 +9,6 @@ from commands.init.documents.documents import read_documents
 from commands.init.sheet_formats import read_records
 from components.data.label.sheet import read_corrections
 from pipelines.checks.planned_run import check_labelled
-from pipelines.checks.preflight import input_file_problems
-from pipelines.execute.execution import recorded_inputs
-from pipelines.execute.rundir import RunDir
-from pipelines.lines.config import load_config
 from pipelines.lines.style import StyleRunConfig
 from qinglan.errors import QinglanError
 from qinglan.evaluation.pages.blind_sheet import read_key
@@ -75,22 +71,3 @@ def test_every_reader_names_it(here: Path, reader: object, path: str) -> None:
 
     assert any(sign in str(refused.value) for sign in (ADDRESS, "no such file", "is a device"))
     assert "secret" not in str(refused.value)
-
-
-@pytest.mark.parametrize("path", ["https://u:secret@x.example/q.csv", "none.csv", "/dev/null", "folder"])
-def test_plan_and_run_name_it(here: Path, path: str) -> None:
-    config = load_config("fivedoctors", "demo", questions=Path(path), knowledge_base=Path("none.jsonl"))
-
-    sheet, base = input_file_problems(config)
-
-    assert str(sheet).startswith("--questions ") and "secret" not in str(sheet)
-    assert "--knowledge-base none.jsonl: no such file or folder. Give yours" in str(base)
-
-
-def test_a_run_that_goes_on_does_not_read_a_folder_in_place_of_its_sheet(here: Path) -> None:
-    run = RunDir(here / "run")
-    run.config.parent.mkdir(parents=True)
-    run.config.write_text("questions: q.csv\n", encoding="utf-8")
-    (here / "folder" / "gone").symlink_to("nothing")
-
-    assert recorded_inputs(run, {"questions": here / "folder"}) == {}

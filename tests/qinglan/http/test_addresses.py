@@ -46,7 +46,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "style reward": lambda url: StyleRewardConfig.parse({"url": url, "weight": 0.1, "wanted": ["a"]}, "profile"),
     "rewriter urls": lambda url: EvaluateConfig.parse({"rewriter_urls": {"sft": url}}, "profile"),
     "--rewriter": RewriterConfig.read,
-    "--rewriter openai": lambda url: RewriterConfig.read(f"openai={url}"),
     "--style": lambda url: ContentConfig.read(url, {}),
     "--reranker-service": lambda url: RerankServiceConfig.read(f"vllm={url},model=m"),
     "--opensearch": lambda url: OpenSearchConfig.read(url, None),
@@ -54,12 +53,6 @@ READERS: dict[str, Callable[[str], Any]] = {
     "--endpoint": lambda url: read_access(url, {}),
     "--prometheus": PrometheusClient,
     "--rag": lambda url: ShadowConfig.parse({"payloads": "s", "rag": url, "service": "r"}, "shadow"),
-    "--judge": lambda url: ShadowConfig.parse(
-        {"payloads": "s", "rag": "http://rag", "judge": url, "service": "r"}, "shadow"
-    ),
-    "--ingress": lambda url: ShadowConfig.parse(
-        {"payloads": "s", "rag": "http://rag", "ingress": url, "service": "r"}, "shadow"
-    ),
     "--canary": lambda url: ModelPair.parse({"canary": "a" * 12, "stable": "b" * 12, "url": url}, "shadow"),
 }
 

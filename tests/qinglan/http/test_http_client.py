@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, NamedTuple, cast
 
 import httpx2
-import orjson
 import pytest
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
@@ -255,16 +254,6 @@ def test_a_file_may_take_longer_than_its_head() -> None:
         assert asyncio.run(ask(url)) == b" " * 10
 
 
-def test_the_head_of_a_file_has_the_limit_of_its_request() -> None:
-    async def ask(url: str) -> None:
-        async with async_client(timeout=SECONDS, whole_seconds=60) as http:
-            with pytest.raises(httpx2.ReadTimeout, match=r"was not whole after 0\.5 s"):
-                await http.get(url)
-
-    with answering("a header") as url:
-        asyncio.run(ask(url))
-
-
 def send_snapshot(url: str) -> None:
     gateway_sender(url)(cast(Any, TrainingSnapshot).model_construct(), [])
 
@@ -285,10 +274,6 @@ CALLS = {name: client.ask for name, client in CLIENTS.items()} | {
     "models of doctor": list_models,
     "counters of the local rollout": scrape_counters,
 }
-
-
-FAILURES = (QinglanError, TransientError, ServiceError, PairFailure, LookupError, OSError)
-"""Errors of calls that read `{}`, which need not be an answer of theirs."""
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -330,12 +315,6 @@ def test_an_answer_that_could_be_read_is_refused_for_its_size(body: bytes, heade
             get_json(url, "Is it up?")
 
 
-def test_an_answer_within_its_limits_is_read_whole_however_it_is_packed() -> None:
-    packed = gzip.compress(orjson.dumps({"text": "问" * 100_000}))
-    with running(Scripted(Reply(200, packed, {"content-encoding": "gzip"}))) as url:
-        assert get_json(url, "Is it up?") == {"text": "问" * 100_000}
-
-
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
@@ -349,10 +328,3 @@ def test_json_that_is_none_is_an_outage_with_its_cause(reply: Reply, message: st
         get_json(url, "Is it up?")
 
     assert caught.value.__cause__ is not None
-
-
-def test_a_service_that_is_not_there_is_an_outage_with_its_cause() -> None:
-    with pytest.raises(OutageError, match=r"no answer \(.*\)\. Is it up\?") as caught:
-        get_json("http://127.0.0.1:9/v1/journal/report", "Is it up?")
-
-    assert isinstance(caught.value.__cause__, httpx2.ConnectError)

@@ -51,9 +51,3 @@ def test_a_call_waits_for_others_to_settle_rather_than_be_refused_for_what_they_
         return budget.reserved
 
     assert asyncio.run(run()) == pytest.approx(0.9)
-
-
-def test_spending_before_a_restart_counts_and_the_refusal_says_what_to_do() -> None:
-    budget = Budget(1.0, spent=0.95)
-    with pytest.raises(BudgetError, match=r"0\.9500 of the budget of 1 .* Raise gateway\.budget"):
-        asyncio.run(budget.reserve(0.1))

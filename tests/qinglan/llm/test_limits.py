@@ -33,24 +33,6 @@ def test_retry_after_is_read_as_seconds_or_as_a_date(headers: dict[str, str], ex
     assert retry_after(headers, NOW) == expected
 
 
-def test_no_more_than_the_limit_hold_a_slot_at_once() -> None:
-    async def run() -> int:
-        pace, at_once, most = RequestThrottle(Limits(concurrency=3)), 0, 0
-
-        async def hold() -> None:
-            nonlocal at_once, most
-            async with pace.slots:
-                at_once += 1
-                most = max(most, at_once)
-                await asyncio.sleep(0)
-                at_once -= 1
-
-        await asyncio.gather(*(hold() for _ in range(20)))
-        return most
-
-    assert asyncio.run(run()) == 3
-
-
 @pytest.mark.parametrize(("per_minute", "at_once"), [(600, 10), (30, 1)])
 def test_a_minutes_requests_do_not_leave_in_its_first_second(per_minute: int, at_once: int) -> None:
     async def run() -> int:
@@ -146,14 +128,6 @@ def test_an_answer_from_before_the_pause_does_not_end_it() -> None:
     assert limit.wait(3.0) == 19.0
     assert not limit.refused(None, sent=1.6, now=3.0)
     assert limit.left(3.0) == 19.0
-
-
-def test_a_call_of_more_tokens_than_the_limit_allows_at_once_still_gets_its_turn() -> None:
-    async def turn() -> bool:
-        await asyncio.wait_for(RequestThrottle(Limits(tokens_per_minute=60)).turn(1_000_000), 5)
-        return True
-
-    assert asyncio.run(turn())
 
 
 def test_failures_in_a_row_open_the_breaker_and_an_answer_between_them_does_not() -> None:

@@ -91,43 +91,12 @@ def test_a_service_that_rewrites_every_question_answers_a_rewrite_that_is_sent_a
     assert data.recall[0].id == "k1"
 
 
-def test_logits_without_a_calibration_are_refused_with_the_setting_that_mends_it(tmp_path: Path) -> None:
-    with (
-        company_rag(tmp_path) as (url, _),
-        pytest.raises(DataError, match=r"gateway\.rag\.calibration\.acme.*check-rag"),
-    ):
-        ask(url, {})
-
-
 def test_a_threshold_is_sent_in_the_services_own_scale() -> None:
     adapter = RagAdapter(RagService.parse({"calibration": LOGITS}, "rag"), "http://rag")
     body = orjson.dumps({"query": "q", "tenant_id": "acme", "score_threshold": 0.5})
 
     assert orjson.loads(adapter.encode(body))["score_threshold"] == pytest.approx(2.0)
     assert orjson.loads(adapter.encode(body.replace(b"acme", b"other")))["score_threshold"] == 0.5
-
-
-def test_the_contracts_own_service_gets_every_byte_as_it_was() -> None:
-    adapter, body = RagAdapter(RagService(), "http://rag"), b'{"query":  "as it is"}'
-
-    assert adapter.encode(body) is body
-    assert adapter.decode(body, body) is body
-
-
-@pytest.mark.parametrize(
-    ("answer", "message"),
-    [
-        (b'{"status": 0, "result": {"items": [{"text": "x"}]}}', r"no list at result\.docs.*result\.items\[\]\.text"),
-        (b'{"status": 0, "result": {"docs": [{"rank": 1}]}}', r"without score \(rag\.answer\.score\)"),
-        (b'{"status": 3, "message": "no such app"}', r"status is 3 .*'no such app'.*success_code: 3"),
-        (b"<html>Sign in</html>", r"not JSON; it begins with '<html>Sign in.*rag\.headers"),
-    ],
-)
-def test_a_wrong_shape_says_where_what_and_what_to_do(answer: bytes, message: str) -> None:
-    adapter = RagAdapter(RagService.parse(FLAT, "rag"), "http://rag:8000")
-
-    with pytest.raises(DataError, match=rf"RAG service http://rag:8000/v2/search: .*{message}"):
-        adapter.decode(answer, b'{"tenant_id": "acme"}')
 
 
 @pytest.mark.parametrize(
@@ -228,8 +197,6 @@ def test_a_token_comes_from_the_environment_and_is_in_no_message(
     monkeypatch.delenv("ACME_RAG_TOKEN", raising=False)
     with pytest.raises(ConfigError, match="ACME_RAG_TOKEN is not set"):
         RagAdapter(RagService.parse(headers, "rag"), "http://rag")
-    with pytest.raises(ConfigError, match=r"Authorization holds a secret.*\$RAG_TOKEN"):
-        RagService.parse({"headers": {"Authorization": "Bearer abc"}}, "rag")
 
     monkeypatch.setenv("ACME_RAG_TOKEN", "secret-token")
     adapter = RagAdapter(RagService.parse(headers, "rag"), "http://rag")

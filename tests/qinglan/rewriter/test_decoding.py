@@ -67,12 +67,6 @@ def test_a_prompt_that_stands_several_times_is_read_once_and_each_row_goes_its_o
     assert len({tuple(written[at].ids) for at in (0, 2, 4)}) > 1
 
 
-def test_another_draw_writes_something_else(model: Any) -> None:
-    first, second = (decode(model, PROMPTS, MOST, END, PAD, Sampling(1.0), draws(6, seed)) for seed in (1, 2))
-
-    assert [row.ids for row in first] != [row.ids for row in second]
-
-
 def test_log_probabilities_are_those_of_the_written_tokens(model: Any) -> None:
     import torch
 

@@ -13,7 +13,7 @@ from qinglan.errors import DataError
 from qinglan.prompts import Question, parse_user_message, student_messages
 from qinglan.rewriter.card import CARD, RewriterCard, card_bytes, read_card
 from qinglan.rewriter.model import StudentPrompt, fit_prompt, load_tokenizer
-from qinglan.rows.chat_history import Turn, chat_lines, later_parts
+from qinglan.rows.chat_history import Turn, chat_lines
 from tests.models.tiny_rewriter import SYSTEM, tiny_model
 
 TURNS = [Turn("assistant" if at % 2 else "user", f"第{at}句。说完了") for at in range(40)]
@@ -51,22 +51,6 @@ def test_no_more_turns_are_left_out_than_must_be(tokenizer: Any) -> None:
         prompt = prompt_of(tokenizer, histories[0], tokens[at - 1] - 1)
 
         assert (history_of(prompt), prompt.tokens, prompt.trimmed) == (histories[at], tokens[at], True)
-
-
-def test_lines_and_one_line_are_left_out_alike(tokenizer: Any) -> None:
-    lines = chat_lines(TURNS)
-
-    assert prompt_of(tokenizer, lines, 200) == prompt_of(tokenizer, " ".join(lines.split("\n")), 200)
-    assert later_parts("User: a. AI: b") == ["AI: b", ""]
-    assert later_parts("客户：有吗？客服：有。请问几次？") == ["客服：有。请问几次？", "请问几次？", ""]
-
-
-def test_of_a_summary_without_turns_the_older_sentences_are_left_out(tokenizer: Any) -> None:
-    summary = "".join(f"用户谈到了第{at}件事。" for at in range(60))
-
-    prompt = prompt_of(tokenizer, summary, 150)
-
-    assert history_of(prompt) and summary.endswith(history_of(prompt)) and prompt.tokens <= 150
 
 
 def test_a_text_without_any_end_goes_as_a_whole_and_the_question_stays(tokenizer: Any) -> None:

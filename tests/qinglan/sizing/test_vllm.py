@@ -2,7 +2,6 @@
 
 import pytest
 
-from qinglan.sizing.shape import known_shapes
 from qinglan.sizing.vllm import VllmSettings, cache_blocks, least_phase, settings_of_options
 from tests.qinglan.sizing.models import small_shape
 
@@ -21,13 +20,6 @@ def test_blocks_are_those_of_vllms_formula(available: int, parallel: int) -> Non
     expected = vllms_blocks(3, 4 // parallel, 64, 16, available)
 
     assert cache_blocks(SHAPE, parallel, available) == expected
-
-
-def test_blocks_are_those_that_vllms_own_code_answered() -> None:
-    """Pages of a layer in FullAttentionSpec of vLLM 0.32, on a CPU: 16,384, 8,192 and 32,768 bytes."""
-    assert [cache_blocks(SHAPE, 1, size) for size in (33_333_333, 64_000_000, 100_000_000)] == [678, 1302, 2034]
-    assert cache_blocks(SHAPE, 2, 100_000_000) == 4069
-    assert cache_blocks(known_shapes()["Qwen/Qwen3-32B"], 2, 20_000_000_000) == 9536
 
 
 def test_an_adapters_slots_are_divided_over_the_cards() -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from rich.table import Table
 
 from qinglan.errors import ConfigError, DataError
-from qinglan.pages.page import render_page
 from qinglan.terminal import quoted, say, say_error, say_json, visible
 from qinglan.terminal.console import Console
 from tests.screens.terminal_screen import ATTACKS, faults, shown
@@ -98,15 +97,6 @@ def test_a_log_is_quoted_line_by_line() -> None:
     ]  # fmt: skip
 
 
-def test_a_page_shows_codes_too(tmp_path_factory: pytest.TempPathFactory) -> None:
-    template = tmp_path_factory.mktemp("page") / "one.html.j2"
-    template.write_text("{{ headline }}<pre>{{ text }}</pre>{{ number }}")
-
-    page = render_page(template, "a\u202eb", text="一\n<\u200b>", number=3)
-
-    assert page == r"a\u202eb<pre>一" + "\n" + r"&lt;\u200b&gt;</pre>3"
-
-
 @pytest.mark.usefixtures("in_chinese")
 def test_a_command_prints_in_the_persons_language(capsys: pytest.CaptureFixture[str]) -> None:
     say("- a.csv: no such file. Give the filled blind sample.", "something else\x1b[2J")
@@ -127,13 +117,6 @@ def test_a_table_has_a_chinese_head_and_its_cells_as_they_are(capsys: pytest.Cap
     printed = capsys.readouterr().out
     assert "人的评分" in printed and "系统" in printed
     assert "rewrites" in printed
-
-
-@pytest.mark.usefixtures("in_chinese")
-def test_json_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    say_json({"why": "no such file"})
-
-    assert capsys.readouterr().out == '{"why": "no such file"}\n'
 
 
 def test_a_process_that_writes_a_log_prints_english(

@@ -203,17 +203,6 @@ def test_a_journal_of_another_version_and_another_database_are_left_alone(
     assert path.read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> None:
-    path.write_text("问题,用户画像\n" * 100)
-
-    async def reopen() -> None:
-        with pytest.raises(DataError, match="cannot be opened as a database"):
-            Journal(path)
-
-    asyncio.run(reopen())
-    assert path.read_text().startswith("问题")
-
-
 def test_writes_that_wait_together_share_a_transaction(tmp_path: Path) -> None:
     commits: list[str] = []
 

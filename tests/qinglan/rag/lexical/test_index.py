@@ -44,14 +44,6 @@ def test_the_passage_that_holds_the_words_comes_first(index: Index) -> None:
     assert ids(index, "鱼油软胶囊 贮藏温度条件")[0] == "p22"
 
 
-def test_a_title_alone_is_enough_to_be_found(tmp_path: Path) -> None:
-    kb = write_kb(tmp_path / "kb.jsonl", [*PASSAGES_WRITTEN, Passage(id="t", title="儿童配方", content="见包装。")])
-
-    index = Index.open(build_index(kb, tmp_path, "fivedoctors"))
-
-    assert ids(index, "儿童配方") == ["t"]
-
-
 def test_equal_passages_stand_in_the_order_of_the_file_even_when_the_tie_is_longer_than_the_cut(
     tmp_path: Path,
 ) -> None:
@@ -59,10 +51,6 @@ def test_equal_passages_stand_in_the_order_of_the_file_even_when_the_tie_is_long
     index = Index.open(build_index(write_kb(tmp_path / "kb.jsonl", twins), tmp_path, "fivedoctors"))
 
     assert [hit.number for hit in index.search("同样的话", 7)] == list(range(7))
-
-
-def test_a_query_of_unknown_words_finds_nothing(index: Index) -> None:
-    assert index.search("zzzz ！？", 5) == []
 
 
 @pytest.mark.slow
@@ -83,13 +71,6 @@ def test_a_pasted_page_is_searched_by_its_rarest_pairs(index: Index) -> None:
 
     assert len(grams) == len(set(grams)) <= 128
     assert index.search(page, 5)
-
-
-def test_document_frequencies_count_passages_not_occurrences(index: Index) -> None:
-    assert index.df("油软") == 4
-    assert index.df("说明") == 16
-    assert index.idf("油软") > index.idf("说明")
-    assert {"油软", "贮藏"} <= index.terms(10)
 
 
 def test_weights_on_disk_are_the_sums_of_what_the_index_counts(index: Index) -> None:

@@ -1,20 +1,15 @@
 """Pairs cut a batch at a time are those that are cut one text at a time."""
 
-import logging
 import math
 from collections import Counter
-from pathlib import Path
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from qinglan.rag.contract import Passage
 from qinglan.rag.knowledge_base import inverse_frequency, searched_text
-from qinglan.rag.lexical import index_writer, passage_terms
-from qinglan.rag.lexical.index import Index, build_index
-from qinglan.rag.lexical.index_files import WEIGHTS
+from qinglan.rag.lexical import passage_terms
 from qinglan.rag.lexical.passage_terms import DocumentFrequencies, extract_terms, passage_batches
 from qinglan.text.text import search_terms
 
@@ -76,29 +71,3 @@ def test_a_batch_ends_with_its_passages_or_with_its_letters() -> None:
 
     assert [len(batch) for batch in passage_batches(short)] == [passage_terms.PASSAGES_AT_ONCE, 1]
     assert [len(batch) for batch in passage_batches(long)] == [2, 1]
-
-
-def test_an_index_of_many_batches_is_that_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kb = tmp_path / "kb.jsonl"
-    rows = ({"id": str(n), "title": f"产品{n}", "content": f"每日{n % 5}粒，温水送服。"} for n in range(40))
-    kb.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
-    single = build_index(kb, tmp_path / "one", "t")
-    monkeypatch.setattr(passage_terms, "PASSAGES_AT_ONCE", 7)
-    many = build_index(kb, tmp_path / "many", "t")
-
-    assert (many / WEIGHTS).read_bytes() == (single / WEIGHTS).read_bytes()
-    assert Index.open(many).search("产品7 每日", 10) == Index.open(single).search("产品7 每日", 10)
-    assert sorted(path.name for path in many.iterdir()) == sorted(path.name for path in single.iterdir())
-
-
-def test_a_long_build_says_how_far_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(index_writer, "EVERY_SECONDS", 0.0)
-    kb = tmp_path / "kb.jsonl"
-    kb.write_bytes(b'{"id":"a","title":"","content":"x","metadata":{}}\n')
-
-    with caplog.at_level(logging.INFO, "qinglan.rag"):
-        build_index(kb, tmp_path, "t")
-
-    assert "[index kb.jsonl] 1/1, " in caplog.text
