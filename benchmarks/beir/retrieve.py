@@ -14,7 +14,7 @@ from qinglan.processes.services import run_service
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
 from qinglan.rag.lexical.index import build_index
-from qinglan.terminal.progress import progress, transfer_progress
+from qinglan.terminal.progress import progress
 
 UNDER_WAY, DEPTH = 20, 100
 """Searches at a time, and passages of each."""
@@ -40,25 +40,10 @@ Query = tuple[int, str]
 @contextmanager
 def rag_service(knowledge_base: Path, tenant: str, folder: Path) -> Iterator[str]:
     """The service on this corpus, for as long as the block lasts; its index is kept in the folder."""
-    index_with_progress(knowledge_base, tenant, folder / "index")
+    build_index(knowledge_base, folder / "index", tenant)
     arguments = ["--kb", f"{tenant}={knowledge_base}", "--index-root", str(folder / "index"), "--port", "0"]
     with run_service("serving.rag", arguments, folder / "logs" / "rag.log") as url:
         yield url
-
-
-def index_with_progress(knowledge_base: Path, tenant: str, root: Path) -> None:
-    """Build the service's index with a progress line: 180,000 passages take a minute."""
-    size = knowledge_base.stat().st_size
-    batches: list[int] = []
-    with transfer_progress("index", size) as transfer:
-
-        def observe(count: int) -> None:
-            batches.append(count)
-            transfer.add_moved(count)
-
-        build_index(knowledge_base, root, tenant, observe=observe)
-        if not batches:  # the index of an earlier call
-            transfer.add_existing(size)
 
 
 def retrieve_all(dataset: Dataset, queries: Sequence[Query], url: str) -> Mapping[Query, Ranking]:

@@ -6,11 +6,11 @@ async with RagClient("http://127.0.0.1:8000") as rag:
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import httpx2
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from qinglan.concurrency import AsyncClosing
 from qinglan.config import explain_validation_error
@@ -19,16 +19,8 @@ from qinglan.http.http_client import BusyError, async_client, certificate_advice
 from qinglan.http.outages import Retries, outage_seconds
 from qinglan.http.request_bundles import BundleClient, BundledResponse
 from qinglan.rag.adapter import RagAdapter
-from qinglan.rag.contract import (
-    KNOWLEDGE_BASES_PATH,
-    KnowledgeBase,
-    RagAnswer,
-    RagRequest,
-    read_reranker_fallback,
-)
+from qinglan.rag.contract import RagAnswer, RagRequest, read_reranker_fallback
 from qinglan.rag.service_shape import RagService
-
-Answer = TypeVar("Answer", bound=BaseModel)
 
 BUSY = {429, 502, 503, 504}
 GATEWAY_CONCURRENCY = 512
@@ -72,6 +64,7 @@ class RagClient(AsyncClosing):
         self._base_url = base_url.rstrip("/")
         self._retries = Retries(f"RAG service {self._base_url}", pause_before_retry, attempts, back_within)
         self._adapter = RagAdapter(service, base_url)
+        self._where = self._adapter.where
         self._slots = asyncio.Semaphore(concurrency)
         self._bundles: BundleClient | None = None
         self._http = async_client(base_url, timeout=timeout)
@@ -98,7 +91,7 @@ class RagClient(AsyncClosing):
         sent = {name: value for name, value in request.model_dump().items() if value not in (None, "")}
         content = self._adapter.encode(orjson.dumps(sent))
         try:
-            return (await self._send("POST", self._adapter.path, content)).content
+            return (await self._send(content)).content
         except UnknownToServiceError as error:
             raise UnknownToServiceError(
                 f"{error}. It was asked about tenant {request.tenant_id!r} and knowledge base {request.kb_name!r}: "
@@ -110,23 +103,10 @@ class RagClient(AsyncClosing):
         """Read an answer's body as the contract's `data`. Unlike `retrieve`, this accepts scores outside [0, 1]."""
         return self._adapter.read(content, tenant)
 
-    async def knowledge_bases(self) -> list[KnowledgeBase]:
-        """List the knowledge bases that the service serves; empty if an older service cannot list them."""
-        try:
-            response = await self._send("GET", KNOWLEDGE_BASES_PATH)
-        except UnknownToServiceError:
-            return []
-        where = self._where(KNOWLEDGE_BASES_PATH)
-        try:
-            listed = orjson.loads(response.content)["knowledge_bases"]
-        except (orjson.JSONDecodeError, LookupError, TypeError):
-            return []  # a page of another kind at this path
-        return [_read(KnowledgeBase, item, where) for item in listed]
-
-    async def _send(self, method: str, path: str, content: bytes = b"") -> BundledResponse:
+    async def _send(self, content: bytes) -> BundledResponse:
         async def send() -> BundledResponse:
             async with self._slots:
-                reply = await self._exchange(method, path, content)
+                reply = await self._exchange(content)
             if reply.status in BUSY:
                 message = f"status {reply.status}: {_message(reply.content)}"
                 raise BusyError(message, retry_after(reply.headers))
@@ -135,30 +115,28 @@ class RagClient(AsyncClosing):
             return reply
 
         try:
-            return self._accepted(await self._retries.run(send), path)
+            return self._accepted(await self._retries.run(send))
         except _RerankerFallbackError as error:
             raise OutageError(
-                f"{self._where(path)}: {error}; the local score in its place is another scale. "
+                f"{self._where}: {error}; the local score in its place is another scale. "
                 f"{self._next_step('reranker')}"
             ) from error
         except BusyError as error:
-            raise OutageError(f"{self._where(path)}: {error}. {self._next_step('service')}") from error
+            raise OutageError(f"{self._where}: {error}. {self._next_step('service')}") from error
         except httpx2.TransportError as error:
             cause, advice = str(error) or type(error).__name__, certificate_advice(error)
-            raise OutageError(
-                f"{self._where(path)}: no answer ({cause}). {self._next_step('service')}{advice}"
-            ) from error
+            raise OutageError(f"{self._where}: no answer ({cause}). {self._next_step('service')}{advice}") from error
 
-    async def _exchange(self, method: str, path: str, content: bytes) -> BundledResponse:
-        """Send one request and read its answer; a POST to a run's gateway travels in a bundle."""
-        if self._bundles and method == "POST":
-            return await self._bundles.post(path, content, {})
+    async def _exchange(self, content: bytes) -> BundledResponse:
+        """Send one request and read its answer; to a run's gateway it travels in a bundle."""
+        if self._bundles:
+            return await self._bundles.post(self._adapter.path, content, {})
         headers = JSON_HEADER | self._adapter.headers
-        response = await self._http.request(method, path, content=content or None, headers=headers)
+        response = await self._http.post(self._adapter.path, content=content, headers=headers)
         return BundledResponse(response.status_code, response.headers, self._adapter.hide_secrets(response.content))
 
-    def _accepted(self, reply: BundledResponse, path: str) -> BundledResponse:
-        status, where = reply.status, self._where(path)
+    def _accepted(self, reply: BundledResponse) -> BundledResponse:
+        status, where = reply.status, self._where
         if status == 200:
             return reply
         if 300 <= status < 500:
@@ -166,9 +144,6 @@ class RagClient(AsyncClosing):
             advice = REDIRECTED if status < 400 else ADVICE.get(status, "")
             raise kind(f"{where}: refused with status {status}: {_message(reply.content)}{advice}")
         raise OutageError(f"{where}: status {status}: {_shown(reply.content)}. {self._next_step('service')}")
-
-    def _where(self, path: str) -> str:
-        return f"RAG service {self._base_url}{path}"
 
     def _next_step(self, part: str) -> str:
         return f"{self._retries.limit()}; see that the {part} is up, then run again."
@@ -206,7 +181,12 @@ def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -
     # reranker_score is then the score against the query, which thresholds cut by.
     if fields["scored_against"] == "query":
         fields["recall"] = [{**item, "query_score": item["reranker_score"]} for item in data["recall"]]
-    return _read(RagAnswer, {"data": fields}, where)
+    try:
+        return RagAnswer.model_validate({"data": fields})
+    except ValidationError as error:
+        raise DataError(
+            f"{where}: the answer is not the contract (docs/rag-contract.md): {explain_validation_error(error)}"
+        ) from error
 
 
 def refuse_improbable(passage: Mapping[str, Any], tenant: str, where: str) -> None:
@@ -219,15 +199,6 @@ def refuse_improbable(passage: Mapping[str, Any], tenant: str, where: str) -> No
                 f"a probability: give the profile a calibration, gateway.rag.calibration.{tenant}, which "
                 "`qinglan check-rag` fits."
             )
-
-
-def _read(model: type[Answer], values: Any, where: str) -> Answer:
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise DataError(
-            f"{where}: the answer is not the contract (docs/rag-contract.md): {explain_validation_error(error)}"
-        ) from error
 
 
 def _message(content: bytes) -> str:

@@ -12,9 +12,6 @@ from qinglan.sizing.constants import VLLM_WORK
 from qinglan.sizing.ledger import Amount, Phase, constant, phase
 from qinglan.sizing.shape import ModelShape
 
-BLOCK = 16
-"""Number of tokens in a block of the cache."""
-
 WIDTH = 2
 """Bytes of a weight, key or value in bf16."""
 
@@ -41,11 +38,6 @@ def settings_of_options(options: Sequence[str]) -> VllmSettings:
         lora_slots=int(values.get("max-loras", 1)) if adapters else 0,
         lora_rank=int(values.get("max-lora-rank", 16)) if adapters else 0,
     )
-
-
-def cache_blocks(shape: ModelShape, tensor_parallel: int, cache_bytes: float) -> int:
-    """Number of cache blocks that vLLM makes from these bytes on each card."""
-    return int(cache_bytes // (BLOCK * shape.cached(tensor_parallel) * WIDTH))
 
 
 def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, ...]:

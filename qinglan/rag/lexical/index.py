@@ -8,7 +8,6 @@ for number, score in index.search("虾青素 每日服用频次", 5):
 
 import mmap
 from array import array
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -50,13 +49,8 @@ class Hit(NamedTuple):
     score: float
 
 
-def build_index(
-    kb: Path, root: Path, tenant_id: str, kb_name: str = "default", observe: Callable[[int], object] | None = None
-) -> Path:
-    """Build the index of a knowledge base unless its folder exists; several builders at once are safe.
-
-    `observe` is called with the bytes of each batch of passages once it is indexed.
-    """
+def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") -> Path:
+    """Build the index of a knowledge base unless its folder exists; several builders at once are safe."""
     if not kb.is_file():
         raise DataError(f"{kb}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
     snapshot = sha256_file(kb)
@@ -67,7 +61,7 @@ def build_index(
     from qinglan.rag.lexical.index_writer import write_index  # it imports numpy, which only a build needs
 
     with first_folder(folder) as built:
-        passages = write_index(kb, built, observe)
+        passages = write_index(kb, built)
         if sha256_file(kb) != snapshot:
             raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
         manifest = Manifest(

@@ -7,7 +7,7 @@ is counted; until then each passage's terms wait in a file, 8 bytes a term.
 import logging
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -34,7 +34,7 @@ WRITER_BYTES = 50_000_000
 log = logging.getLogger("qinglan.rag")
 
 
-def write_index(kb: Path, folder: Path, observe: Callable[[int], object] | None = None) -> int:
+def write_index(kb: Path, folder: Path) -> int:
     """Write every file of the index except its manifest; returns the number of passages."""
     (folder / SEARCH).mkdir(parents=True)
     schema = SchemaBuilder()
@@ -49,11 +49,8 @@ def write_index(kb: Path, folder: Path, observe: Callable[[int], object] | None 
                 cut = extract_terms(batch)
                 weights.add(cut)
                 _add(writer, cut.bodies, len(starts) - 1)
-                before = starts[-1]
                 for line in map(_line, batch):
                     starts.append(starts[-1] + lines.write(line))
-                if observe:
-                    observe(starts[-1] - before)
                 progress.done(len(starts) - 1, starts[-1])
         with (folder / WEIGHTS).open("wb") as file:
             for weighed in weights.of_passages():

@@ -11,7 +11,7 @@ import stamina
 
 from qinglan.errors import ConfigError, DataError, OutageError
 from qinglan.rag.client import RagClient
-from qinglan.rag.contract import KnowledgeBase, RagAnswer, RagRequest
+from qinglan.rag.contract import RagAnswer, RagRequest
 from qinglan.rag.retrieval import RetrievalConfig, known_query_score
 from tests.servers.echo_servers import Reply, Scripted, running
 
@@ -46,14 +46,6 @@ def ask(url: str, request: RagRequest = REQUEST, **options: Any) -> RagAnswer:
     async def once() -> RagAnswer:
         async with RagClient(url, **options) as client:
             return await client.retrieve(request)
-
-    return asyncio.run(once())
-
-
-def listed(url: str) -> list[KnowledgeBase]:
-    async def once() -> list[KnowledgeBase]:
-        async with RagClient(url) as client:
-            return await client.knowledge_bases()
 
     return asyncio.run(once())
 
@@ -207,17 +199,6 @@ def test_a_passage_that_speaks_of_a_fallback_is_none() -> None:
         assert ask(url).data.recall[0].content == hit["content"]
 
 
-def test_knowledge_bases_are_listed_and_an_older_service_lists_none() -> None:
-    kb = {"tenant_id": "fivedoctors", "kb_name": "default", "snapshot": "abc", "passages": 3}
-
-    with service(reply({"knowledge_bases": [kb]})) as (url, _):
-        assert listed(url) == [KnowledgeBase(**kb)]
-    with service(reply({"detail": "Not Found"}, 404)) as (url, _):
-        assert listed(url) == []
-
-
 def test_a_wrong_address_is_never_an_empty_answer() -> None:
-    with service(reply(b"<html>hello</html>")) as (url, _):
-        with pytest.raises(DataError, match="not JSON"):
-            ask(url)
-        assert listed(url) == []
+    with service(reply(b"<html>hello</html>")) as (url, _), pytest.raises(DataError, match="not JSON"):
+        ask(url)

@@ -1,25 +1,9 @@
 """The cache of keys and values has as many blocks as vLLM makes of the same bytes."""
 
-import pytest
-
-from qinglan.sizing.vllm import VllmSettings, cache_blocks, least_phase, settings_of_options
+from qinglan.sizing.vllm import VllmSettings, least_phase, settings_of_options
 from tests.qinglan.sizing.models import small_shape
 
 SHAPE = small_shape(num_attention_heads=8, num_key_value_heads=4, head_dim=64, num_hidden_layers=3)
-
-
-def vllms_blocks(layers: int, heads: int, head_dim: int, block: int, available: int) -> int:
-    """As vLLM 0.32 counts in kv_cache_utils.py: the bytes divided by those of a block in all layers."""
-    page_size = 2 * block * heads * head_dim * 2
-    return available // page_size // layers
-
-
-@pytest.mark.parametrize("available", [33_333_333, 64_000_000, 100_000_000])
-@pytest.mark.parametrize("parallel", [1, 2, 4])
-def test_blocks_are_those_of_vllms_formula(available: int, parallel: int) -> None:
-    expected = vllms_blocks(3, 4 // parallel, 64, 16, available)
-
-    assert cache_blocks(SHAPE, parallel, available) == expected
 
 
 def test_an_adapters_slots_are_divided_over_the_cards() -> None:
