@@ -1,7 +1,6 @@
 """Attacks on a release as rows of a table: what is done, and what exactly must be said of it."""
 
 import shutil
-import unicodedata
 from collections.abc import Callable, Set
 from datetime import timedelta
 from pathlib import Path
@@ -97,11 +96,6 @@ def linked(name: str) -> Callable[[Scene], object]:
         path.symlink_to(backup)
 
     return attack
-
-
-def exchanged(item: str, other: str) -> Callable[[Scene], object]:
-    """Each under the other's name."""
-    return lambda scene: do.swap(scene.path(item), scene.path(other))
 
 
 def twin(name: str, other: str) -> Callable[[Scene], object]:
@@ -277,4 +271,3 @@ LATER = timedelta(days=1)
 UNSIGNED: Set[Expected] = {(PROVENANCE, "untrusted")}
 BROKEN: Set[Expected] = {(PROVENANCE, "altered")}
 MODEL_FILES = ("chat_template.jinja", "config.json", "model.safetensors", "rewriter.json", "tokenizer.json")
-NFD = unicodedata.normalize("NFD", "é.txt")
