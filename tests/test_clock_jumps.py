@@ -371,7 +371,7 @@ def test_a_logged_question_is_compared_once_whatever_the_clock_does(hours: int, 
 
     def log(at: datetime) -> list[str]:
         key = f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl"
-        store.shelf.create(key, b"{}\n")
+        store.backend.create(key, b"{}\n")
         return [key]
 
     minute, wrong = timedelta(minutes=1), timedelta(hours=hours)
@@ -399,7 +399,7 @@ def test_questions_are_read_after_the_clock_was_more_than_two_days_ahead_for_as_
     for minute in range(1, 20):
         at = NOON + timedelta(minutes=minute)
         keys.append(f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl")
-        store.shelf.create(keys[-1], b"{}\n")
+        store.backend.create(keys[-1], b"{}\n")
 
         assert reader.new_keys(at) == keys[-1:]
 

@@ -20,14 +20,14 @@ LARGE_AT_ONCE = 2
 """Number of large files at once. While one is hashed and written, pieces of the other are fetched."""
 
 
-def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path) -> None:
+def pull_files(backend: StorageBackend, base: str, manifest: Manifest, into: Path) -> None:
     """Download small files, several at once, and then large files, each in several pieces at once."""
     sizes = {name: file.size for name, file in manifest.files.items()}
     try:
         with atomic_folder(into) as folder, transfer_progress("pull", sum(sizes.values())) as tally:
 
             def pull(name: str) -> None:
-                _fetch_file(shelf, f"{base}/{name}", folder / name, manifest.files[name], tally)
+                _fetch_file(backend, f"{base}/{name}", folder / name, manifest.files[name], tally)
 
             run_each(pull, [name for name, size in sizes.items() if size <= MIN_PART_SIZE])
             run_each(pull, [name for name, size in sizes.items() if size > MIN_PART_SIZE], LARGE_AT_ONCE)
@@ -37,12 +37,12 @@ def pull_files(shelf: StorageBackend, base: str, manifest: Manifest, into: Path)
         raise ConfigError(f"{error.filename or into}: {error.strerror}. See to that and pull again.") from error
 
 
-def _fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFile, tally: Transfer) -> None:
+def _fetch_file(backend: StorageBackend, key: str, target: Path, file: ManifestFile, tally: Transfer) -> None:
     sha256, size = hashlib.sha256(), 0
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as out:
         # One byte more than the manifest says is requested, so that a longer object is noticed.
-        for data in _pieces(shelf, key, file.size + 1):
+        for data in _pieces(backend, key, file.size + 1):
             out.write(data)
             sha256.update(data)
             size += len(data)
@@ -50,13 +50,15 @@ def _fetch_file(shelf: StorageBackend, key: str, target: Path, file: ManifestFil
             if len(data) < PIECE_SIZE:  # the object's end, even if the manifest gives another size
                 break
     if size != file.size or sha256.hexdigest() != file.sha256:
-        raise DataError(f"{shelf.address}/{key}: not the bytes that were pushed. Nothing of this artifact was kept.")
+        raise DataError(
+            f"{backend.address}/{key}: not the bytes that were pushed. Nothing of this artifact was kept."
+        )
 
 
-def _pieces(shelf: StorageBackend, key: str, size: int) -> Iterator[bytes]:
+def _pieces(backend: StorageBackend, key: str, size: int) -> Iterator[bytes]:
     """Yield an object's first `size` bytes in order; several pieces are fetched at once."""
     if size <= PIECE_SIZE:
-        return iter([shelf.part(key, 0, size)])
+        return iter([backend.part(key, 0, size)])
     # While one piece is hashed and written, the next pieces are on their way.
     starts = range(0, size, PIECE_SIZE)
-    return map_in_order(lambda start: shelf.part(key, start, min(PIECE_SIZE, size - start)), starts)
+    return map_in_order(lambda start: backend.part(key, start, min(PIECE_SIZE, size - start)), starts)

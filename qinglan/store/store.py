@@ -40,16 +40,16 @@ MAX_TRIES = 100
 
 
 class Store:
-    def __init__(self, shelf: StorageBackend) -> None:
-        self.shelf = shelf
+    def __init__(self, backend: StorageBackend) -> None:
+        self.backend = backend
 
     @property
     def address(self) -> str:
-        return self.shelf.address
+        return self.backend.address
 
     def prepare(self) -> "Store":
         """Make the store before a write, if it does not exist."""
-        self.shelf.prepare()
+        self.backend.prepare()
         return self
 
     def push(self, folder: Path, digest: str) -> str:
@@ -60,15 +60,15 @@ class Store:
             raise DataError(
                 f"{folder}: its digest is {manifest.digest}, not {digest}. Name the folder that was signed."
             )
-        self.shelf.prepare()
+        self.backend.prepare()
         exists = self.has(digest)
         if not exists:
             self._put(files, manifest, base)
         # Compare the stored files before writing the manifest, which marks the artifact as completely pushed.
-        if faults := differences(manifest, self.shelf.objects(f"{base}/")):
+        if faults := differences(manifest, self.backend.objects(f"{base}/")):
             raise DataError(f"{self.address}/{base}: {_format_faults(faults)}. Remove what is there, and push again.")
         if not exists:
-            self.shelf.create(f"{base}.json", manifest.dump())
+            self.backend.create(f"{base}.json", manifest.dump())
         return f"{self.address}/{base}"
 
     def pull(self, digest: str, into: Path, select: Callable[[str], bool] = lambda name: True) -> Path:
@@ -80,7 +80,7 @@ class Store:
         if manifest is None:
             raise DataError(f"{self.address}: no {RELEASES}/{digest}. Push it first, or look in another store.")
         files = {name: file for name, file in manifest.files.items() if select(name)}
-        pull_files(self.shelf, _artifact_key(digest), Manifest(files=files), into)
+        pull_files(self.backend, _artifact_key(digest), Manifest(files=files), into)
         return into
 
     def has(self, digest: str) -> bool:
@@ -89,15 +89,15 @@ class Store:
 
     def digests(self) -> Iterator[str]:
         """List the artifacts that were pushed completely."""
-        for child in self.shelf.children(f"{RELEASES}/"):
+        for child in self.backend.children(f"{RELEASES}/"):
             digest, _, ending = child.partition(".")
             if ending == "json" and DIGEST.fullmatch(digest):
                 yield digest
 
     def names(self) -> Iterator[str]:
         """List the names that point to an artifact."""
-        for tenant in filter(TENANT.fullmatch, self.shelf.children(f"{NAMES}/")):
-            for model in self.shelf.children(f"{NAMES}/{tenant}/"):
+        for tenant in filter(TENANT.fullmatch, self.backend.children(f"{NAMES}/")):
+            for model in self.backend.children(f"{NAMES}/{tenant}/"):
                 if NAME.fullmatch(f"{tenant}/{model}") and self._entries(f"{NAMES}/{tenant}/{model}/"):
                     yield f"{tenant}/{model}"
 
@@ -113,7 +113,7 @@ class Store:
         where = f"{NAMES}/{checked_name(name)}/"
         entries = []
         for key in (f"{where}{child}" for child in self._entries(where)):
-            if (data := self.shelf.read(key)) is None:
+            if (data := self.backend.read(key)) is None:
                 raise DataError(f"{self.address}/{key}: was removed while it was being read. Look again.")
             entries.append(HistoryEntry.parse(data, f"{self.address}/{key}"))
         return tuple(entries)
@@ -133,7 +133,7 @@ class Store:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = next_entry(name, history, digest, expected, by, time, sign)
         # If two writers move the name at once, only one can create the entry with this number.
-        if not self.shelf.create(f"{NAMES}/{name}/{len(history) + 1:06}.json", entry.dump()):
+        if not self.backend.create(f"{NAMES}/{name}/{len(history) + 1:06}.json", entry.dump()):
             winner = self.name(name)
             raise ConflictError(conflict_message(name, winner.current if winner else None, expected))
         return NameHistory(name, (*history, entry))
@@ -144,7 +144,7 @@ class Store:
             raise DataError(f"{self.address}: no {RELEASES}/{digest} to lay a note beside. Push it first.")
         if not WORD.fullmatch(word):
             raise DataError(f"{word!r} is no word for a note: it is in a-z, 0-9 and '-', as in break-glass.")
-        self.shelf.create(f"{NOTES}/{digest}/{word}-{hashlib.sha256(note).hexdigest()}", note)
+        self.backend.create(f"{NOTES}/{digest}/{word}-{hashlib.sha256(note).hexdigest()}", note)
 
     def add_use(self, test: str, line: str, model: str, about: Mapping[str, str]) -> int:
         """Add a model to the list of models that a test has judged, and return its number, counted from 1.
@@ -157,7 +157,7 @@ class Store:
             if numbers := [number for number, name in listed.items() if name == model]:
                 return min(numbers)
             number = len(listed) + 1
-            if self.shelf.create(f"{base}{number:06}.json", entry):
+            if self.backend.create(f"{base}{number:06}.json", entry):
                 return number
         raise ConflictError(
             f"{self.address}/{base}: the next entry of this list was taken {MAX_TRIES} times. Run again when no "
@@ -170,7 +170,7 @@ class Store:
         advice = "Put it back from a copy of the store, or lock away a new test."
         for number, child in enumerate(self._entries(base, advice), 1):
             where = f"{self.address}/{base}{child}"
-            model = parse_json_mapping(self.shelf.read(f"{base}{child}") or b"", where).get("model")
+            model = parse_json_mapping(self.backend.read(f"{base}{child}") or b"", where).get("model")
             if not (isinstance(model, str) and DIGEST.fullmatch(model)):
                 raise DataError(f"{where}: names no model by its digest. {advice}")
             listed[number] = model
@@ -188,13 +188,13 @@ class Store:
         """Read each note; None if its bytes do not have the digest with which its name ends."""
         if not DIGEST.fullmatch(digest):
             raise DataError(f"{digest[:80]!r}: no SHA-256 digest.")
-        for child in sorted(self.shelf.children(f"{NOTES}/{digest}/")):
-            note = self.shelf.read(f"{NOTES}/{digest}/{child}") or b""
+        for child in sorted(self.backend.children(f"{NOTES}/{digest}/")):
+            note = self.backend.read(f"{NOTES}/{digest}/{child}") or b""
             yield child, note if child.endswith(f"-{hashlib.sha256(note).hexdigest()}") else None
 
     def _manifest(self, digest: str) -> Manifest | None:
         key = f"{_artifact_key(digest)}.json"
-        data = self.shelf.read(key)
+        data = self.backend.read(key)
         if data is None:
             return None
         manifest = Manifest.parse(data, f"{self.address}/{key}")
@@ -206,11 +206,11 @@ class Store:
 
     def _put(self, files: Mapping[str, SourceFile], manifest: Manifest, base: str) -> None:
         """Push missing files: small ones several at once, then large ones, each in several parts at once."""
-        missing = files_to_push(manifest, self.shelf.objects(f"{base}/"))
+        missing = files_to_push(manifest, self.backend.objects(f"{base}/"))
         with transfer_progress("push", sum(file.size for file in files.values())) as tally:
 
             def put(name: str) -> None:
-                self.shelf.put(f"{base}/{name}", files[name], tally)
+                self.backend.put(f"{base}/{name}", files[name], tally)
 
             tally.add_existing(sum(file.size for name, file in files.items() if name not in missing))
             run_each(put, [name for name in missing if files[name].size <= MIN_PART_SIZE])
@@ -219,7 +219,7 @@ class Store:
 
     def _entries(self, base: str, advice: str = "Do not trust where it points.") -> list[str]:
         """List the numbered files under a key; a DataError if a number is missing or does not belong there."""
-        entries = sorted(filter(ENTRY.fullmatch, self.shelf.children(base)), key=lambda child: (len(child), child))
+        entries = sorted(filter(ENTRY.fullmatch, self.backend.children(base)), key=lambda child: (len(child), child))
         for number, child in enumerate(entries, 1):
             if child != f"{number:06}.json":
                 raise DataError(

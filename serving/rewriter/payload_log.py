@@ -54,7 +54,7 @@ class PayloadLog:
 
     def __init__(self, config: PayloadConfig, count: CountPayloads) -> None:
         self.config, self._count = config, count
-        self._shelf = open_store(config.store).prepare().shelf
+        self._backend = open_store(config.store).prepare().backend
         self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(MOST_WAITING)
         self._writer_id, self._written = secrets.token_hex(4), 0
         self._thread = threading.Thread(target=self._work, name="payloads", daemon=True)
@@ -98,7 +98,7 @@ class PayloadLog:
         key = f"payloads/{now:%Y-%m-%d}/{now:%H%M%S}-{self._writer_id}-{self._written:06}.jsonl"
         try:
             lines = b"".join(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE) for record in batch)
-            self._shelf.create(key, lines)
+            self._backend.create(key, lines)
         except Exception as error:  # of any kind: if the thread ended, all later records would be lost
             self._count("failed", len(batch))
             write_log({"event": "payload log", "failed": len(batch), "why": str(error)})

@@ -1,4 +1,4 @@
-"""Promises of a store on any shelf: imported by the tests of a folder and of S3, which bring `access`."""
+"""Promises of a store on any backend: imported by the tests of a folder and of S3, which bring `access`."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from pathlib import Path
 from qinglan.store import open_store
 
 store = open_store(sys.argv[1])
-put, done = store.shelf.put, []
+put, done = store.backend.put, []
 
 def dying(*arguments):
     done.append(1)
@@ -35,7 +35,7 @@ def dying(*arguments):
         os.kill(os.getpid(), {int(signal.SIGKILL)})
     put(*arguments)
 
-store.shelf.put = dying
+store.backend.put = dying
 store.push(Path(sys.argv[2]), sys.argv[3])
 """
 
@@ -83,8 +83,8 @@ def test_a_store_opened_anew_knows_what_was_pushed(access: StoreAccess, pushed: 
 def test_pushed_again_it_is_checked_and_not_written(
     access: StoreAccess, pushed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access.store.shelf, "put", None)
-    monkeypatch.setattr(access.store.shelf, "create", None)
+    monkeypatch.setattr(access.store.backend, "put", None)
+    monkeypatch.setattr(access.store.backend, "create", None)
 
     assert access.store.push(tmp_path / "release", pushed).endswith(pushed)
 
@@ -119,13 +119,13 @@ def test_a_file_that_changes_meanwhile_is_not_kept(
     access: StoreAccess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, sha = release(tmp_path / "release")
-    put = access.store.shelf.put
+    put = access.store.backend.put
 
     def late(key: str, source: SourceFile, tally: Transfer) -> None:
         source.path.write_bytes(b"something else")
         put(key, source, tally)
 
-    monkeypatch.setattr(access.store.shelf, "put", late)
+    monkeypatch.setattr(access.store.backend, "put", late)
 
     with pytest.raises(DataError, match="changed while it was being pushed"):
         access.store.push(folder, sha)
@@ -314,7 +314,7 @@ def test_an_entry_that_is_gone_shows(access: StoreAccess, pushed: str) -> None:
 
 
 def test_the_shelf_tells_what_lies_there(access: StoreAccess, pushed: str, tmp_path: Path) -> None:
-    result = access.store.shelf.objects(f"releases/{pushed}/")
+    result = access.store.backend.objects(f"releases/{pushed}/")
 
     assert result["empty"] == ObjectInfo(digest(tmp_path / "release" / "empty"), 0)
     assert result.keys() == file_digests(tmp_path / "release").keys()
@@ -331,14 +331,14 @@ def test_a_note_lies_beside_a_release_and_leaves_it_as_it_was(access: StoreAcces
 
 
 def test_children_are_the_names_directly_there_with_the_beginning_that_is_asked_for(access: StoreAccess) -> None:
-    shelf = access.store.shelf
+    backend = access.store.backend
     for name in ("a/10-x", "a/10-y", "a/1", "a/11/z", "a/20-x", "ab/10-x"):
-        shelf.create(name, b"")
+        backend.create(name, b"")
 
-    assert shelf.children("a/") == ["1", "10-x", "10-y", "11", "20-x"]
-    assert shelf.children("a/", "10") == ["10-x", "10-y"]
-    assert shelf.children("a/", "1") == ["1", "10-x", "10-y", "11"]
-    assert shelf.children("a/", "3") == shelf.children("b/", "1") == []
+    assert backend.children("a/") == ["1", "10-x", "10-y", "11", "20-x"]
+    assert backend.children("a/", "10") == ["10-x", "10-y"]
+    assert backend.children("a/", "1") == ["1", "10-x", "10-y", "11"]
+    assert backend.children("a/", "3") == backend.children("b/", "1") == []
 
 
 def test_a_note_needs_a_release_and_a_plain_word(access: StoreAccess, pushed: str) -> None:
@@ -352,10 +352,10 @@ def test_a_note_needs_a_release_and_a_plain_word(access: StoreAccess, pushed: st
 
 def test_a_changed_note_is_named_and_keeps_no_other_from_being_read(access: StoreAccess, pushed: str) -> None:
     access.store.attach(pushed, "break-glass", b"one")
-    [child] = access.store.shelf.children(f"notes/{pushed}/")
+    [child] = access.store.backend.children(f"notes/{pushed}/")
     access.overwrite(f"notes/{pushed}/{child}", b"another")
     access.store.attach(pushed, "rollout", b"two")
-    access.store.shelf.create(f"notes/{pushed}/garbage", b"!")
+    access.store.backend.create(f"notes/{pushed}/garbage", b"!")
 
     assert access.store.notes(pushed) == [b"two"]
     assert access.store.changed_notes(pushed) == [child, "garbage"]

@@ -42,7 +42,7 @@ class NameClaim(NamedTuple):
 def read_claim(store: Store, history: NameHistory) -> NameClaim:
     pointed_at = {entry.digest for entry in history.history}
     statements = {
-        digest: store.shelf.read(f"{RELEASES}/{digest}/{PROVENANCE}") or b""
+        digest: store.backend.read(f"{RELEASES}/{digest}/{PROVENANCE}") or b""
         for digest in store.digests()
         if digest not in pointed_at
     }

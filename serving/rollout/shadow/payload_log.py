@@ -42,7 +42,7 @@ class PayloadLogReader:
     """Reader of the payload log. It lists the keys of the current and the last hour, and stores those of two days."""
 
     def __init__(self, store: Store) -> None:
-        self._shelf = store.shelf
+        self._backend = store.backend
         self._known_keys: dict[str, set[str]] = {}
 
     def new_keys(self, now: datetime | None = None) -> list[str]:
@@ -51,7 +51,7 @@ class PayloadLogReader:
         newest, fresh = max(self._known_keys, default=None), []
         for hour in (f"{at - HOUR:%Y-%m-%d/%H}", f"{at:%Y-%m-%d/%H}"):
             day, _, start = hour.rpartition("/")
-            keys = [f"{LOG}/{day}/{name}" for name in self._shelf.children(f"{LOG}/{day}/", start)]
+            keys = [f"{LOG}/{day}/{name}" for name in self._backend.children(f"{LOG}/{day}/", start)]
             if hour in self._known_keys:
                 fresh += [key for key in keys if key not in self._known_keys[hour]]
             elif newest is not None and hour > newest:
@@ -69,7 +69,7 @@ class PayloadLogReader:
 
     def lines(self, key: str) -> list[LoggedQuestion | None]:
         """Read the questions of one object; None stands for a line that is not a question."""
-        return [parse_line(line) for line in (self._shelf.read(key) or b"").splitlines()]
+        return [parse_line(line) for line in (self._backend.read(key) or b"").splitlines()]
 
 
 def parse_line(line: bytes) -> LoggedQuestion | None:

@@ -192,11 +192,11 @@ def counted(url: str, name: str, labels: str = "") -> float:
 
 def test_the_key_opens_the_payload_log_and_no_other_bucket(house: House) -> None:
     store = open_store(house.key["QINGLAN_PAYLOADS"], house.key)
-    assert store.shelf.create("payloads/2026-01-01/one.jsonl", b"{}\n")
-    assert store.shelf.children("payloads/2026-01-01/") == ["one.jsonl"]
+    assert store.backend.create("payloads/2026-01-01/one.jsonl", b"{}\n")
+    assert store.backend.children("payloads/2026-01-01/") == ["one.jsonl"]
 
     with pytest.raises(ConfigError, match="AccessDenied"):
-        open_store(f"s3://{OTHER_BUCKET}/fivedoctors", house.key).shelf.children("releases/")
+        open_store(f"s3://{OTHER_BUCKET}/fivedoctors", house.key).backend.children("releases/")
 
 
 ROLLOUTS = "/apis/qinglan.dev/v1alpha1/namespaces/{}/modelrollouts"

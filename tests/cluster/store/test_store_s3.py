@@ -111,7 +111,7 @@ def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(
 def test_wrong_keys_are_a_matter_of_settings(s3: Minio, bucket: str, tmp_path: Path, name: str) -> None:
     store = open_store(f"s3://{bucket}", {**s3.environment, name: "mistaken"})
 
-    for ask in (lambda: store.has(MISSING), lambda: list(store.digests()), lambda: store.shelf.create("a", b"a")):
+    for ask in (lambda: store.has(MISSING), lambda: list(store.digests()), lambda: store.backend.create("a", b"a")):
         with pytest.raises(ConfigError, match="Check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
             ask()
 
@@ -136,7 +136,7 @@ def test_a_server_that_stopped_is_an_outage_and_soon(s3: Minio, tmp_path: Path) 
     began = time.monotonic()
     for ask in (
         lambda: store.has(sha), lambda: store.push(folder, sha), lambda: store.pull(sha, tmp_path / "back"),
-        lambda: list(store.names()), lambda: store.shelf.create("a", b"a"),
+        lambda: list(store.names()), lambda: store.backend.create("a", b"a"),
     ):  # fmt: skip
         with pytest.raises(OutageError, match="Check QINGLAN_S3_ENDPOINT and that it runs"):
             ask()

@@ -84,7 +84,7 @@ def test_a_note_that_is_not_what_was_laid_there_closes_no_door_and_the_audit_nam
 ) -> None:
     opened = open_store(str(store))
     opened.point(NAME, digest(signed.folder), None, "gate", sign_with(load_signer("releaser", signed.keys)))
-    opened.shelf.create(f"notes/{digest(signed.folder)}/break-glass-0000", b"garbage")
+    opened.backend.create(f"notes/{digest(signed.folder)}/break-glass-0000", b"garbage")
 
     with open_target(NAME, str(store)) as target:
         assert may_serve(target, signed.policy, NAME).allowed

@@ -1,4 +1,4 @@
-"""Files that come from a shelf: whole and with the right bytes, or not at all."""
+"""Files that come from a backend: whole and with the right bytes, or not at all."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,14 +32,14 @@ def pushed(tmp_path: Path) -> tuple[Store, str]:
 
 def before_piece(store: Store, number: int, act: Callable[[], object]) -> None:
     """Do something before this piece of the large file is fetched."""
-    part = store.shelf.part
+    part = store.backend.part
 
     def acting(key: str, start: int, size: int) -> bytes:
         if key.endswith("large") and start == number * PIECE_SIZE:
             act()
         return part(key, start, size)
 
-    store.shelf.part = acting  # type: ignore[method-assign]
+    store.backend.part = acting  # type: ignore[method-assign]
 
 
 def fail() -> None:
@@ -89,7 +89,7 @@ def test_a_folder_that_cannot_be_written_is_named(pushed: tuple[Store, str], tmp
 def test_a_link_laid_while_a_pull_runs_is_not_written_through(pushed: tuple[Store, str], tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text("genuine")
     store, sha = pushed
-    part = store.shelf.part
+    part = store.backend.part
 
     def lay_first(key: str, start: int, size: int) -> bytes:
         if key.endswith("small"):
@@ -97,7 +97,7 @@ def test_a_link_laid_while_a_pull_runs_is_not_written_through(pushed: tuple[Stor
             (partial / "large").symlink_to(tmp_path / "elsewhere")
         return part(key, start, size)
 
-    store.shelf.part = lay_first  # type: ignore[method-assign]
+    store.backend.part = lay_first  # type: ignore[method-assign]
     with pytest.raises(ConfigError, match="large: File exists"):
         store.pull(sha, tmp_path / "back")
 

@@ -81,7 +81,7 @@ def test_a_server_that_ignores_conditions_keeps_no_names() -> None:
         answering(200) as endpoint,
         pytest.raises(ConfigError, match="ignores If-None-Match, so two writers could both win"),
     ):
-        open_store("s3://bucket", {**SET, "QINGLAN_S3_ENDPOINT": endpoint}).shelf.create("key", b"data")
+        open_store("s3://bucket", {**SET, "QINGLAN_S3_ENDPOINT": endpoint}).backend.create("key", b"data")
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_server_that_ignores_conditions_keeps_no_names() -> None:
     [
         lambda store: store.has("0" * 64),
         lambda store: list(store.names()),
-        lambda store: store.shelf.create("a", b"a"),
+        lambda store: store.backend.create("a", b"a"),
     ],
 )
 @pytest.mark.parametrize(("status", "body"), [(503, b""), (500, b"<html>busy"), (403, b"<html>proxy"), (302, b"")])

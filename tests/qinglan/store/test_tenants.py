@@ -30,9 +30,9 @@ PATHS = st.one_of(st.text(), st.lists(st.one_of(PIECES, st.text(max_size=5)), mi
 @pytest.mark.slow
 @given(PATHS)
 def test_a_key_in_s3_begins_with_its_prefix_or_is_refused(key: str) -> None:
-    shelf = S3Backend(S3Settings.of("s3://bucket/tenants/fivedoctors", SET))
+    backend = S3Backend(S3Settings.of("s3://bucket/tenants/fivedoctors", SET))
     try:
-        whole = shelf.key(key)
+        whole = backend.key(key)
     except DataError:
         return
 
@@ -58,9 +58,9 @@ def asks(store: Store, folder: Path, word: str) -> list[Callable[[], object]]:
         lambda: store.has(word), lambda: store.pull(word, folder / "back"),
         lambda: store.push(folder / "artifact", word), lambda: store.name(word), lambda: store.history(word),
         lambda: store.point(word, sha, None, "x"), lambda: store.attach(sha, word, b"!"), lambda: store.notes(word),
-        lambda: store.shelf.read(word), lambda: store.shelf.part(word, 0, 99), lambda: store.shelf.create(word, b"!"),
-        lambda: store.shelf.children(f"{word}/"), lambda: store.shelf.children("releases/", word),
-        lambda: store.shelf.objects(f"{word}/"),
+        lambda: store.backend.read(word), lambda: store.backend.part(word, 0, 99),
+        lambda: store.backend.create(word, b"!"), lambda: store.backend.children(f"{word}/"),
+        lambda: store.backend.children("releases/", word), lambda: store.backend.objects(f"{word}/"),
     ]  # fmt: skip
 
 
@@ -90,8 +90,13 @@ def test_no_word_reads_or_changes_what_another_tenant_has(word: str) -> None:
 
 @pytest.mark.parametrize("word", ["../chengla/secret", "releases/../../chengla/secret", "/etc/passwd", "a//b", ".."])
 def test_a_key_that_leads_out_of_the_store_is_refused_with_the_reason(tmp_path: Path, word: str) -> None:
-    shelf = FolderBackend(tmp_path)
+    backend = FolderBackend(tmp_path)
 
-    for ask in (shelf.read, lambda key: shelf.part(key, 0, 1), lambda key: shelf.create(key, b"!"), shelf.children):
+    for ask in (
+        backend.read,
+        lambda key: backend.part(key, 0, 1),
+        lambda key: backend.create(key, b"!"),
+        backend.children,
+    ):
         with pytest.raises(DataError, match="no key of a store"):
             ask(word)

@@ -84,7 +84,7 @@ def test_a_store_that_hangs_drops_records_and_holds_nobody_up(
     monkeypatch.setattr(payload_log, "MOST_WAITING", 10)
     monkeypatch.setattr(payload_log, "MOST_TOGETHER", 1)
     log = PayloadLog(PayloadConfig(store=str(tmp_path)), counted)
-    monkeypatch.setattr(log._shelf, "create", lambda key, data: hangs.wait(30))
+    monkeypatch.setattr(log._backend, "create", lambda key, data: hangs.wait(30))
     for number in range(100):
         log.add({"number": number})
 
@@ -103,7 +103,7 @@ def test_a_store_that_fails_is_counted_and_said(
     def full(key: str, data: bytes) -> bool:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(log._shelf, "create", full)
+    monkeypatch.setattr(log._backend, "create", full)
     log.add({"number": 1})
     log.close()
 

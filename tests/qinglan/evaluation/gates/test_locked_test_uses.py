@@ -233,7 +233,7 @@ def test_an_entry_that_was_deleted_is_noticed(store: Path) -> None:
 
 def test_a_list_whose_next_entry_is_always_taken_ends_in_an_error(store: Path) -> None:
     opened = open_store(str(store)).prepare()
-    opened.shelf.create = lambda key, data: False  # type: ignore[method-assign]
+    opened.backend.create = lambda key, data: False  # type: ignore[method-assign]
 
     with pytest.raises(ConflictError, match="was taken 100 times"):
         opened.add_use("a" * 64, "rewriter", "b" * 64, {})

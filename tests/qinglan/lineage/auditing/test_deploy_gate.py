@@ -208,7 +208,7 @@ def test_a_planted_digest_with_the_same_beginning_hides_no_release(
 ) -> None:
     release, store = write_release(tmp_path / "release", keys), open_store(str(tmp_path / "store"))
     store.push(release, digest(release))
-    store.shelf.create(f"releases/{digest(release)[:12]}{'0' * 52}.json", planted)
+    store.backend.create(f"releases/{digest(release)[:12]}{'0' * 52}.json", planted)
 
     assert resolve_digest(store, digest(release)[:12]) == digest(release)
 

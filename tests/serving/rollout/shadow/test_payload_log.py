@@ -24,7 +24,7 @@ def log_in(folder: Path) -> Store:
 def written(store: Store, *when: datetime) -> list[str]:
     """Named as the rewriter names them."""
     keys = [f"payloads/{at:%Y-%m-%d}/{at:%H%M%S}-0a1b2c3d-000001.jsonl" for at in when]
-    assert all(store.shelf.create(key, b"{}\n") for key in keys)
+    assert all(store.backend.create(key, b"{}\n") for key in keys)
     return keys
 
 
@@ -104,5 +104,5 @@ def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_n
     written(store, now)
     turns.pair = PAIR
     assert failures_after_a_look() == {"payload_log": 1}, "written without a canary"
-    store.shelf.create(f"payloads/{now:%Y-%m-%d/%H%M%S}-later-000002.jsonl", b"{\n")
+    store.backend.create(f"payloads/{now:%Y-%m-%d/%H%M%S}-later-000002.jsonl", b"{\n")
     assert failures_after_a_look() == {"payload_log": 1, "unreadable": 1}

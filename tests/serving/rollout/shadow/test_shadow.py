@@ -190,7 +190,7 @@ def test_a_log_of_digests_and_lines_that_are_none_are_counted_as_such(world: Wor
     line = {"request_id": "r", "version": pair.stable, "tenant": "fivedoctors", "outcome": "answered"}
     lines = [orjson.dumps(line), b"{", orjson.dumps({**line, "tenant": {}}), orjson.dumps({**line, "version": "x"})]
     key = f"payloads/{datetime.now(UTC):%Y-%m-%d/%H%M%S}-x-000001.jsonl"
-    open_store(str(tmp_path)).shelf.create(key, b"\n".join(lines))
+    open_store(str(tmp_path)).backend.create(key, b"\n".join(lines))
     eyes.poll()
 
     assert eyes.failures == {"no_text": 1, "unreadable": 2}
