@@ -154,6 +154,13 @@ def test_what_was_dated_ahead_and_is_made_again_under_the_right_clock_is_intact(
     assert verdict(walked(*ahead, *line(keys), start="model", policy=keys.policy)) == "intact"
 
 
+def test_a_statement_about_a_time_to_come_vouches_for_no_input(keys: Keys) -> None:
+    late = 24 * 365.0
+    ahead = sealed(keys.builder, "sft", [output("model")], [source("questions")], (late, late + 1))
+
+    assert walked(ahead, start="questions", policy=keys.policy).things[sha("questions")].state == "untrusted"
+
+
 def test_an_unsigned_date_in_the_future_is_no_matter_of_clocks(keys: Keys) -> None:
     late = 24 * 365.0
     graph = walked(sealed(None, "sft", [output("model")], [], (1, late)), start="model", policy=keys.policy)
