@@ -66,32 +66,6 @@ def test_a_restarted_gateway_answers_from_its_journal_and_says_so(tmp_path: Path
     assert before["cost"] == after["cost"] > 0
 
 
-def test_another_sample_of_the_same_prompt_is_another_call(tmp_path: Path) -> None:
-    with running(create_app(EchoBrain(), Behaviour())) as teacher:
-        ask_all(gateway_config(teacher), tmp_path, ["一"], sample=0)
-        ask_all(gateway_config(teacher), tmp_path, ["一"], sample=1)
-        assert stats(teacher)["billed"] == 2
-
-
-def test_a_model_is_sent_only_the_parameters_that_it_accepts(tmp_path: Path) -> None:
-    app = Scripted(Reply(200, completion("答")))
-    with running(app) as teacher:
-        plain = gateway_config(teacher, model={"temperature": 0.3, "max_tokens_parameter": "max_tokens"})
-        ask_all(plain, tmp_path / "plain", ["一"])
-        ask_all(gateway_config(teacher, model={"temperature": None}), tmp_path / "reasoning", ["一"])
-    sent, reasoning = (orjson.loads(body) for _, body, _ in app.requests)
-    assert (sent["max_tokens"], sent["temperature"]) == (100, 0.3)
-    assert reasoning.keys() == {"model", "messages", "max_completion_tokens"}
-
-
-def test_a_response_format_reaches_the_model_and_its_answer_is_checked(tmp_path: Path) -> None:
-    shape = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
-    with running(create_app(EchoBrain(), Behaviour())) as teacher:
-        answers, _ = ask_all(gateway_config(teacher), tmp_path, ["一"], response_format=shape)
-    assert isinstance(answers[0], Answer)
-    assert orjson.loads(answers[0].text) == {"回声": "一"}
-
-
 def test_refused_and_truncated_answers_were_billed_and_are_no_rewrites(tmp_path: Path) -> None:
     with running(create_app(EchoBrain(), Behaviour())) as teacher:
         answers, report = ask_all(gateway_config(teacher), tmp_path, ["请拒绝", "很长", "好"])

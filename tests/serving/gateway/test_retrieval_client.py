@@ -153,16 +153,6 @@ def test_an_outage_is_503_in_the_contracts_envelope_and_nothing_of_it_is_kept(tm
     assert rag.requests == 5
 
 
-def test_a_service_that_is_not_there_is_an_outage_that_names_it(tmp_path: Path) -> None:
-    async def run() -> httpx.Response:
-        async with client_of("http://127.0.0.1:9", tmp_path) as client:
-            return await ask(client, "一")
-
-    answer = asyncio.run(run())
-    assert (answer.status_code, answer.json()["data"]) == (503, None)
-    assert "RAG service http://127.0.0.1:9" in answer.json()["msg"]
-
-
 def test_a_refusal_of_the_rag_service_is_passed_on_and_not_retried(tmp_path: Path) -> None:
     rag = Rag()
     rag.replies = [(422, b'{"code":422,"msg":"top_k: too large","data":null}')]

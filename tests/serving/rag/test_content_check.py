@@ -76,12 +76,6 @@ def test_an_answer_is_flagged_where_the_question_calls_for_care_that_it_lacks(
     assert is_flagged(called_for, harmless, ContentConfig(url="http://h")) is flagged
 
 
-def test_a_question_threshold_of_nothing_is_the_bare_threshold() -> None:
-    bare = ContentConfig(url="http://h", called_for_threshold=0.0, harmless_threshold=0.3)
-
-    assert [is_flagged(0.0, harmless, bare) for harmless in (0.0, 0.29, 0.3, 1.0)] == [True, True, False, False]
-
-
 @pytest.mark.parametrize(("harmless", "called_for", "outcome"), [(0.1, 0.9, "flagged"), (0.91, 0.9, "passed")])
 def test_the_question_is_asked_with_its_answer_and_alone_in_one_request(
     engines: Engines, running: Running, harmless: float, called_for: float, outcome: str

@@ -34,11 +34,3 @@ def test_a_rewriter_that_became_slower_is_waited_for_again() -> None:
     assert (waits[0], waits[-1]) == (LEAST_SECONDS, 3.0)
     assert waits == sorted(waits)
     assert sum(wait < 2.4 for wait in waits) < WINDOW / 5
-
-
-def test_old_requests_are_forgotten() -> None:
-    patience = Patience(3.0)
-    for seconds in [2.9] * WINDOW + [0.1] * WINDOW:
-        patience.observe(seconds)
-
-    assert patience.seconds == LEAST_SECONDS

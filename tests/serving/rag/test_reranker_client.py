@@ -1,7 +1,6 @@
 """A reranker over HTTP, asked in both dialects: what it says is believed whole or not at all."""
 
 import asyncio
-import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Literal, cast
@@ -106,14 +105,6 @@ def test_an_incomplete_answer_gives_no_scores_and_a_reason(
 ) -> None:
     with running(server.app) as url, pytest.raises(ServiceError, match=reasons[kind]):
         scores(url, kind, **settings)
-
-
-def test_a_service_that_is_not_there_is_unreachable() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-
-    with pytest.raises(ServiceError, match="unreachable"):
-        scores(f"http://127.0.0.1:{port}", "vllm")
 
 
 def test_a_restarted_tei_with_another_model_is_refused(running: Running) -> None:

@@ -115,24 +115,6 @@ def test_after_a_few_questions_that_waited_in_vain_the_others_are_searched_at_on
 
 
 @pytest.mark.slow
-def test_under_load_few_questions_wait_for_a_rewriter_that_hangs(
-    engines: Engines, running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those that were under way as it opened, and a probe now and then."""
-    monkeypatch.setattr(rewriter_client, "PROBE_SECONDS", 0.5)
-    rewriter = Rewriter(hangs=True)
-
-    async def scene() -> Counter[str]:
-        async with rag_before(rewriter, engines, running) as rag:
-            return await rag.open_loop(200)
-
-    reasons = asyncio.run(scene())
-    assert reasons.keys() == {"timeout", "circuit_open"}
-    assert reasons["timeout"] >= FAILURES
-    assert rewriter.received <= reasons["timeout"] < reasons["circuit_open"]
-
-
-@pytest.mark.slow
 def test_once_it_answers_again_questions_are_rewritten_again(
     engines: Engines, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -171,11 +171,6 @@ def test_a_rewriter_is_named_by_its_url_and_protocol(text: str, kind: str, url: 
     assert rewriter and (rewriter.kind, rewriter.url) == (kind, url)
 
 
-def test_a_rewriter_of_another_protocol_is_refused() -> None:
-    with pytest.raises(ConfigError, match="kind"):
-        RewriterConfig.read("grpc=http://h")
-
-
 def test_the_options_of_a_rewriter_need_one() -> None:
     rewriter = RewriterConfig.read("http://h", deadline_seconds=1.5, cached_rewrites=0)
 

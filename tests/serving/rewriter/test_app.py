@@ -1,8 +1,6 @@
 """The served student: three protocols over a real socket, one answer, written by the code that evaluation uses."""
 
-import logging
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ from qinglan.files.digests import digest
 from qinglan.prompts import Question, student_messages
 from qinglan.rewriter.card import read_card, write_card
 from qinglan.rewriter.model import Student
-from serving.kserve_app import shorten_client_errors
 from serving.rewriter.protocols import Instance
 from tests.models.tiny_rewriter import SYSTEM, TAUGHT, tiny_model
 from tests.serving.model_servers import CHAT, REQUEST, V1, V2, Serve, Served, until
@@ -144,17 +141,6 @@ def test_an_unsupported_chat_option_is_named(served: Served, changes: Any, statu
     assert SECRET not in answer.text
 
 
-def test_questions_asked_at_once_get_the_answers_they_get_alone(served: Served) -> None:
-    queries = list(TAUGHT) * 8
-
-    with ThreadPoolExecutor(16) as pool:
-        together = list(
-            pool.map(lambda query: served.ask(query=query, history_summary="")["rewritten_query"], queries)
-        )
-
-    assert together == [TAUGHT[query] for query in queries]
-
-
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
@@ -275,14 +261,3 @@ def test_a_model_that_never_ends_its_text_gives_the_plain_question_and_says_so(
             "rewritten_query": REQUEST["query"], "model_version": digest(served.folder)[:12], "fallback": "cut",
         }  # fmt: skip
         assert served.counted("qinglan_rewriter_fallbacks_total", reason="cut") == 1
-
-
-def test_a_refused_question_is_a_line_in_the_log_and_no_traceback() -> None:
-    from kserve.errors import InvalidInput
-
-    for error, message in ((InvalidInput("no question"), "refused: "), (OSError("x"), "Exception:")):
-        record = logging.LogRecord("kserve", logging.ERROR, "", 0, "Exception:", (), (type(error), error, None))
-
-        assert shorten_client_errors(record)
-        assert record.getMessage().startswith(message)
-        assert bool(record.exc_info) == isinstance(error, OSError)

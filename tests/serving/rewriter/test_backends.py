@@ -78,38 +78,6 @@ def test_a_backend_that_answers_nothing_of_use_is_an_outage(bodies: tuple[bytes,
         completions(url)
 
 
-def test_the_first_failure_of_many_prompts_ends_the_others() -> None:
-    """The second prompt would wait for its answer for ever."""
-    answered = threading.Event()
-
-    async def write(url: str) -> tuple[int, int]:
-        backend = VllmBackend(url, "rewriter", 8)
-        before = len(asyncio.all_tasks())
-        try:
-            with pytest.raises(OutageError):
-                await backend.write([StudentPrompt([], "x", [1]), StudentPrompt([], "y", [1])])
-            return before, len(asyncio.all_tasks())
-        finally:
-            await backend.aclose()
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def answer() -> None:
-            first, _ = listening.accept()
-            second, _ = listening.accept()
-            with first, second:
-                read_request(first)
-                first.sendall(b"HTTP/1.1 500 No\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
-                answered.wait(30)
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
-        before, after = asyncio.run(write(f"http://127.0.0.1:{listening.getsockname()[1]}"))
-        answered.set()
-        thread.join()
-    assert after == before
-
-
 @pytest.mark.parametrize("content", [b"<html>", b"7", b"{}", b'{"choices": []}', b'{"choices": [{"text": "x"}]}'])
 def test_an_answer_without_a_completion_is_an_outage(content: bytes) -> None:
     with pytest.raises(OutageError, match="http://vllm answered with no completion"):

@@ -94,23 +94,6 @@ def test_a_store_that_hangs_drops_records_and_holds_nobody_up(
     assert counted["dropped"] + counted["kept"] == 100
 
 
-def test_a_store_that_fails_is_counted_and_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    counted = Counted()
-    log = PayloadLog(PayloadConfig(store=str(tmp_path)), counted)
-
-    def full(key: str, data: bytes) -> bool:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(log._backend, "create", full)
-    log.add({"number": 1})
-    log.close()
-
-    assert counted == {"failed": 1}
-    assert "No space left" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_a_server_keeps_what_it_answered_by_the_requests_id(serve: Serve, tmp_path: Path) -> None:
     with serve("--payload-log", str(tmp_path)) as served:

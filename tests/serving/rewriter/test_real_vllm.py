@@ -8,7 +8,6 @@ import asyncio
 import os
 import signal
 import socket
-from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,13 +24,11 @@ from components.evaluation.rewriter import engine_inference
 from components.evaluation.rewriter.engine_inference import explained_outages, write_all
 from qinglan.errors import OutageError
 from qinglan.processes.services import run_service
-from qinglan.prompts import Question, student_messages
+from qinglan.prompts import Question
 from qinglan.rag.contract import RAG_PATH
-from qinglan.rewriter.card import read_card
 from qinglan.rewriter.engine import (
     BASE_NAME,
     COMPLETIONS_PATH,
-    MAX_CONCURRENCY,
     completion_request,
     read_completion,
 )
@@ -50,8 +47,7 @@ from tests.models.real_vllm import (
 )
 from tests.models.training_rows import knowledge_base
 from tests.processes.forked_runs import fork_environment
-from tests.serving.model_servers import CHAT, REQUEST, V1, V2, Serve, Served, until
-from tests.serving.persistent_clients import ask_until_nobody_listens
+from tests.serving.model_servers import REQUEST, V1, Serve, Served, until
 
 pytestmark = pytest.mark.slow
 RUNTIME, FULL_RUNTIME = "qinglan-rewriter-vllm", "qinglan-rewriter-vllm-full"
@@ -160,67 +156,6 @@ def test_the_engine_itself_reads_no_more_turns_than_there_are(setup: Setup) -> N
     assert local.count(start) == 3
 
 
-def test_a_rewrite_ends_at_the_models_own_limit(setup: Setup) -> None:
-    short = setup.complete("rewriter", 2)
-
-    assert {(item.cut, item.new_tokens) for item in short} == {(True, 2)}
-    assert max(item.new_tokens for item in setup.expected) <= setup.student.card.max_new_tokens
-
-
-def test_three_protocols_give_one_guarded_answer(setup: Setup) -> None:
-    names = ("qinglan_rewriter_guards_total", "qinglan_rewriter_tokens_total")
-    before = setup.served.counted(names[0]), setup.served.counted(names[1], kind="written")
-    guards = [
-        failed_guards(item, rewrite.text, rewrite.cut)
-        for item, rewrite in zip(QUESTIONS, setup.expected, strict=True)
-    ]
-    expected = setup.guarded
-
-    first = setup.served.http.post(V1, json={"instances": instances()}).json()["predictions"]
-
-    assert [item["rewritten_query"] for item in first] == expected
-    assert [item.get("fallback") for item in first] == [failed[0] if failed else None for failed in guards]
-    assert setup.served.counted(names[0]) - before[0] == sum(map(len, guards))
-    written = sum(rewrite.new_tokens for rewrite in setup.expected)
-    assert setup.served.counted(names[1], kind="written") - before[1] == written
-
-    tensors = [
-        {
-            "name": name,
-            "datatype": "BYTES",
-            "shape": [len(QUESTIONS)],
-            "data": [instance[name] for instance in instances()],
-        }
-        for name in ("query", "tenant_id")
-    ]
-    second = setup.served.http.post(V2, json={"inputs": tensors}).json()["outputs"]
-    assert second[0]["data"] == expected
-    chats = [
-        setup.served.http.post(CHAT, json={"model": "rewriter", "messages": messages(setup, at)}) for at in (0, 5)
-    ]
-    assert [chat.json()["choices"][0]["message"]["content"] for chat in chats] == [expected[0], expected[5]]
-
-
-def messages(setup: Setup, at: int) -> list[dict[str, str]]:
-    system = read_card(setup.release).system_prompts["fivedoctors"]
-    return [dict(student_message.items()) for student_message in student_messages(QUESTIONS[at], system)]
-
-
-def test_a_stream_holds_the_same_text_and_the_engines_count_of_tokens(setup: Setup) -> None:
-    body: dict[str, Any] = {"model": "rewriter", "messages": messages(setup, 0), "stream": True}
-
-    answer = setup.served.http.post(CHAT, json=body | {"stream_options": {"include_usage": True}})
-
-    events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line]
-    chunks = [orjson.loads(event) for event in events[:-1]]
-    assert events[-1] == "[DONE]"
-    text = "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks if chunk["choices"])
-    [first, *_] = setup.expected
-    assert text == setup.guarded[0]
-    usage = chunks[-1]["usage"]
-    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (first.prompt_tokens, first.new_tokens)
-
-
 def test_a_history_loses_its_oldest_turns_and_a_profile_is_refused_where_the_engine_reads_less(setup: Setup) -> None:
     """The engine's own limit, which is shorter than the model's: else it would be an outage."""
     history = setup.served.http.post(V1, json={"instances": [REQUEST | {"history_summary": "用户：虾青素。" * 200}]})
@@ -229,28 +164,6 @@ def test_a_history_loses_its_oldest_turns_and_a_profile_is_refused_where_the_eng
     assert history.status_code == 200, history.text
     assert answer.status_code == 400, answer.text
     assert f"the model reads {256 - setup.student.card.max_new_tokens} at most" in answer.json()["error"]
-
-
-def test_the_engines_own_metrics_name_the_base_and_count_its_requests(setup: Setup) -> None:
-    lines = httpx.get(f"{setup.engine.url}/metrics", trust_env=False).text.splitlines()
-    counts = [line for line in lines if line.startswith("vllm:request_success_total{")]
-
-    assert all(f'model_name="{BASE_NAME}"' in line for line in counts)
-    ended = Counter(
-        {
-            reason: sum(float(line.split()[-1]) for line in counts if f'"{reason}"' in line)
-            for reason in ("stop", "length")
-        }
-    )
-    assert ended["stop"] > 0 and ended["length"] >= len(QUESTIONS)
-
-
-def test_a_name_that_the_engine_does_not_serve_is_a_502_with_its_status(serve: Serve, setup: Setup) -> None:
-    with serve("--backend", setup.engine.url, "--name", "other", model=setup.release) as served:
-        answer = served.http.post("/v1/models/other:predict", json={"instances": [REQUEST]})
-
-        assert (answer.status_code, "refused with 404" in answer.json()["error"]) == (502, True)
-        assert not is_ready(served)
 
 
 def test_an_engine_that_hangs_costs_the_deadline_and_is_not_ready_until_it_goes_on(
@@ -291,39 +204,6 @@ def test_a_client_that_disconnects_is_counted_as_gone_and_timed(setup: Setup) ->
     assert [served.counted(name, protocol="v1") for name in names] == [answered + 1, timed + 1]
     last = served.lines()[-1]
     assert (last["outcome"], last["status"], last["questions"]) == ("hung_up", 499, 1)
-
-
-def test_on_sigterm_it_answers_all_that_it_took_of_clients_that_keep_their_connections(
-    serve: Serve, setup: Setup
-) -> None:
-    with serve("--backend", setup.engine.url, model=setup.release) as served, ThreadPoolExecutor(16) as pool:
-        until(lambda: is_ready(served), 120)
-        port, body = served.http.base_url.port, orjson.dumps({"instances": [REQUEST]})
-        clients = [pool.submit(ask_until_nobody_listens, port, V1, body) for _ in range(16)]
-        until(lambda: served.counted(REQUESTS, outcome="answered") >= 32)
-        served.process.send_signal(signal.SIGTERM)
-        answers = [client.result() for client in clients]
-
-        assert served.process.wait(120) == 0
-        assert {answer.status for local in answers for answer in local} == {200}
-        assert any(answer.last for local in answers for answer in local)
-
-
-def test_under_overload_it_refuses_at_once_and_answers_all_that_it_took(serve: Serve, setup: Setup) -> None:
-    options = ["--backend", setup.engine.url, "--queue", "2", "--deadline-seconds", "120"]
-    many, waiting = (instances() * 4)[: MAX_CONCURRENCY + 12], 12
-    with serve(*options, model=setup.release) as served, ThreadPoolExecutor(1) as pool:
-        until(lambda: is_ready(served), 120)
-        with stopped(setup.engine):
-            taken = pool.submit(served.http.post, V1, json={"instances": many}, timeout=120)
-            until(lambda: served.counted("qinglan_rewriter_waiting") == waiting)
-            refused = served.http.post(V1, json={"instances": [REQUEST]})
-        predictions = taken.result().json()["predictions"]
-
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-        assert [prediction["rewritten_query"] for prediction in predictions] == (setup.guarded * 4)[: len(many)]
-        assert [served.counted(REQUESTS, outcome=how) for how in ("busy", "answered", "failed")] == [1, 1, 0]
-        assert "rewritten_query" in served.ask()
 
 
 def kill(engine: Engine) -> None:

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from qinglan.errors import ConfigError
-from qinglan.kubernetes.shadow_token import SHADOW_HEADER, VARIABLE, is_shadow_request, read_shadow_token
+from qinglan.kubernetes.shadow_token import SHADOW_HEADER, VARIABLE, read_shadow_token
 from tests.serving.model_servers import REQUEST, V1, Serve, Served
 
 TOKEN = "0123456789abcdef" * 4
@@ -43,13 +43,6 @@ def test_only_the_shadows_token_takes_a_request_out_of_the_counts(shadowed: Serv
 def test_without_a_token_no_request_is_the_shadows(served: Served) -> None:
     for header in ("", "1", TOKEN):
         assert ask(served, header) == (0, 1), header
-
-
-@pytest.mark.parametrize("header", NOT_THE_TOKEN)
-def test_another_value_is_not_the_token(header: str) -> None:
-    assert is_shadow_request(TOKEN, TOKEN)
-    assert not is_shadow_request(header, TOKEN)
-    assert not is_shadow_request(header, "")
 
 
 @pytest.mark.parametrize("token", ["short", "a" * 31, "ä" * 40, f"{'a' * 40}\n"])

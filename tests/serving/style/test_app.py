@@ -97,10 +97,6 @@ def test_a_text_longer_than_the_model_reads_is_cut_as_in_training_and_counted(se
     assert served.counted("qinglan_style_texts_cut_total") == before + 1
 
 
-def test_256_texts_go_in_one_request(served: Served) -> None:
-    assert len(v1(served, TEXTS * 32)) == 256
-
-
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
@@ -173,14 +169,6 @@ def test_a_content_type_may_name_its_charset(served: Served) -> None:
 
     for path, body in ((V1, b'{"instances": [{"text": "a"}]}'), (PLAIN, b'{"text": "a"}')):
         assert served.http.post(path, content=body, headers=headers).status_code == 200
-
-
-def test_health_and_metadata_are_kserves_own_and_nobody_unloads_the_model(served: Served) -> None:
-    assert served.http.get("/v2/health/ready").json() == {"ready": True}
-    assert served.http.get("/v1/models/style").json() == {"name": "style", "ready": True}
-    assert served.http.get("/v2/models/style").json()["outputs"][2]["shape"] == [-1, 5]
-    assert served.http.post("/v2/repository/models/style/unload").status_code == 501
-    assert served.http.get("/v1/models/style").json() == {"name": "style", "ready": True}
 
 
 def test_metrics_count_what_was_asked_and_what_was_answered(served: Served) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import httpx
 import orjson
-import pytest
 
 from tests.processes.forkserver import GATEWAY, forked
-from tests.servers.company_rags import company_rag, write_passages
+from tests.servers.company_rags import write_passages
 
 BODY = {"query": "虾青素一天吃几次", "tenant_id": "acme", "need": "虾青素一天吃几次", "top_k": 3}
 
@@ -29,13 +28,3 @@ def test_it_starts_as_a_process_and_lets_nobody_in_without_its_token(tmp_path: P
 
     assert stranger.status_code == 401
     assert friend.json()["data"]["recall"][0]["id"] == "k1"
-
-
-@pytest.mark.parametrize(("rewrites", "searched"), [(True, "鱼油"), (False, "虾青素一天吃几次 产品说明")])
-def test_without_rewritten_query_it_searches_its_own(tmp_path: Path, rewrites: bool, searched: str) -> None:
-    with company_rag(tmp_path, rewrites=rewrites) as (url, _):
-        body = {**BODY, "rewritten_query": "鱼油"}
-        data = httpx.post(f"{url}/api/chat/general_rag", json=body, trust_env=False).json()["data"]
-
-    assert data["rewritten_query"] == searched
-    assert "scored_against" not in data

@@ -1,7 +1,6 @@
 """Sample tenants: seeded, whole, harmless, and with a world in them in which learning can show."""
 
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,30 +48,6 @@ def test_more_conversations_change_none_that_were_there(tmp_path: Path) -> None:
     few, many = (list(conversation_turns("chengla", 5, draw_tenant("chengla", 5), count)) for count in (20, 60))
 
     assert many[: len(few)] == few
-
-
-def test_counts_say_what_the_files_hold(sample: Sample) -> None:
-    splits = Counter(question.split for question in sample.questions)
-
-    assert sample.counts.questions == len(sample.questions) == len(sample.slices)
-    assert (sample.counts.train, sample.counts.dev, sample.counts.test) == (
-        splits["train"], splits["dev"], splits["test"],
-    )  # fmt: skip
-    assert sample.counts.conversations == len({question.conversation_id for question in sample.questions})
-    assert sample.counts.passages == len(sample.passages) >= 3000
-
-
-@pytest.mark.parametrize("tenant", TENANTS)
-def test_by_default_dev_and_test_hold_a_thousand_questions_each(tenant: str) -> None:
-    splits = Counter(turn.split for turn in conversation_turns(tenant, 0, draw_tenant(tenant, 0), 1600))
-
-    assert min(splits["dev"], splits["test"]) >= 1000
-
-
-def test_half_of_the_conversations_train_and_each_stays_in_one_split(sample: Sample) -> None:
-    homes = {(question.conversation_id, question.split) for question in sample.questions}
-
-    assert Counter(split for _, split in homes) == {"train": 200, "dev": 100, "test": 100}
 
 
 def test_every_gold_passage_is_about_the_item_and_aspect_that_is_asked_for(sample: Sample) -> None:
@@ -123,35 +98,12 @@ def test_hardly_any_passage_knows_the_words_of_a_gap_question(sample: Sample) ->
     assert documented(gap=False) > 0.85
 
 
-def test_siblings_differ_in_a_character_or_two(sample: Sample) -> None:
-    items = sorted({str(passage.metadata["item"]) for passage in sample.passages})
-
-    def siblings(first: str, other: str) -> bool:
-        return len(first) == len(other) and 1 <= sum(a != b for a, b in zip(first, other, strict=True)) <= 2
-
-    close = [item for item in items if any(siblings(item, other) for other in items)]
-
-    assert len(close) > len(items) / 2
-
-
 def test_nothing_in_a_passage_is_harmful(sample: Sample) -> None:
     result = [text for p in sample.passages if (text := HARMFUL.search(p.title + p.content))]
 
     assert not result
 
 
-@pytest.mark.parametrize("aspect", ["妊娠哺乳期禁忌", "药物相互作用", "不良反应处置", "未成年人适用性"])
-def test_where_health_is_at_stake_a_passage_can_send_the_reader_to_a_doctor(aspect: str) -> None:
-    bodies = load_tenant_content("fivedoctors").aspects[aspect].bodies
-
-    assert all(re.search("医师|药师|就医|均衡膳食|停止食用", body) for body in bodies)
-
-
 def test_an_unknown_tenant_is_an_error_that_names_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="chengla, fivedoctors"):
         write_sample("nobody", tmp_path, conversations=8, seed=0)
-
-
-def test_too_few_conversations_for_three_splits_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="conversations"):
-        write_sample("chengla", tmp_path, conversations=3, seed=0)

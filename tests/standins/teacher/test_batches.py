@@ -5,10 +5,9 @@ from typing import Any
 
 import openai
 import orjson
-import pytest
 
 from standins.teacher.app import create_app
-from standins.teacher.config import BatchFault, Behaviour
+from standins.teacher.config import Behaviour
 from tests.servers.echo_servers import EchoBrain, running
 
 ROWS = 12
@@ -61,36 +60,6 @@ def test_every_row_is_answered_out_of_order_with_its_usage() -> None:
     assert all(body["usage"]["total_tokens"] > 0 for body in bodies)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fault", "status", "good", "bad"),
-    [
-        ("validation", "failed", 0, 0),
-        ("quota", "failed", 0, 0),
-        ("expired", "expired", 6, 6),
-        ("cancelled", "cancelled", 6, 0),
-        ("missing", "completed", 11, 0),
-        ("twice", "completed", 13, 0),
-        ("stranger", "completed", 13, 0),
-        ("broken", "completed", 11, 1),
-        ("refused", "completed", 11, 1),
-        ("garbled", "completed", 12, 0),
-    ],
-)
-def test_a_batch_goes_wrong_as_it_is_told_and_the_next_one_does_not(
-    fault: BatchFault, status: str, good: int, bad: int
-) -> None:
-    batch, answers, errors = run_batch(Behaviour(batch_fault=fault), file_of(ROWS))
-    assert (batch.status, len(answers), len(errors)) == (status, good, bad)
-    assert bool(batch.errors) == (status == "failed")
-
-
 def test_a_model_that_is_not_there_fails_its_rows_and_not_the_batch() -> None:
     batch, good, bad = run_batch(Behaviour(), file_of(2, model="gpt"))
     assert (batch.status, good, [line["response"]["status_code"] for line in bad]) == ("completed", [], [400, 400])
-
-
-@pytest.mark.slow
-def test_a_batch_that_is_cancelled_in_time_answers_nothing() -> None:
-    batch, good, bad = run_batch(Behaviour(batch_seconds=1.0), file_of(ROWS), cancel=True)
-    assert (batch.status, good, bad) == ("cancelled", [], [])

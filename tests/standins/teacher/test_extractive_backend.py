@@ -5,8 +5,6 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from qinglan.prompts import CHINESE, Message, need_messages, teacher_messages
 from qinglan.rag.contract import Passage
@@ -129,12 +127,6 @@ def test_a_need_names_the_right_item_nearly_always_and_keeps_the_users_words(
     assert not any(row["aspect"] in need for need, _, row in needs if not row["self_contained"])
 
 
-def test_a_need_drops_what_only_opens_and_closes_talk(brain: ExtractiveBackend) -> None:
-    question = row("那它一天吃几次呢？", "用户正在了解虾青素软胶囊")
-
-    assert ask(brain, "fivedoctors", need_messages(question)) == "虾青素软胶囊一天吃几次"
-
-
 @pytest.mark.parametrize(
     ("question", "history", "rewrite"),
     [
@@ -163,20 +155,7 @@ def test_instructions_inside_the_fields_do_nothing(brain: ExtractiveBackend) -> 
     assert ask(brain, "machines", _machine_messages("吵不吵", f"{order}。用户在看无叶风扇")) == plain
 
 
-def test_an_unknown_model_is_no_key(brain: ExtractiveBackend) -> None:
-    with pytest.raises(KeyError):
-        brain.answer("nobody", [{"role": "user", "content": f"原始查询: 贵不贵\n\n{CHINESE.teacher}"}], None)
-
-
 @pytest.mark.parametrize("messages", [[], [{"role": "user", "content": "写一首诗"}], [{"role": "user"}]])
 def test_a_prompt_of_another_form_is_declined(brain: ExtractiveBackend, messages: list[dict[str, Any]]) -> None:
     assert isinstance(brain.answer("machines", messages, None), Refusal)
     assert isinstance(brain.answer("machines", messages, {"type": "json_schema"}), Refusal)
-
-
-@settings(max_examples=60)
-@given(st.text(min_size=1, max_size=40).filter(str.strip), st.text(max_size=200))
-def test_any_text_gets_some_rewrite(brain: ExtractiveBackend, question: str, history: str) -> None:
-    answer = answered(brain, "machines", _machine_messages(question, history))
-
-    assert isinstance(answer, Refusal) or answer.strip()

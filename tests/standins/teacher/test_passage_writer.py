@@ -8,7 +8,6 @@ import pytest
 
 from qinglan.prompts import PSEUDO_FORMAT, hindsight_messages, pseudo_messages, teacher_messages
 from standins.teacher.extractive_backend import ExtractiveBackend, load_extractive_backend
-from standins.teacher.passage_writer import listed_asks
 from tests.standins.teacher.sample_company import QUESTION, write_house
 
 TITLE, CONTENT = "鱼油软胶囊 退换货政策", "鱼油软胶囊请看标签。常见问法：买错了能退不；能换一个吗。"
@@ -65,10 +64,3 @@ def test_where_nobody_wrote_down_how_users_ask_it_has_no_question(brain: Extract
     answer = json.loads(answer_of(brain, pseudo_messages(TITLE, "鱼油软胶囊请看标签。", QUESTION), PSEUDO_FORMAT))
 
     assert answer["原始查询"] == ""
-
-
-def test_only_lists_after_a_colon_are_ways_of_asking() -> None:
-    assert listed_asks("说明：一种；两种。常见问法：一天吃几次；每天要吃几回。注意：请看标签。") == [
-        "一种", "两种", "一天吃几次", "每天要吃几回",
-    ]  # fmt: skip
-    assert listed_asks("本品含：甲、乙、丙。吃前；吃后。") == []

@@ -7,7 +7,7 @@ import openai
 import orjson
 import pytest
 
-from standins.teacher.app import FAULTS, create_app, prompt_digest
+from standins.teacher.app import FAULTS, create_app
 from standins.teacher.config import Behaviour
 from tests.servers.echo_servers import EchoBrain, running
 
@@ -38,13 +38,6 @@ def test_the_official_client_reads_a_completion_with_its_usage() -> None:
     usage = completion.usage
     assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
     assert 5 < usage.prompt_tokens < 30
-
-
-def test_structured_output_is_what_the_format_asks_for() -> None:
-    shape = {"type": "json_schema", "json_schema": {"name": "echo", "schema": {"type": "object"}}}
-    with running(create_app(EchoBrain(), Behaviour())) as url:
-        completion = ask(url, response_format=shape)
-    assert orjson.loads(completion.choices[0].message.content) == {"回声": "虾青素一天吃几次"}
 
 
 def test_a_refusal_has_no_content_and_an_answer_over_the_limit_is_cut() -> None:
@@ -82,22 +75,6 @@ def test_a_request_that_is_none_is_refused_naming_the_field(body: Any, named: st
     assert refused.json()["error"]["message"].startswith(named)
 
 
-@pytest.mark.slow
-def test_asked_and_billed_requests_are_counted_by_prompt() -> None:
-    with running(create_app(EchoBrain(), Behaviour())) as url:
-        for text in ("一", "一", "二"):
-            ask(url, text)
-        stats = httpx.get(f"{url}/stats", trust_env=False).json()
-    assert (stats["asked"], stats["billed"]) == (3, 3)
-    assert stats["billed_by_prompt"][prompt_digest("echo", [{"role": "user", "content": "一"}])] == 2
-
-
-def test_above_its_rate_it_says_when_to_come_back() -> None:
-    with running(create_app(EchoBrain(), Behaviour(requests_per_minute=30))) as url:
-        first, second = (post(url, {"model": "echo", "messages": QUESTION}) for _ in range(2))
-    assert (first.status_code, second.status_code, second.headers["retry-after"]) == (200, 429, "1")
-
-
 def answers(url: str, calls: int) -> list[tuple[int, bytes]]:
     with httpx.Client(trust_env=False, timeout=120) as client:
         bodies = ({"model": "echo", "messages": [{"role": "user", "content": str(n)}]} for n in range(calls))
@@ -113,13 +90,6 @@ def test_every_kind_of_failure_happens_and_the_same_seed_brings_the_same_ones() 
             assert httpx.get(f"{url}/stats", trust_env=False).json()["billed"] == 0
     assert runs[0] == runs[1]
     assert len(set(runs[0])) == len(FAULTS)
-
-
-def test_a_share_of_calls_fails_when_asked_for() -> None:
-    with running(create_app(EchoBrain(), Behaviour(error_rate=0.3))) as url:
-        good = sum("回声".encode() in body for _, body in answers(url, 60))
-        assert good == httpx.get(f"{url}/stats", trust_env=False).json()["billed"]
-    assert 30 <= good <= 54
 
 
 def test_a_caller_who_hangs_up_within_the_request_is_no_error_of_ours(capfd: pytest.CaptureFixture[str]) -> None:

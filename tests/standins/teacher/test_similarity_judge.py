@@ -1,15 +1,12 @@
 """The second judge: it ranks rewrites sensibly, by other means than the first, and takes no orders either."""
 
-import ast
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from qinglan.prompts import JUDGE_FORMAT, judge_messages, teacher_messages
 from qinglan.rows.rows import Question
-from standins.teacher import similarity_judge
 from standins.teacher.backend import Refusal
 from standins.teacher.stand_in_backend import StandInBackend
 from tests.standins.teacher.sample_company import QUESTION, write_house
@@ -62,16 +59,6 @@ def test_a_number_that_nobody_gave_spoils_the_rewrite(brain: StandInBackend) -> 
 
     assert value["无编造"] == 1.0
     assert value["综合得分"] < examined(brain, "虾青素软胶囊 每日服用频次")["综合得分"] - 1
-
-
-def test_the_two_judges_share_no_code_that_scores() -> None:
-    source = Path(similarity_judge.__file__).read_text(encoding="utf-8")
-    imported = {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)}
-    own_modules = {name for name in imported if name and name.startswith(("standins", "qinglan"))}
-
-    assert own_modules == {
-        "qinglan.rag.contract", "qinglan.rag.knowledge_base", "standins.teacher.prompt_parser",
-    }  # fmt: skip
 
 
 def test_an_examiner_writes_no_rewrites(brain: StandInBackend) -> None:

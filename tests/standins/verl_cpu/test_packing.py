@@ -95,19 +95,6 @@ def test_the_common_prefix_of_all_prompts_is_packed_once() -> None:
     assert row_index.positions.tolist() == places, "one token before each token of an answer, where verl looks"
 
 
-def test_samples_of_a_prompt_share_its_tokens() -> None:
-    import torch
-
-    from standins.verl_cpu.packing import pack_batch
-
-    prompts, answers = [PROMPTS[0], PROMPTS[1], PROMPTS[0]], ANSWERS[:3]
-    rows = [prompt + answer for prompt, answer in zip(prompts, answers, strict=True)]
-    line, _ = pack_batch(nested(rows), torch.tensor([*map(len, prompts)]), torch.tensor([*map(len, answers)]))
-
-    tokens = sum(map(len, answers)) + sum(len(prompt) - len(SHARED) for prompt in PROMPTS[:2])
-    assert len(line.tokens) == len(SHARED) + tokens
-
-
 @pytest.mark.parametrize(
     ("prompts", "answers"),
     [

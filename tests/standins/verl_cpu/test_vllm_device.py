@@ -45,14 +45,6 @@ def test_a_worker_that_slept_wakes_with_its_buffers_and_without_its_weights() ->
     assert worker.model_runner.kv_caches[0].tolist() == [0, 0, 0]
 
 
-def test_a_worker_in_light_sleep_keeps_its_weights() -> None:
-    worker = sleeper()
-    sleep(worker, level=1)
-    wake_up(worker)
-
-    assert worker.model_runner.model.weight.tolist() == [1, 1]
-
-
 def test_an_offloaded_model_and_its_optimizer_compute_nothing_until_they_are_loaded() -> None:
     import torch
 
