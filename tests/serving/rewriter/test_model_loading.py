@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import orjson
 import pytest
 
 from qinglan import prompts
@@ -20,4 +21,18 @@ def test_a_model_that_was_trained_with_other_prompts_is_refused(
 
     for load in (lambda: refuse_other_prompts(tmp_path, read_card(tmp_path)), lambda: Student.load(tmp_path)):
         with pytest.raises(DataError, match=r"was trained with prompts .* Serve it with the code"):
+            load()
+
+
+def test_a_card_without_the_digest_of_its_prompts_is_refused(tmp_path: Path) -> None:
+    """Else an emptied digest lets any prompts pass, another tenant's too."""
+    card = {
+        "stage": "sft",
+        "system_prompts": {"fivedoctors": "你是专家", "chengla": "你是老师"},
+        "prompts_sha256": "",
+    }
+    (tmp_path / "rewriter.json").write_bytes(orjson.dumps(card))
+
+    for load in (lambda: refuse_other_prompts(tmp_path, read_card(tmp_path)), lambda: Student.load(tmp_path)):
+        with pytest.raises(DataError, match="does not say with which prompts"):
             load()
