@@ -109,6 +109,8 @@ def main() -> None:
     except typer.TyperException as error:
         use_language()
         _explain_usage(error)
+    except KeyboardInterrupt:  # before the command began
+        _explain(interrupted(sys.argv[1:]))
     except Exception as error:
         _explain(error)
 

@@ -1,54 +1,14 @@
 """Ctrl-C and SIGTERM at any moment of a command: its code, and words instead of a traceback."""
 
 import asyncio
-import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from pipelines.execute.interrupts import TERMINATED
 from tests.commands.conftest import Here
-from tests.processes.ctrl_c import hears_ctrl_c
-
-REPOSITORY = Path(__file__).parents[2]
-
-
-PRESSES = """
-import os, signal, sys
-
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name == os.environ["PRESSED_AT"]:
-            os.kill(os.getpid(), signal.SIGINT)
-
-sys.meta_path.insert(0, Finder())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["typer", "asyncio.coroutines", "commands.cli", "commands.doctor.cli"])
-def test_ctrl_c_while_the_commands_are_imported_is_no_traceback(module: str, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(PRESSES)
-    ended = subprocess.run(
-        [sys.executable, "-m", "commands", "plan", "fivedoctors"], capture_output=True, text=True, timeout=60,
-        check=False, cwd=REPOSITORY, env=os.environ | {"PYTHONPATH": str(tmp_path), "PRESSED_AT": module},
-        preexec_fn=hears_ctrl_c,
-    )  # fmt: skip
-
-    assert (ended.returncode, ended.stdout) == (130, "")
-    assert ended.stderr == "qinglan: Stopped by Ctrl-C.\n"
-
-
-def test_the_installed_program_is_the_one_that_hears_an_early_ctrl_c() -> None:
-    import tomllib
-
-    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
-
-    assert scripts == {"qinglan": "commands.__main__:main"}
 
 
 @pytest.mark.parametrize(
