@@ -12,7 +12,7 @@ A second comparison in the same folder does not pay again for answers in the jou
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -39,15 +39,6 @@ from qinglan.terminal import say
 STAGES = select_stages(REWRITER, "", "validate")
 
 
-class Sample(NamedTuple):
-    rows: list[Question]
-    training: int
-    """Number of training rows that the sample was drawn from."""
-
-    locked: int
-    """Number of dev and test rows, which are never used."""
-
-
 PlannedCalls = Mapping[str, PlanStep]
 """The paid calls by the name of the teacher, or `judge`."""
 
@@ -60,11 +51,11 @@ def compare(
     shared = RunDir(root)
     config = with_run_files(config, shared, "")
     raise_together([*input_file_problems(config)])
-    sample = draw_sample(config, rows, config.evaluate.seed)
+    sample, counts = draw_sample(config, rows, config.evaluate.seed)
     with run_lock(shared), ExitStack() as services:
         questions = root / "questions.jsonl"
         with atomic_write(questions) as partial:
-            partial.write_bytes(b"".join(map(dump_line, sample.rows)))
+            partial.write_bytes(b"".join(map(dump_line, sample)))
         config = config.model_copy(update={"questions": questions})
         gateway = start_backends(config, shared, services, _stand_in_variants(config.tenant_id, teachers))
         runs = dict[str, Run]()
@@ -78,9 +69,8 @@ def compare(
             run_pipeline(
                 settings, run.root, until="validate", quiet=quiet, approve=lambda plan: None, journal=run.journal
             )
-    comparison = compare_runs(config, teachers, runs, sample.rows)
-    comparison["counts"] |= {"training_rows": sample.training, "locked_rows": sample.locked}
-    return write_evaluation(root / "comparison.json", comparison)
+    comparison = compare_runs(config, teachers, runs, sample)
+    return write_evaluation(root / "comparison.json", comparison | {"counts": comparison["counts"] | counts})
 
 
 def _stand_in_variants(tenant: str, teachers: TeachersConfig) -> Iterator[str]:
@@ -127,9 +117,10 @@ def _plan_calls(config: RunConfig, runs: Mapping[str, Run]) -> PlannedCalls:
     return planned
 
 
-def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
-    """Draw whole training conversations with about `count` rows. The same sheet and seed give the same rows, and a
-    larger sample contains the smaller one."""
+def draw_sample(config: RunConfig, count: int, seed: int) -> tuple[list[Question], dict[str, int]]:
+    """Draw whole training conversations with about `count` rows; return them with the sheet's numbers of training
+    rows, and of dev and test rows, which are never used. The same sheet and seed give the same rows, and a larger
+    sample contains the smaller one."""
     assert config.questions is not None
     rows = read_questions(config.questions, config.generate.columns, config.tenant_id)
     questions = [row for row in rows if isinstance(row, Question)]
@@ -145,4 +136,5 @@ def draw_sample(config: RunConfig, count: int, seed: int) -> Sample:
             f"{config.questions}: none of {locked:,} rows is for training. Teachers are never compared on dev or "
             "the locked test: the choice would flatter every later figure. Give the sheet conversations to train on."
         )
-    return Sample([training[at] for at in sorted(draw_rows(training, count, seed))], len(training), locked)
+    rows_drawn = [training[at] for at in sorted(draw_rows(training, count, seed))]
+    return rows_drawn, {"training_rows": len(training), "locked_rows": locked}

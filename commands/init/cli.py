@@ -60,6 +60,8 @@ def init(
 ) -> None:
     """Make a tenant of your own sheet and documents: profiles, prompts and a knowledge base in tenants/TENANT."""
     from commands.init.setup import preview, read_data, tenant_folder, write_tenant
+    from pipelines.checks.plan import make_plan
+    from pipelines.lines.config import load_config
 
     to = sys.stderr if as_json else sys.stdout
     tenant_folder(tenant)
@@ -79,7 +81,7 @@ def init(
     answers = ask(data, options, yes)
     folder, answers, changes = write_tenant(tenant, data, answers, chosen=bool(training))
     names = sorted(path.name for path in folder.iterdir())
-    trial, plan = plans_of(tenant, answers)
+    trial, plan = (make_plan(load_config(tenant, profile)) for profile in ("demo", answers.teacher))
     say(
         f"Written: {folder} ({', '.join(names)})",
         *(f"! {change}" for change in changes),
@@ -187,14 +189,6 @@ def check_answer(name: str, answer: str, question: Question) -> str:
     if question.choices and answer not in question.choices:
         raise ConfigError(f"--{name} {answer!r} is none of {', '.join(question.choices)}.")
     return answer
-
-
-def plans_of(tenant: str, answers: "Answers") -> tuple["Plan", "Plan"]:
-    """Plan the trial and the paid run, so that refusals show now and not later."""
-    from pipelines.checks.plan import make_plan
-    from pipelines.lines.config import load_config
-
-    return make_plan(load_config(tenant, "demo")), make_plan(load_config(tenant, answers.teacher))
 
 
 def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool) -> list[str]:

@@ -28,19 +28,19 @@ def sheet(path: Path, splits: list[str], conversations: int = 90, turns: int = 3
 
 
 def test_a_marked_turn_keeps_its_whole_conversation_of_dev_or_test_out(tmp_path: Path) -> None:
-    sample = draw_sample(sheet(tmp_path / "q.jsonl", ["train", "dev", "test"]), 10_000, seed=0)
+    rows, counts = draw_sample(sheet(tmp_path / "q.jsonl", ["train", "dev", "test"]), 10_000, seed=0)
 
-    assert {int(row.conversation_id[1:]) % 3 for row in sample.rows} == {0}
-    assert (len(sample.rows), sample.training, sample.locked) == (90, 90, 180)
+    assert {int(row.conversation_id[1:]) % 3 for row in rows} == {0}
+    assert (len(rows), counts) == (90, {"training_rows": 90, "locked_rows": 180})
 
 
 def test_rows_that_the_convert_stage_would_lock_away_are_not_drawn_either(tmp_path: Path) -> None:
     config = sheet(tmp_path / "q.jsonl", [""])
-    sample = draw_sample(config, 10_000, seed=0)
+    rows, counts = draw_sample(config, 10_000, seed=0)
 
-    splits = {split_of((row.tenant_id, row.conversation_id), config.convert) for row in sample.rows}
+    splits = {split_of((row.tenant_id, row.conversation_id), config.convert) for row in rows}
     assert splits == {"train"}
-    assert sample.locked > 0
+    assert counts["locked_rows"] > 0
 
 
 def test_a_sheet_of_locked_rows_alone_is_refused(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_sheet_of_locked_rows_alone_is_refused(tmp_path: Path) -> None:
 def test_conversations_come_whole_the_same_each_time_and_more_rows_keep_those_of_fewer(tmp_path: Path) -> None:
     config = sheet(tmp_path / "q.jsonl", ["train"])
     once, again, other, more = (
-        draw_sample(config, rows, seed).rows for rows, seed in ((30, 0), (30, 0), (30, 1), (90, 0))
+        draw_sample(config, rows, seed)[0] for rows, seed in ((30, 0), (30, 0), (30, 1), (90, 0))
     )
 
     assert set(Counter(row.conversation_id for row in once).values()) == {3}
