@@ -21,7 +21,6 @@ from commands.doctor.providers import provider_checks
 from pipelines.checks.checks import Check, worst_state
 from pipelines.checks.cluster.cluster_snapshot import Platform
 from pipelines.checks.plan import make_plan
-from pipelines.checks.readiness import unset_local_keys
 from pipelines.checks.sizing.check import check_room
 from pipelines.lines.config import load_config
 from qinglan.errors import ConfigError
@@ -66,27 +65,6 @@ def test_a_model_that_answers_in_its_form_is_fine_and_costs_less_than_a_cent(tmp
     assert [check.state for check in (*free, *paid)] == ["ok"] * 4
     assert "answers without a key and has fivedoctors" in free[0].what
     assert "points" in paid[1].what and "USD at most" in paid[1].what
-
-
-@pytest.mark.parametrize(
-    ("settings", "environment", "lacking"),
-    [
-        ({"api_key_env": "LITELLM_KEY"}, {}, ["LITELLM_KEY"]),
-        ({"api_key_env": "LITELLM_KEY"}, {"LITELLM_KEY": "  "}, ["LITELLM_KEY"]),
-        ({"api_key_env": "LITELLM_KEY"}, {"LITELLM_KEY": "sk-1"}, []),
-        ({}, {}, []),
-        ({"api_key_env": "LITELLM_KEY", "base_url": "https://api.example.com/v1"}, {}, []),
-    ],
-)
-def test_a_key_that_the_profile_names_for_this_machine_and_that_is_not_set_is_named(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], environment: dict[str, str], lacking: list[str]
-) -> None:
-    monkeypatch.delenv("LITELLM_KEY", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    model = paid_model("http://127.0.0.1:4000", **settings)
-
-    assert [variable for variable, _ in unset_local_keys({"teacher": model})] == lacking
 
 
 def test_doctor_names_a_key_of_a_local_proxy_that_is_not_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

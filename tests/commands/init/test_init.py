@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from openpyxl import Workbook
 
 from commands.init.profiles import longer_prompts
 from commands.init.setup import KNOWLEDGE_BASE_FILE
@@ -20,51 +19,22 @@ from components.training.sft.config import SftConfig
 from pipelines.checks.plan import make_plan
 from pipelines.lines.config import TRAINING, load_config
 from qinglan.config import load_yaml, merge_settings
+from tests.commands.companies import GOODS, write_company
 from tests.commands.conftest import Here
-from tests.commands.init.documents import write_pdf, write_word
 from tests.screens.terminal_screen import ALL as ATTACKS_AT_ONCE
 from tests.screens.terminal_screen import FORGED, on_terminal
 
 pytestmark = pytest.mark.usefixtures("forks")
 
-QUESTIONS = ("能机洗吗", "保修多久", "怎么退货", "发票怎么开", "容量多大", "极限温度呢", "怎么晾干", "多重")
-GOODS = ("背包", "帐篷", "睡袋", "登山杖", "头灯", "炉头", "水袋", "防潮垫")
+ROWS = [f"{GOODS[at % 8]}怎么用第{at}次" for at in range(64)]
 
 
 @pytest.fixture
 def company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A sheet with columns of its own, and a folder of documents, where commands are called."""
-    write_company(tmp_path)
+    write_company(tmp_path, questions=64)
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def write_company(folder: Path) -> None:
-    book = Workbook()
-    sheet = book.active
-    assert sheet is not None
-    sheet.append(["会话ID", "用户问句", "聊天记录", "会员等级"])
-    for at in range(64):
-        goods, question = GOODS[at % 8], QUESTIONS[at // 8]
-        turns = [{"role": "user", "content": f"有{goods}吗"}, {"role": "assistant", "content": "有的"}]
-        sheet.append([f"s{at // 2}", f"那它{question}", json.dumps(turns, ensure_ascii=False), at % 3])
-    sheet.append(["s99", None, "", 1])
-    book.save(folder / "客服记录.xlsx")
-    documents = folder / "资料"
-    documents.mkdir()
-    for goods in GOODS[:4]:
-        sections = [("Heading1", f"{goods}手册")]
-        for question in QUESTIONS[:4]:
-            sections += [
-                ("Heading2", f"{goods}{question}"),
-                ("Normal", f"{goods}的{question}：见订单页，七天内办理。"),
-            ]
-        write_word(documents / f"{goods}.docx", *sections)
-    write_pdf(documents / "tent.pdf", "The tent weighs 2.1 kg and packs to 45 cm.")
-    lines = [
-        f"## {goods}{question}\n{goods}{question}，请看标签。\n" for goods in GOODS[4:] for question in QUESTIONS[4:]
-    ]
-    (documents / "faq.md").write_text("# 常见问题\n" + "\n".join(lines), encoding="utf-8")
 
 
 @pytest.mark.parametrize("longest", [500, 900, 1000, 3000])
@@ -85,7 +55,7 @@ def test_a_company_folder_becomes_a_tenant_that_plan_takes(company: Path, here: 
         "64 questions of 65 rows; question = 用户问句, history_summary = 聊天记录, conversation_id = 会话ID",
         "! Not used: 会员等级. `generate.columns` in the profiles can name them.",
         "    question: 那它能机洗吗",
-        "    said before: 用户：有背包吗 / 助手：有的",
+        "    said before: 用户：有徒步背包吗 / 助手：徒步背包有货",
         "The locked test has 0 rows with gold passages",
         "Next, for free, with stand-ins and a tiny model: `qinglan run acme`",
     ):
@@ -224,10 +194,9 @@ def test_an_option_that_is_no_answer_is_refused_before_the_sheet_is_shown(
 @pytest.mark.slow
 def test_conversations_that_cannot_be_divided_are_told_at_once(company: Path, here: Here) -> None:
     """A column with one value for all rows; a chat alone; and a sheet of too few rows for the trial."""
-    rows = [f"{GOODS[at % 8]}{QUESTIONS[at // 8]}" for at in range(64)]
-    Path("one.csv").write_text("问题,会话ID\n" + "".join(f"{row},A1\n" for row in rows), encoding="utf-8")
-    Path("few.csv").write_text("问题\n" + "".join(f"{row}\n" for row in rows[:3]), encoding="utf-8")
-    turns = [{"role": "user", "content": row} for row in rows]
+    Path("one.csv").write_text("问题,会话ID\n" + "".join(f"{row},A1\n" for row in ROWS), encoding="utf-8")
+    Path("few.csv").write_text("问题\n" + "".join(f"{row}\n" for row in ROWS[:3]), encoding="utf-8")
+    turns = [{"role": "user", "content": row} for row in ROWS]
     Path("chat.json").write_text(json.dumps(turns), encoding="utf-8")
 
     result = here("init", "acme", "one.csv", "--knowledge-base", "资料", "--yes")

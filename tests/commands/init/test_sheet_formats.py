@@ -174,25 +174,13 @@ def test_messages_without_a_conversation_are_refused_until_a_column_is_named(tmp
 
 
 @pytest.mark.parametrize(
-    ("names", "field", "option"),
-    [
-        (("grp", "role", "content"), "conversation_id", "--conversation-column"),
-        (("编号", "问", "答"), "question", "--question-column"),
-        (("编号", "问", "答"), "history_summary", "--history-column"),
-        (("编号", "问", "答"), "user_profile", "--profile-column"),
-    ],
+    ("field", "option"), [("conversation_id", "--conversation-column"), ("user_profile", "--profile-column")]
 )
-def test_a_named_column_that_is_not_there_is_refused_with_the_file_and_the_option(
-    tmp_path: Path, names: tuple[str, str, str], field: str, option: str
-) -> None:
-    path = messages_file(tmp_path, "csv", names)
+def test_a_named_column_that_is_not_there_is_refused_with_the_option(tmp_path: Path, field: str, option: str) -> None:
+    path = messages_file(tmp_path, "csv", ("编号", "问", "答"))
 
-    with pytest.raises(DataError) as refused:
-        read_records(path, {"question": "", field: "没有"})
-    assert str(refused.value) == (
-        f"{path}: no column '没有'; there are {', '.join(names)}. Name one of them: {option} NAME, or leave the "
-        "option out: then the column is guessed."
-    )
+    with pytest.raises(DataError, match=f"no column '没有'; there are 编号, 问, 答.*{option} NAME"):
+        read_records(path, {field: "没有"})
 
 
 def test_rows_with_one_side_alone_stay_rows(tmp_path: Path) -> None:
