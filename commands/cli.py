@@ -126,8 +126,7 @@ def _options(
 
 
 def _explain_usage(error: typer.TyperException) -> NoReturn:
-    """Print a usage error with a hint at --help, and exit. The message may quote untrusted text of the command
-    line."""
+    """Print a usage error, which may quote untrusted text, with a hint at --help, and exit."""
     context = getattr(error, "ctx", None)
     if message := error.format_message():  # empty if a group without a command has printed its help
         hint = context and f"`{context.command_path} --help` shows what it takes."

@@ -138,8 +138,7 @@ def _pod_uri(pod: Object) -> ServedUri:
 
 
 def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, ...], list[Finding]]:
-    """Collect the addresses of the releases, and a finding for each URI that does not name a release by its
-    digest."""
+    """Addresses of the releases, and a finding for each URI that names no release by its digest."""
     addresses: dict[str, ReleaseAddress] = {}
     faults = []
     for served in served_uris:
@@ -155,8 +154,7 @@ def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, 
 
 
 def _unrequested_pods(objects: ServiceObjects, requested: set[str]) -> Iterator[Finding]:
-    """Find pods that serve a URI that the service does not request. Pods of a retired revision are ignored: they will
-    soon be removed."""
+    """Pods that serve a URI that the service does not request, except those of a retired revision."""
     for pod in objects.pods:
         served = _pod_uri(pod)
         if served.uri and served.uri not in requested and not _retired(pod, objects):

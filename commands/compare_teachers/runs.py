@@ -81,8 +81,7 @@ def _stand_in_variants(tenant: str, teachers: TeachersConfig) -> Iterator[str]:
 
 
 def _run_config(config: RunConfig, gateway: GatewayConfig, choice: TeacherChoice) -> RunConfig:
-    """The profile with this teacher. The run goes on if the teacher loses rows or finds less, because the comparison
-    measures that."""
+    """The profile with this teacher; losing rows, or finding less, ends no run here, since it is measured."""
     model = choice.model
     if config.stand_ins.teacher:
         model = model.model_copy(update={"base_url": gateway.teacher.base_url})

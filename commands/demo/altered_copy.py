@@ -57,8 +57,7 @@ def check_may_serve(release: Path) -> None:
 
 
 def show_refusal(root: Path, ancestor: str) -> None:
-    """Change one byte of an ancestor in a copy of the run. AlteredError unless the audit finds it and the deploy gate
-    refuses."""
+    """Change one byte of an ancestor in a copy of the run; AlteredError if audit or deploy gate misses it."""
     release = RunDir(root).files / ARTIFACT_FILES["release"]
     if not release.is_dir():
         raise ConfigError(f"{release}: no release there. `make demo` makes one.")

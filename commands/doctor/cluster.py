@@ -91,8 +91,7 @@ def kfp_check() -> Check:
 
 
 def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, namespace: str) -> Iterator[Check]:
-    """Run the checks of `qinglan submit`, except those of the input files, which are known only when a run is
-    submitted."""
+    """Run the checks of `qinglan submit`, except those of the input files, which only a submission names."""
     with TemporaryDirectory(prefix="qinglan-") as folder:
         graph, pipeline = compile_graph(profile_target("rewriter", tenant, profile, ""), (), Path(folder))
     request = RunRequest(

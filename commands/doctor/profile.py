@@ -73,8 +73,7 @@ def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, t
 
 
 def readiness_checks(ready: Readiness, words: Mapping[str, str], cluster: bool) -> Iterator[Check]:
-    """Yield an error for each problem, an ok for each subject without a problem, and a warning for each limit of the
-    RAG service."""
+    """An error for each problem, an ok for each other subject, and a warning for each limit of the RAG service."""
     for subject, problems in ready.by_subject.items():
         for problem in problems:
             check = failed(subject, problem)

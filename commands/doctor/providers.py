@@ -71,8 +71,7 @@ def models_url(model: PaidModel) -> str:
 
 
 def listed_models(role: str, model: PaidModel) -> tuple[int, list[str]]:
-    """The status of the host's answer to a request for its models, and their names; without names if the answer is
-    no such list."""
+    """The status of the host's answer to a request for its models, and their names, if it lists any."""
     from qinglan.http.http_client import sync_client
 
     key = model.read_key(role)
@@ -93,8 +92,7 @@ def known_models(role: str, model: PaidModel, names: Sequence[str]) -> str:
 
 
 def refused_model_step(role: str, model: PaidModel) -> str:
-    """The next step after a final refusal. If the host lists its models without this one, the step names the listed
-    models."""
+    """The next step after a final refusal: the host's own models, if it lists them without this one."""
     import httpx2
 
     with suppress(ConfigError, httpx2.HTTPError):
@@ -133,8 +131,7 @@ async def call_check(role: str, model: PaidModel) -> Check:
 
 
 async def ask_once(role: str, model: PaidModel) -> tuple[str, Usage | None]:
-    """Make one call. Return the beginning of the answer, or the score of a judgement, and the tokens that the host
-    counted."""
+    """Make one call; return the beginning of the answer, or the judgement's points, and the tokens counted."""
     upstream = Upstream(model, role, CALL_SECONDS)
     try:
         completion = await upstream.complete(request_of(role, model))

@@ -68,8 +68,7 @@ def _holds_sides(rows: Sequence[Record], name: str) -> bool:
 
 
 def message_questions(rows: Iterable[Record], columns: MessageColumns) -> list[Record]:
-    """Turn messages into questions, each with the other cells of its row. The messages of a conversation follow the
-    order of the rows."""
+    """Turn messages, in the order of their rows, into questions, each with the other cells of its row."""
     chats: dict[str, list[tuple[Turn, Record]]] = {}
     for row in rows:
         side = ROLES.get(str(row.get(columns.side) or "").strip().lower())

@@ -140,8 +140,7 @@ def refuse_missing_columns(path: Path, rows: Sequence[Mapping[str, Any]], named:
 
 
 def _refuse_column_twice(named: Mapping[str, str]) -> None:
-    """Refuse options that name one column for two fields: the second field would take the column, and the first
-    field's would be guessed."""
+    """Refuse options that name one column for two fields, since the first field's column would be guessed."""
     fields: dict[str, str] = {}
     for field, column in named.items():
         if column and fields.setdefault(column, field) != field:
@@ -162,8 +161,7 @@ def with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
 
 
 def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The column of conversation ids among `names`, by its name and, for an ambiguous name, by its cells; empty if
-    there is none."""
+    """The column of conversation ids by its name, or by its cells if the name is ambiguous; empty if none is."""
     return _by_name("conversation_id", names) or next(
         (name for name in with_names(CONVERSATION_NAMES, names) if _holds_ids(rows[:SAMPLE], name)), ""
     )

@@ -24,16 +24,14 @@ def is_instruction(record: Mapping[str, Any]) -> bool:
 
 
 def shared_instruction(records: Sequence[Mapping[str, Any]]) -> str:
-    """The instruction that all records share although their inputs differ: it is a prompt and not a user's words.
-    Empty if there is none."""
+    """The instruction, a prompt, that all records share although their inputs differ; empty if there is none."""
     instructions = {record["instruction"].strip() for record in records}
     inputs = [(record.get("input") or "").strip() for record in records]
     return instructions.pop() if len(instructions) == 1 and len(set(inputs)) > 1 and all(inputs) else ""
 
 
 def instruction_question(record: Mapping[str, Any], shared: str) -> dict[str, Any]:
-    """The record as a question: its instruction and input, with the history and the other fields. A shared
-    instruction is left out."""
+    """The record as a question: instruction, unless it is shared, and input, with history and other fields."""
     parts = ("" if shared else record["instruction"].strip(), (record.get("input") or "").strip())
     question = "\n".join(filter(None, parts))
     history = {"history_summary": record["history"]} if record.get("history") else {}

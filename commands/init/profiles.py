@@ -161,8 +161,7 @@ def shared_settings(answers: Answers, data: DataSettings) -> dict[str, Any]:
 
 
 def smaller_steps(training: str, rows: int) -> dict[str, Any]:
-    """Smaller sizes of PPO for a sheet with fewer rows than a step takes. Empty if it has enough rows, or too few for
-    any step."""
+    """Smaller sizes of PPO for a sheet with fewer rows than a step takes; empty if it has too few for any step."""
     ppo = PpoConfig.parse(load_yaml(TRAINING / f"{training}.yaml").get("ppo", {}), training)
     usable = rows * 3 // 4  # near duplicates are left out later
     if usable >= ppo.prompts or usable < LEAST_PROMPTS:

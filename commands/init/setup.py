@@ -190,8 +190,7 @@ def guess_language(data: TenantData) -> Language:
 
 
 def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:
-    """Count the rows of each split: the sheet's own mark for the conversation, else what the convert stage draws with
-    this seed."""
+    """Count the rows of each split, by the sheet's mark for the conversation or as convert draws with this seed."""
     marked = {(row.tenant_id, row.conversation_id): row.split for row in reversed(questions) if row.split}
     names = [(row.tenant_id, row.conversation_id) for row in questions]
     config = ConvertConfig(seed=seed)
@@ -246,8 +245,7 @@ def write_tenant(
 
 
 def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
-    """Upper bound of the tokens in a student's prompt, with a token for each character, as in the tiny model's
-    tokenizer."""
+    """Upper bound of the tokens in a student's prompt: a token a character, as in the tiny model's tokenizer."""
     lengths = []
     for row in questions:
         prompt_input = PromptQuestion(row.tenant_id, row.question, row.user_profile, row.history_summary)
@@ -297,8 +295,7 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape Markdown in a text from a file, so that it becomes no link, image or tag. `generate.columns` stays
-    code."""
+    """Escape Markdown in a text from a file: it becomes no link, image or tag. `generate.columns` stays code."""
 
     def escaped(part: str) -> str:
         return "".join(f"\\{letter}" if letter in "`*_[]<>#|\\" else letter for letter in part)

@@ -170,8 +170,7 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
 
 
 def _json_values(path: Path, text: str, named: Mapping[str, str]) -> tuple[list[Any], bool]:
-    """Return the values of a list, of lines, or of the only list in an object. The flag is True if each line is a
-    value."""
+    """The values of a list, of lines, or of the only list in an object; the flag is True for a value a line."""
     if text[:1] == "[":
         values = parse_json(text, str(path), half_characters=True)
         columns = message_columns(values, named) if read_turns(values) else None
@@ -199,8 +198,7 @@ def _only_list(value: Any) -> list[Any] | None:
 
 
 def _chat_of(record: Record) -> list[Turn] | None:
-    """The turns of a record that is an exported conversation; None if it holds a question, several chats, or other
-    long texts."""
+    """The turns of a record that is one exported conversation; None if it holds a question or other long texts."""
     chats = [turns for value in record.values() if (turns := read_turns(value))]
     texts = [
         value

@@ -24,8 +24,7 @@ from qinglan.store import Store, open_store
 def start_rollout(
     target: str, store: str, namespace: str, settings: Path | None, policy: TrustPolicy, api: Api | None = None
 ) -> Deployed:
-    """Start a rollout of `target`: tenant/model, a digest, or the beginning of a digest. A refusal lists all
-    reasons."""
+    """Start a rollout of a tenant/model, a digest or its beginning; a refusal lists all reasons."""
     api_of_namespace = (api or connect()).within(namespace)
     release_store = open_store(store)
     rollouts = ClusterRollouts(api_of_namespace.namespace, api_of_namespace)
@@ -39,8 +38,7 @@ def start_rollout(
 
 
 def find_release(store: Store, target: str, policy: TrustPolicy, rollouts: Iterable[Object]) -> str:
-    """The digest that `target` names. AlteredError if the signed history of the name does not prove it, or lacks
-    entries."""
+    """The digest that `target` names; AlteredError if the signed history of the name does not prove it."""
     if not NAME.fullmatch(target):
         return resolve_digest(store, target)
     claim = name_claim(store, target)

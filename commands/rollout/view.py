@@ -77,8 +77,7 @@ def _blocking_rollout(rollout: Object, rollouts: Iterable[Object]) -> str:
 
 
 def _known_fields(model: type[CamelCaseConfig], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Drop fields that the model does not know, such as fields that other clients wrote. The CRD refuses misspelt
-    ones."""
+    """Drop fields of other clients, which the model does not know; the CRD refuses misspelt ones."""
     aliases = {field.alias or name for name, field in model.model_fields.items()}
     return {name: value for name, value in values.items() if name in aliases}
 

@@ -41,8 +41,7 @@ class Recipe(NamedTuple):
 
 
 def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
-    """Yield each recipe with its gain on dev, its time and its price. With `headroom`, a recipe that has not run yet
-    is estimated."""
+    """Each recipe with gain on dev, time and price; with `headroom`, one that has not run yet is estimated."""
     estimated = estimates(config, run) if headroom else {}
     expected = {"sft": headroom.learned, "ppo": headroom.gain} if headroom else {}
     for name, about in RECIPES.items():
@@ -54,8 +53,7 @@ def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterat
 
 
 def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
-    """The recipe with its measured gain on dev. A gain in mean reward is ignored, since it is no share of
-    questions."""
+    """The recipe with its measured gain on dev, unless that is in mean reward and no share of questions."""
     if gain is None or gain.measure == "mean reward":
         return recipe
     low, high = gain.interval or (math.nan, math.nan)
@@ -74,16 +72,14 @@ Cost = tuple[float | None, float | None, str]
 
 
 def measured_cost(run: RunDir, stage: str) -> Cost | None:
-    """Seconds of a stage that this run has done; None if it has not, or if it reused an earlier training. Its price
-    is unknown, because the price of the machine is."""
+    """Seconds of a stage that this run has done itself; its price is unknown, as the machine's is."""
     record = run.step_record(stage) or {}
     reused = record.get("facts", {}).get("reused")  # a training of an earlier attempt
     return (duration_seconds(record), None, "measured") if record.get("status") == "done" and not reused else None
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
-    """Seconds and price of each training as `qinglan fit` estimates them; a training that it cannot estimate is left
-    out."""
+    """Seconds and price of each training that `qinglan fit` can estimate."""
     import pyarrow.parquet
 
     from pipelines.checks.sizing.check import planned_fit_report

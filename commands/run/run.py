@@ -123,8 +123,7 @@ def run_gateway(
 
 
 def start_services(config: RunConfig, run: RunDir, stages: Collection[str], stack: ExitStack) -> str:
-    """Start the services that the stages need; returns the gateway's URL, the only address that stages call. Empty if
-    no stage calls it."""
+    """Start the services that the stages need; returns the gateway's URL, empty if no stage calls it."""
     if not REWRITER.gateway & set(stages):
         return ""
     gateway = start_backends(config, run, stack)

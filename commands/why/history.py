@@ -80,8 +80,7 @@ def _stopped(run: RunDir) -> list[StageNote]:
 
 
 def _output(run: RunDir, stage: str, name: str) -> Path:
-    """The path of a stage's output: the link in files/ or, for a stage that failed after writing it, the path in its
-    record."""
+    """The path of a stage's output: the link in files/, or in its record if the stage failed after writing it."""
     record = run.step_record(stage) or {}
     written = mapping_or_empty(mapping_or_empty(record.get("outputs")).get(name)).get("uri")
     return Path(written) if record.get("status") == "failed" and written else run.shown(name)

@@ -160,8 +160,7 @@ def list_files(places: Iterable[Path]) -> FileList:
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise a DataError after `seconds` of CPU time: the work of some parsers grows with the square of the file's
-    size."""
+    """Raise a DataError after `seconds` of CPU time: some parsers take time by the square of the file's size."""
 
     def end(*_: object) -> None:
         raise DataError(f"could not be read in {seconds:.0f} s of work. Save it again, or split it")
@@ -275,8 +274,7 @@ def read_plain(path: Path) -> Iterator[Block]:
 
 
 def read_html(html: str) -> Iterator[Page | Block]:
-    """Read headings, paragraphs, list items and table rows. DROPPED_TAGS, such as scripts and navigation, are left
-    out."""
+    """Read headings, paragraphs, list items and table rows, without DROPPED_TAGS such as scripts."""
     from bs4 import BeautifulSoup
     from bs4.exceptions import ParserRejectedMarkup
 
@@ -368,8 +366,7 @@ def read_pdf(path: Path) -> Iterator[Block]:
 
 
 def join_lines(text: str) -> Iterator[str]:
-    """Join a page's lines to paragraphs. A paragraph ends at an empty line, at a short line, or at a line that ends a
-    sentence."""
+    """Join a page's lines to paragraphs, which end at an empty or a short line, or with a sentence."""
     lines = [line.strip() for line in text.splitlines()]
     width = max(map(len, lines), default=0)
     paragraph = ""

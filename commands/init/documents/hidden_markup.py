@@ -103,8 +103,7 @@ def _without_imports(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _without_tags(text: str, closed: Collection[str]) -> str:
-    """Text without its tags. A tag counts only if it is closed or needs no end tag: <NAME> in a sentence is a
-    word."""
+    """Text without its tags. A tag is closed or needs no end tag: <NAME> in a sentence is a word."""
 
     def replacement(match: re.Match[str]) -> str:
         name, fields = match["name"], match["fields"] or ""

@@ -107,8 +107,7 @@ def _title(page: str, source: PurePath, path: Mapping[int, str], own_heading: bo
 
 
 def fence_numbers(lines: Sequence[str]) -> Iterator[int]:
-    """Yield for each line the number of the fenced code block that it belongs to, with the fences themselves; 0 for
-    text."""
+    """Yield for each line the number of its fenced code block, with the fences themselves; 0 for text."""
     number, fence = 0, ""
     for line in lines:
         before, fence = fence, next_fence(fence, line)
@@ -126,8 +125,7 @@ def next_fence(marks: str, line: str) -> str:
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Split a text into pieces of at most LONGEST characters, at the ends of sentences if possible. Fenced code may
-    be longer."""
+    """Split a text, if possible at ends of sentences, into pieces of at most LONGEST characters, or longer code."""
     piece = ""
     for part in _parts(text):
         if piece and len(piece) + len(part) > LONGEST:
@@ -150,8 +148,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _code(lines: Sequence[str]) -> Iterator[str]:
-    """A block of fenced code; one above LONGEST_CODE characters is split into several blocks, each with its own
-    fences."""
+    """A block of fenced code, split above LONGEST_CODE characters into blocks with fences of their own."""
     if sum(map(len, lines)) <= LONGEST_CODE:
         yield "".join(lines)
         return
