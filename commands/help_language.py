@@ -47,6 +47,7 @@ def _translate_typer() -> None:
     """Translate the titles of typer's panels, and the usage line, which typer passes to its highlighter."""
     from typer import rich_utils
 
+    # typer has no setting for these texts; it reads them from its module for each help page.
     for name in TYPER_TEXTS:
         setattr(rich_utils, name, translated(getattr(rich_utils, name)))
     highlight: Any = rich_utils.highlighter
@@ -80,5 +81,6 @@ def translate_argparse() -> None:
         say(f"{parser.prog}: {in_language(f'{message}. {hint}')}", to=sys.stderr)
         sys.exit(2)
 
+    # Each server builds its own parser, so that only the class is known here.
     argparse.ArgumentParser.format_help = in_our_language  # type: ignore[assignment, method-assign]
     argparse.ArgumentParser.error = end_with_hint  # type: ignore[assignment, method-assign]

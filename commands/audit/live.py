@@ -27,6 +27,7 @@ class LiveAudit(NamedTuple):
     def error(self) -> QinglanError | None:
         """The most serious error; None if everything that is served is a release and every release is intact."""
         errors = [*map(_finding_error, self.findings), *filter(None, map(audit_error, self.audits))]
+        # 8 (altered) is more serious than 9 (incomplete).
         return min(errors, key=lambda error: error.exit_code, default=None)
 
 

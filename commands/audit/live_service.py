@@ -7,7 +7,7 @@ live.findings       URIs and pods that match no release
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from qinglan.errors import ConfigError
 from qinglan.kubernetes.api_errors import ApiError, explain_api_error
@@ -84,7 +84,7 @@ def _objects(api: Api, name: str) -> ServiceObjects:
         if "deletionTimestamp" not in pod["metadata"]
         and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
     )
-    revisions = {revision: api.get("revisions", revision) or {} for revision in _revisions(service)}
+    revisions = {name: api.get("revisions", name) or {} for name, percent in _traffic(service).items() if percent}
     return ServiceObjects(service, revisions, active, _rollouts(api))
 
 
@@ -97,15 +97,13 @@ def _rollouts(api: Api) -> tuple[Object, ...] | None:
         raise
 
 
-def _predictor(service: Object) -> Mapping[str, Any]:
-    predictor: Mapping[str, Any] = service.get("status", {}).get("components", {}).get("predictor", {})
-    return predictor
-
-
-def _revisions(service: Object) -> list[str]:
-    """Names of the revisions that have traffic."""
-    traffic = _predictor(service).get("traffic") or ()
-    return [target["revisionName"] for target in traffic if target.get("percent") and target.get("revisionName")]
+def _traffic(service: Object) -> dict[str, int | None]:
+    """Percentage of the traffic by revision."""
+    # KServe copies Knative's traffic targets into this status; a target may have a tag and no share:
+    # https://knative.dev/docs/serving/traffic-management/
+    predictor = service.get("status", {}).get("components", {}).get("predictor", {})
+    targets = predictor.get("traffic") or ()
+    return {target["revisionName"]: target.get("percent") for target in targets if target.get("revisionName")}
 
 
 def _requested_uris(service: Object) -> Iterator[ServedUri]:
@@ -122,8 +120,7 @@ def _share(percent: int | None) -> str:
 
 
 def _revision_uris(objects: ServiceObjects) -> Iterator[ServedUri]:
-    traffic = _predictor(objects.service).get("traffic") or ()
-    shares = {target.get("revisionName"): target.get("percent") for target in traffic}
+    shares = _traffic(objects.service)
     for name, revision in objects.revisions.items():
         annotations = revision.get("metadata", {}).get("annotations") or {}
         yield ServedUri(f"revision {name}", str(annotations.get(SOURCE_ANNOTATION, "")), _share(shares.get(name)))

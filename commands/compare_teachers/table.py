@@ -122,6 +122,7 @@ def _costs(run: RunDir, model: PaidModel, rows: set[str]) -> Json:
 
 def _paired(table: MetricTable, names: Sequence[str], metric: str, margin: float) -> dict[str, Json]:
     """Differences on the same rows: of every two teachers, with Holm's correction, and of each and the question."""
+    # The better teacher comes first in each pair, by the order of `names`: `recommend` looks pairs up in this order.
     pairs = [*combinations(names, 2), *((name, PLAIN) for name in names)]
     gaps = table.compare(pairs, [metric], {"": None})
     adjusted = holm({f"{a} − {b}": gaps[(a, b), "", metric]["p"] for a, b in combinations(names, 2)})

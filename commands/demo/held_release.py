@@ -67,6 +67,7 @@ def _register(config: RunConfig, run: RunDir) -> tuple[Path, Registered]:
 @contextmanager
 def _as_step_of(run: RunDir) -> Iterator[None]:
     """Set the environment of a step of this run, so that this process records and signs like a step."""
+    # The recorder reads run, keys and store from the environment, as it does in a step's own process.
     before = dict(os.environ)
     os.environ.update(step_environment(run))
     try:

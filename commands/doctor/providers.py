@@ -74,6 +74,7 @@ def listed_models(role: str, model: PaidModel) -> tuple[int, list[str]]:
     """The status of the host's answer to a request for its models, and their names, if it lists any."""
     from qinglan.http.http_client import sync_client
 
+    # https://platform.openai.com/docs/api-reference/models/list, which other hosts copy.
     key = model.read_key(role)
     with sync_client(timeout=LIST_SECONDS) as http:
         answer = http.get(models_url(model), headers={"Authorization": f"Bearer {key}"})

@@ -166,6 +166,7 @@ def smaller_steps(training: str, rows: int) -> dict[str, Any]:
     usable = rows * 3 // 4  # near duplicates are left out later
     if usable >= ppo.prompts or usable < LEAST_PROMPTS:
         return {}
+    # The largest power of two that the rows allow: it divides into equal parts for devices and accumulation.
     prompts = 1 << (usable.bit_length() - 1)
     collection = prompts * ppo.rollouts
     parts = ppo.accumulation * ppo.devices

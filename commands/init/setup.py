@@ -207,6 +207,7 @@ def choose_seed(questions: Sequence[Question]) -> int:
 
     if least(usual) >= LEAST_TESTED * len(questions):
         return usual
+    # Of seeds that leave equally many rows, max() takes the first: the same sheet always gets the same seed.
     return max(range(usual, usual + SEEDS), key=least)
 
 

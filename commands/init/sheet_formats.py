@@ -163,6 +163,7 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
             for question in _with_cells(chat_questions(_chat_id(value, number), turns or []), value)
         ]
         return Records(questions, direct=False, chats=True)
+    # A run reads JSON only in UTF-8; any other encoding is written anew as JSONL.
     utf_8 = False
     with suppress(UnicodeDecodeError):
         utf_8 = bool(content.decode("utf-8-sig"))

@@ -63,6 +63,8 @@ class RolloutClient:
     ) -> RolloutView:
         listed = False
         while True:
+            # Read before the wait: all that the informer's first listing held is in the queue by then, so that an
+            # empty queue means that the rollout is gone.
             begun = informer.begun.is_set()
             try:
                 change, rollout = news.get(timeout=POLL_SECONDS)

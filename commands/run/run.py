@@ -136,6 +136,7 @@ def start_backends(config: RunConfig, run: RunDir, stack: ExitStack, variants: I
     """Start the stand-ins that the profile asks for, side by side; returns the gateway's settings with their
     addresses. `variants` are further options of the stand-in teacher."""
     gateway = config.gateway
+    # Started first and waited for last: the teacher loads its knowledge bases while the RAG service builds its index.
     teacher = start_teacher(config, run, stack, variants)
     if config.stand_ins.rag:
         arguments = [*knowledge_base_options(config), "--index-root", str(run.index), "--port", "0"]
