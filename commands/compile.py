@@ -12,7 +12,7 @@ from qinglan.terminal import say
 
 def compile_(
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path("pipelines/compiled"),
-    tenant: Annotated[str, typer.Option(help="This tenant's graph alone; `style` for the style model's.")] = "",
+    tenant: Annotated[str, typer.Option(help="Only this tenant's graph; `style` for the style model's.")] = "",
     profile: Annotated[
         str,
         typer.Option(help="Of the tenant: its settings are part of the graph.", show_default="gpt; of style: a100"),

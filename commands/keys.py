@@ -18,9 +18,11 @@ RoleName = Annotated[str, typer.Argument(help="builder, releaser or rollout.")]
 @keys.command()
 def new(
     role: Annotated[
-        list[str] | None, typer.Argument(help="builder, releaser, rollout; all where none is named.")
+        list[str] | None, typer.Argument(help="builder, releaser, rollout; all if none is named.")
     ] = None,
-    tenant: Annotated[list[str] | None, typer.Option(help="Whom the key may sign for; everyone by default.")] = None,
+    tenant: Annotated[
+        list[str] | None, typer.Option(help="Tenants that the key may sign for; all by default.")
+    ] = None,
     folder: Folder = None,
 ) -> None:
     """Make the keys of these roles, and let the trust policy name them."""
@@ -64,7 +66,7 @@ def revoke(
     key: Annotated[str, typer.Argument(help="The key's id, or its first characters.")],
     reason: Annotated[str, typer.Option(help="Shown in every audit.")],
     at: Annotated[
-        str, typer.Option(help="From when on nothing it signed counts, such as 2026-11-22T08:00:00Z.")
+        str, typer.Option(help="Time from which on nothing that the key signed counts, such as 2026-11-22T08:00:00Z.")
     ] = "",
     folder: Folder = None,
 ) -> None:

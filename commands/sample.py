@@ -13,7 +13,7 @@ def sample(
     tenant: Annotated[str, typer.Argument(help="fivedoctors or chengla; or style, for labelled answers of both.")],
     out: Annotated[Path, typer.Option(help="The folder to write to.")],
     conversations: Annotated[int, typer.Option(min=8, help="1,600 give 1,000+ dev and test questions.")] = 1600,
-    rows: Annotated[int, typer.Option(min=26, help="Labelled answers, of style alone.")] = 4000,
+    rows: Annotated[int, typer.Option(min=26, help="Number of labelled answers, only for style.")] = 4000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same bytes.")] = 0,
     variant: Annotated[
         str, typer.Option(help="A harder world of a tenant's: standins/samples/README.md lists them.")

@@ -25,7 +25,7 @@ def run(
         Path | None, typer.Option(help="A mapping file of labels; the plan's five without one.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The run's folder. Again: goes on.")] = Path("runs/style"),
-    only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
+    only: Annotated[str, typer.Option(help="Run only this stage, on the files of the run's folder.")] = "",
     until: Annotated[str, typer.Option(help="Stop after this stage.", show_default="the last")] = "",
     set_: SetOption = None,
     as_json: Json = False,

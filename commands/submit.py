@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Endpoint = Annotated[
     str, typer.Option(help="KFP, with the prefix it is behind: https://host/pipeline. Or KFP_ENDPOINT.")
 ]
-Namespace = Annotated[str, typer.Option(envvar="KFP_NAMESPACE", help="Yours, where KFP has many users.")]
+Namespace = Annotated[str, typer.Option(envvar="KFP_NAMESPACE", help="Your namespace, if KFP has many users.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout, all else on stderr.")]
 RunId = Annotated[str, typer.Argument(help="The run's id, the last part of its page's address.")]
 StopIt = Annotated[
@@ -47,7 +47,7 @@ def submit(
         ),
     ] = None,
     experiment: Annotated[
-        str, typer.Option(help="Made where there is none of this name.", show_default="tenant or line")
+        str, typer.Option(help="Created if there is none of this name.", show_default="tenant or line")
     ] = "",
     name: Annotated[str, typer.Option(help="The run's, on its page.", show_default="pipeline and time")] = "",
     endpoint: Endpoint = "",

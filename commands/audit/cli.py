@@ -32,7 +32,7 @@ def audit(
         bool, typer.Option("--bytes", help="Count a signed digest without its bytes as missing.")
     ] = False,
     which_models: Annotated[
-        bool, typer.Option("--which-models", help="What descends from this digest or file, releases first.")
+        bool, typer.Option("--which-models", help="List what descends from this digest or file, releases first.")
     ] = False,
     why: Annotated[bool, typer.Option("--why", help="The chain of the verdict in words.")] = False,
     diff: Annotated[str, typer.Option(help="What changed between this other release and TARGET.")] = "",

@@ -46,7 +46,7 @@ def check_rag(
 ) -> None:
     """Ask a RAG service a few questions and say what fits a run, what does not, and the lines for the profile.
 
-    Nothing is paid. Exit code 3 where an answer keeps a run from working.
+    Nothing is paid. Exit code 3 if an answer keeps a run from working.
     """
     from commands.check_rag.inputs import read_inputs
     from pipelines.checks.checks import print_checks, worst_state

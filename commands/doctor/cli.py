@@ -30,7 +30,7 @@ def doctor(
 ) -> None:
     """Check this machine, and a profile's keys, hosts, models, RAG service and cluster; say what mends each fault.
 
-    Exit code 2 where something is wrong, 0 with warnings. Without --paid nothing is paid: hosts are asked for their
+    Exit code 2 if something is wrong, 0 with warnings. Without --paid nothing is paid: hosts are asked for their
     lists of models, and the RAG service one question.
     """
     from commands.doctor.examine import examine

@@ -40,15 +40,13 @@ def init(
     rag: Annotated[str, typer.Option(help="Address of your own RAG service, or `ours`.")] = "",
     training: Annotated[str, typer.Option(help="The paid run's machine, of pipelines/configs/training.")] = "",
     language: Annotated[str, typer.Option(help="Of the prompts and the README: zh or en.")] = "",
-    question_column: Annotated[str, typer.Option(help="The column of questions, where the guess is wrong.")] = "",
-    history_column: Annotated[
-        str, typer.Option(help="The column of what was said before, where the guess is wrong.")
-    ] = "",
+    question_column: Annotated[str, typer.Option(help="The column of questions, if the guess is wrong.")] = "",
+    history_column: Annotated[str, typer.Option(help="The column of the history, if the guess is wrong.")] = "",
     conversation_column: Annotated[
-        str, typer.Option(help="The column of conversations' ids, where the guess is wrong.")
+        str, typer.Option(help="The column of conversations' ids, if the guess is wrong.")
     ] = "",
     profile_column: Annotated[
-        str, typer.Option(help="The column that describes the user, where the guess is wrong.")
+        str, typer.Option(help="The column that describes the user, if the guess is wrong.")
     ] = "",
     sheet_name: Annotated[
         str, typer.Option("--sheet", help="The sheet of a workbook, by its name; else the first that can be seen.")

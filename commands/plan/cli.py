@@ -18,7 +18,7 @@ def plan(
 ) -> None:
     """Count the calls, cost and time of a run before anything is spent, and name what it waits for.
 
-    Where `qinglan run` with the same arguments would be refused, the last lines say so, and the exit code is its own.
+    If `qinglan run` with the same arguments would be refused, the last lines say so, with its exit code.
     """
     from commands.plan.table import print_plan
     from pipelines.checks.planned_run import check_run

@@ -8,9 +8,9 @@ import typer
 from commands.options import Json, only_json
 from qinglan.terminal import say, say_json
 
-rollout = typer.Typer(help="Rollouts: begin, see, watch, and say a word to them.", no_args_is_help=True)
+rollout = typer.Typer(help="Start, list, watch and steer rollouts.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The rollout, or its InferenceService: then whose turn it is.")]
+Name = Annotated[str, typer.Argument(help="A rollout; or an InferenceService, whose current rollout is meant.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="KUBECONFIG's by default.", show_default=False)]
 
 Store = Annotated[
@@ -49,7 +49,7 @@ def status(
     namespace: Namespace = "",
     as_json: Json = False,
 ) -> None:
-    """All rollouts as a table; or one, with its evidence and what it still lacks."""
+    """Show all rollouts as a table; or one with its evidence, and with what it lacks before the next share."""
     from commands.rollout.rollout_client import RolloutClient
     from commands.rollout.view import detail, read_rollout, table
     from commands.rollout.view import rollout_json as values
@@ -67,7 +67,7 @@ def status(
 
 @rollout.command()
 def watch(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
-    """Print its decisions as they are made, and what it waits for, to its end: 0 promoted, 7 held or taken back."""
+    """Print a rollout's decisions as they are made, until it ends. Exit code 0: promoted; 7: held or taken back."""
     import sys
 
     from commands.rollout.rollout_client import RolloutClient
@@ -89,7 +89,7 @@ def watch(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
 
 @rollout.command()
 def pause(name: Name, namespace: Namespace = "", as_json: Json = False) -> None:
-    """Give the canary nothing more for now; harm still takes it back."""
+    """Give the canary no more traffic for now; harm still takes it back."""
     _send_command("pause", name, namespace, as_json)
 
 

@@ -20,7 +20,7 @@ def run(
     questions: Questions = None,
     knowledge_base: KnowledgeBase = None,
     out: Out = None,
-    only: Annotated[str, typer.Option(help="Run this stage alone, on what the run's folder holds.")] = "",
+    only: Annotated[str, typer.Option(help="Run only this stage, on the files of the run's folder.")] = "",
     until: Until = "",
     yes: Annotated[bool, typer.Option("--yes", help="Spend without asking.")] = False,
     set_: SetOption = None,
