@@ -102,7 +102,7 @@ def tenant_folder(tenant: str) -> Path:
 def read_data(
     tenant: str,
     sheet: Path,
-    places: Sequence[Path],
+    document_paths: Sequence[Path],
     named: Mapping[str, str] = MappingProxyType({}),
     sheet_name: str = "",
 ) -> TenantData:
@@ -119,7 +119,7 @@ def read_data(
             f"{sheet}: all {len(records.rows):,} questions are of one conversation, which cannot be divided into "
             "train, dev and test. Bring more conversations."
         )
-    documents = read_documents(places) if places else None
+    documents = read_documents(document_paths) if documents_paths else None
     if records.note:  # the rows were put together of messages, whose other columns they have
         named = {"user_profile": named.get("user_profile", "")}
     try:

@@ -100,10 +100,10 @@ class FilePassages(NamedTuple):
     draft: bool = False
 
 
-def read_documents(places: Iterable[Path]) -> Documents:
+def read_documents(roots: Iterable[Path]) -> Documents:
     """Read the passages of these files, and of all files in these folders. A file that cannot be read is reported
     with the reason; DataError if no passage is left."""
-    listed, drafts = list_files(places), 0
+    listed, drafts = list_files(roots), 0
     read = Documents([], [])
     origin: dict[str, str] = {}
     for path, source in listed.files:
@@ -134,14 +134,14 @@ def read_documents(places: Iterable[Path]) -> Documents:
         if len(read.files) == 1:
             raise DataError(read.files[0].line, *read.files[0].remarks, *read.notes)
         reasons = [f"- {report.line}" for report in read.files[:SHOWN_FILES]] or [f"- {NO_FILE}"]
-        raise DataError(f"No passage could be read from {', '.join(map(str, places))}:", *reasons, *read.notes)
+        raise DataError(f"No passage could be read from {', '.join(map(str, roots))}:", *reasons, *read.notes)
     return read
 
 
-def list_files(places: Iterable[Path]) -> FileList:
+def list_files(roots: Iterable[Path]) -> FileList:
     """List the files in order of their paths, without links, hidden files and node_modules."""
     files, hidden = list[tuple[Path, PurePath]](), 0
-    for root in places:
+    for root in roots:
         if fault := path_fault(root, "Give the documents of the knowledge base.", folder=True):
             raise DataError(fault)
         if root.is_file():
@@ -233,13 +233,13 @@ def record_passages(path: Path, source: PurePath, sheet: str = "") -> Iterator[P
             f"Rename the column that holds the passages' text to {CONTENT_NAMES[0]}."
         )
     row_numbers: dict[str, int] = {}
-    place = "#".join((str(source), sheet) if sheet else (str(source),))
+    prefix = "#".join((str(source), sheet) if sheet else (str(source),))
     origin = {"source": str(source), **({"sheet": sheet} if sheet else {})}
     for number, row in enumerate(rows, 1):
         text = _cell(row.get(content))
         if not text:
             continue
-        passage_id = _cell(row.get(identity)) or f"{safe_id(place)}#{number}"
+        passage_id = _cell(row.get(identity)) or f"{safe_id(prefix)}#{number}"
         first = row_numbers.setdefault(passage_id, number)
         if first != number:
             raise DataError(
