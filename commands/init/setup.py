@@ -119,7 +119,7 @@ def read_data(
             f"{sheet}: all {len(records.rows):,} questions are of one conversation, which cannot be divided into "
             "train, dev and test. Bring more conversations."
         )
-    documents = read_documents(document_paths) if documents_paths else None
+    documents = read_documents(document_paths) if document_paths else None
     if records.note:  # the rows were put together of messages, whose other columns they have
         named = {"user_profile": named.get("user_profile", "")}
     try:
