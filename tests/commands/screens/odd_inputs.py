@@ -313,9 +313,6 @@ PROFILES = [
         changed=book("q.xlsx", [GOLD, ["q1", QUESTION, "k,1"]])),
     run("ids twice", 3, "q.xlsx row 3: id 'q1' is already used by", "Ids must be unique; mend one",
         changed=book("q.xlsx", [["编号", "问题"], ["q1", QUESTION], ["q1", "怎么晾"]])),
-    run("a spreadsheet as knowledge base", 3, "kb.jsonl: this is a spreadsheet", "A line is one passage",
-        changed=book("kb.jsonl", ROWS)),
-    run("a list as knowledge base", 3, "this is one JSON list", "jq -c", changed=data("kb.jsonl", "[{}]")),
     run("a passage without text", 3, "kb.jsonl:1: content: Field", changed=data("kb.jsonl", '{"id": "k1"}\n')),
 ]  # fmt: skip
 ODD_INPUTS = [*SHEETS, *KNOWLEDGE, *SERVICES, *PROVIDERS, *PROFILES]
