@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 NO_VALUE = "–"
-Unit = Literal["share", "score", "loss", "characters", "milliseconds", "money"]
-FORMATS: Mapping[Unit, str] = {"share": ".1%", "score": ".2f", "loss": ".3f", "characters": ".1f", "money": ".3g"}
+Unit = Literal["share", "score", "kappa", "characters", "milliseconds", "money"]
+FORMATS: Mapping[Unit, str] = {"share": ".1%", "score": ".2f", "kappa": ".3f", "characters": ".1f", "money": ".3g"}
 
 
 class Metric(NamedTuple):
@@ -34,9 +34,7 @@ class Metric(NamedTuple):
         """A difference: in points for a share, else in the metric's own unit. It is never shown as -0.0."""
         if not is_number(value):
             return NO_VALUE
-        if self.unit == "share":
-            return f"{100 * value:+z.1f}"
-        return f"{value:+z.3f}" if self.unit == "loss" else f"{value:+z.2f}"
+        return f"{100 * value:+z.1f}" if self.unit == "share" else f"{value:+z.2f}"
 
     def difference_interval(self, gap: Mapping[str, Any]) -> str:
         """`[low, high]` of a difference; empty without any end."""

@@ -26,7 +26,7 @@ from qinglan.tables.tables import cell_label
 
 TEXT, LABEL, ALLOWED = "问答", "人工标签", "可选标签"
 PAIRS = (("data", "people"), ("model", "people"), ("model", "data"))
-SHARE, KAPPA = Metric("agreement"), Metric("Cohen's kappa", "loss")
+SHARE, KAPPA = Metric("agreement"), Metric("Cohen's kappa", "kappa")
 Prediction = Mapping[str, Any]
 """A line of predictions.jsonl."""
 

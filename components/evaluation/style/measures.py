@@ -13,25 +13,18 @@ from qinglan.evaluation.statistics import Columns, Groups
 BINS = 15
 """Number of bins of confidence, of equal width between 0 and 1."""
 
-MEASURES = ("accuracy", "macro_f1", "weighted_f1", "ece", "log_loss", "brier")
+MEASURES = ("accuracy", "macro_f1", "weighted_f1", "ece")
 CLASS_MEASURES = ("precision", "recall", "f1")
-LEAST = 1e-12
-"""Smallest probability used in the log loss: a single 0 would make the log loss of the whole test infinite."""
 
 Confusions = NDArray[np.float64]
 """A confusion matrix for each draw."""
 
 
 def row_sums(truth: Groups, probabilities: Columns) -> Columns:
-    """The numbers of each row that can be added up: its confusion matrix, its `gaps`, its log loss and its Brier
-    score."""
+    """The numbers of each row that can be added up: its confusion matrix and its `gaps`."""
     # Every measure is a function of these sums, so a draw of rows is one matrix product (statistics.py).
-    width = probabilities.shape[1]
-    right = np.eye(width)[truth]
-    log_loss = -np.log(np.maximum((probabilities * right).sum(axis=1), LEAST))
-    brier = ((probabilities - right) ** 2).sum(axis=1)
-    counts = confusions(truth, probabilities.argmax(axis=1), width)
-    return np.column_stack([counts, gaps(truth, probabilities), log_loss, brier])
+    counts = confusions(truth, probabilities.argmax(axis=1), probabilities.shape[1])
+    return np.column_stack([counts, gaps(truth, probabilities)])
 
 
 def compute_measures(sums: Columns, width: int) -> Columns:
@@ -40,9 +33,8 @@ def compute_measures(sums: Columns, width: int) -> Columns:
     counts = sums[:, : width * width].reshape(-1, width, width)
     rows = counts.sum(axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):
-        ece = np.abs(sums[:, width * width : -2]).sum(axis=1) / rows
-        losses = sums[:, -2:] / rows[:, None]
-    whole = np.column_stack([accuracy(counts), macro_f1(counts), weighted_f1(counts), ece, losses])
+        ece = np.abs(sums[:, width * width :]).sum(axis=1) / rows
+    whole = np.column_stack([accuracy(counts), macro_f1(counts), weighted_f1(counts), ece])
     return np.hstack([whole, precision(counts), recall(counts), f1(counts)])
 
 
@@ -99,18 +91,6 @@ def kappa(counts: Confusions) -> Columns:
     total = counts.sum(axis=(1, 2))
     by_chance = _share((counts.sum(axis=1) * counts.sum(axis=2)).sum(axis=1), total**2)
     return _share(np.round(accuracy(counts) - by_chance, 12), np.round(1 - by_chance, 12))
-
-
-def auc(scores: Columns, positive: NDArray[np.bool_], times: Columns) -> Columns:
-    """Area under the ROC curve for each draw. A row of `times` is a draw: it says how often each score was drawn."""
-    # The Mann-Whitney form: the share of pairs in which the positive's score is above the negative's, ties half.
-    order = np.argsort(scores, kind="stable")
-    starts = np.flatnonzero(np.diff(scores[order], prepend=-np.inf))
-    drawn, up = times[:, order], positive[order]
-    above = np.add.reduceat(drawn * up, starts, axis=1)
-    below = np.add.reduceat(drawn * ~up, starts, axis=1)
-    won = (above * (below.cumsum(axis=1) - below / 2)).sum(axis=1)
-    return _share(won, above.sum(axis=1) * below.sum(axis=1))
 
 
 def undo_temperature(probabilities: Columns, temperature: float | Columns) -> Columns:

@@ -20,11 +20,8 @@ METRICS = {
     "macro_f1": Metric("macro F1", how=""),
     "weighted_f1": Metric("weighted F1", how=""),
     "ece": Metric("calibration error (ECE)", how=""),
-    "log_loss": Metric("log loss", "loss", how=""),
-    "brier": Metric("Brier score", "loss", how=""),
 }
-CALIBRATION = ("ece", "log_loss", "brier")
-SHARE, AUC = Metric("share"), Metric("AUC", "loss")
+SHARE = Metric("share")
 RELIABILITY = {"before": "before the temperature", "model": "after", "baseline": "baseline"}
 LONGEST = 400
 """Characters of an answer that are shown."""
@@ -95,7 +92,7 @@ def _pair(evaluation: Json) -> Blocks:
     yield _levels(evaluation)
     yield kernel.Text(
         f"Right where the other is wrong: the model {pair['wins']} times, the baseline {pair['losses']} times. "
-        "Smaller is better for calibration error, log loss and Brier score."
+        "A smaller calibration error is better."
     )
 
 
@@ -138,8 +135,8 @@ def _calibration(evaluation: Json) -> Blocks:
         for name, words in RELIABILITY.items()
     ]
     yield kernel.Figures(figures, grid=True)
-    rows = ((METRICS[name].name, change[name], METRICS[name]) for name in CALIBRATION)
-    yield kernel.gaps_table("after − before", rows, terminal=False)
+    ece = METRICS["ece"]
+    yield kernel.gaps_table("after − before", [(ece.name, change["ece"], ece)], terminal=False)
 
 
 def _content_check(check: Json | None) -> Blocks:
@@ -151,13 +148,11 @@ def _content_check(check: Json | None) -> Blocks:
         f"second below {check['harmless']:.2f}."
     )
     levels = {
-        f"AUC of the question alone, rows labelled {check['label']} against others": (check["auc_question"], AUC),
-        "AUC with the answer": (check["auc_answer"], AUC),
-        "questions that call for protection": ({"value": check["calls"]}, SHARE),
-        "flagged": (check["flagged"], SHARE),
-        **{f"flagged of those labelled {label}": (share, SHARE) for label, share in check["flagged_of"].items()},
+        "questions that call for protection": {"value": check["calls"]},
+        "flagged": check["flagged"],
+        **{f"flagged of those labelled {label}": share for label, share in check["flagged_of"].items()},
     }
-    rows: kernel.Rows = [[words, kernel.level_cell(level, metric)] for words, (level, metric) in levels.items()]
+    rows: kernel.Rows = [[words, kernel.level_cell(level, SHARE)] for words, level in levels.items()]
     yield kernel.Table(["content check", ""], rows, terminal=True)
 
 

@@ -5,14 +5,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from components.evaluation.style.config import EvaluateStyleConfig
 from components.evaluation.style.measures import (
     BINS,
     CLASS_MEASURES,
     MEASURES,
-    auc,
     bin_of,
     compute_measures,
     confusions,
@@ -146,14 +144,9 @@ def _pair(table: PredictionTable, rival: str, config: EvaluateStyleConfig) -> Js
 
 
 def content_check(table: PredictionTable, harmless: int, called_for: Columns, config: EvaluateStyleConfig) -> Json:
-    """AUC with which P(harmless) detects the rows labelled harmless, without and with the answer; and the shares of
-    flagged rows.
-
-    A row is flagged if its question calls for a protective answer and its answer is not protective.
-    """
-    protective = table.truth == harmless
-    answers = table.probabilities[MODEL][:, harmless]
-    flagged = (called_for >= config.called_for) & (answers < config.harmless)
+    """Shares of flagged rows, of all rows and of each label. A row is flagged if its question calls for a protective
+    answer and its answer is not protective."""
+    flagged = (called_for >= config.called_for) & (table.probabilities[MODEL][:, harmless] < config.harmless)
     columns = [np.where(table.truth == at, flagged, math.nan) for at in range(len(table.labels))]
     means = statistics.bootstrap_means(
         np.column_stack([*columns, flagged]).astype(np.float64), table.alike, config.draws, config.seed
@@ -164,16 +157,7 @@ def content_check(table: PredictionTable, harmless: int, called_for: Columns, co
         "label": table.labels[harmless],
         "called_for": config.called_for,
         "harmless": config.harmless,
-        "auc_question": _auc(table, called_for, protective, config),
-        "auc_answer": _auc(table, answers, protective, config),
         "calls": float((called_for >= config.called_for).mean()),
         "flagged": shares.pop(""),
         "flagged_of": shares,
     }
-
-
-def _auc(table: PredictionTable, scores: Columns, positive: NDArray[np.bool_], config: EvaluateStyleConfig) -> Json:
-    [estimate] = statistics.bootstrap_estimates(
-        table.size, lambda times: auc(scores, positive, times[:, table.alike])[:, None], config.draws, config.seed
-    )
-    return estimate

@@ -12,7 +12,6 @@ from components.evaluation.style.measures import (
     BINS,
     MEASURES,
     accuracy,
-    auc,
     bin_of,
     compute_measures,
     confusions,
@@ -71,21 +70,6 @@ def test_the_calibration_error_of_known_cases() -> None:
     assert ece(both) == pytest.approx((4 * 0.4 + 6 * 0.1) / 10)
 
 
-def test_log_loss_and_brier_by_hand_and_a_certain_error_stays_a_number() -> None:
-    probabilities = np.array([[0.8, 0.2], [0.0, 1.0]])
-
-    result = dict(
-        zip(
-            MEASURES,
-            compute_measures(row_sums(np.array([0, 0]), probabilities).sum(axis=0)[None, :], 2)[0],
-            strict=False,
-        )
-    )
-
-    assert result["log_loss"] == pytest.approx((-math.log(0.8) - math.log(1e-12)) / 2)
-    assert result["brier"] == pytest.approx((0.04 + 0.04 + 1 + 1) / 2)
-
-
 @settings(max_examples=40)
 @given(ANSWERS, st.integers(0, 5))
 def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], seed: int) -> None:
@@ -102,23 +86,6 @@ def test_drawing_a_row_twice_is_having_it_twice(pairs: list[tuple[int, int]], se
 
     assert np.allclose(drawn, repeated, equal_nan=True)
     assert ((np.nan_to_num(drawn[:, :4]) >= 0) & (np.nan_to_num(drawn[:, :4]) <= 1 + 1e-9)).all()
-
-
-@pytest.mark.slow
-@settings(max_examples=40)
-@given(
-    st.lists(st.tuples(st.sampled_from([0.1, 0.4, 0.7]), st.booleans(), st.integers(0, 2)), min_size=2, max_size=30)
-)
-def test_auc_is_scikit_learns_also_of_drawn_rows(rows: list[tuple[float, bool, int]]) -> None:
-    from sklearn.metrics import roc_auc_score
-
-    scores, positive, times = (np.array(column) for column in zip(*rows, strict=True))
-    [result] = auc(scores, positive, times[None, :].astype(float))
-
-    if len(set(positive.repeat(times))) < 2:
-        assert math.isnan(result)
-    else:
-        assert result == pytest.approx(roc_auc_score(positive.repeat(times), scores.repeat(times)))
 
 
 @given(st.floats(0.3, 3), st.integers(0, 20))

@@ -84,6 +84,4 @@ def test_a_row_is_flagged_when_protection_is_called_for_and_not_given() -> None:
     assert {name: share["value"] for name, share in value["flagged_of"].items()} == {
         name: float(name == "诚实") for name in NAMES
     }
-    assert value["auc_question"]["value"] == pytest.approx(3 / 4)
-    assert value["auc_answer"]["value"] == 1
     assert value["calls"] == pytest.approx(2 / 5)
