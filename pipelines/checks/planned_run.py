@@ -31,7 +31,7 @@ from pipelines.lines.style import STYLE, StyleRunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError, QinglanError
 from qinglan.files.input_paths import path_fault
-from qinglan.llm.paid.journal_reader import ModelAnswers, read_answers_by_model
+from qinglan.llm.paid.journal_reader import read_answers_by_model
 
 
 class CheckedRun(NamedTuple):
@@ -128,32 +128,26 @@ def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
     Answers of models that the profile does not name are of no use."""
     by_model = read_answers_by_model(run.journal) if run.journal.is_file() else []
     models = {model.model for model in config.gateway.models().values()}
-    usable = [row for row in by_model if row.model in models]
     unnamed = [row for row in by_model if row.model not in models]
+    usable = [row for row in by_model if row.model in models]
+    answers, cost = sum(row.answers for row in usable), sum(row.cost for row in usable)
     currency, lines = config.gateway.teacher.price.currency, list[str]()
     if usable and config.pays:
         lines.append(
-            f"{run.journal} holds paid answers ({_answers(usable):,} for {_cost(usable):.2f} {currency}): a call "
+            f"{run.journal} holds paid answers ({answers:,} for {cost:.2f} {currency}): a call "
             "that has its answer there is counted in the plan and costs nothing again; the budget counts what was "
             "paid."
         )
     elif usable:
         lines.append(
-            f"{run.journal} holds {_answers(usable):,} answers of the stand-in: a call that has its answer there is "
+            f"{run.journal} holds {answers:,} answers of the stand-in: a call that has its answer there is "
             "counted in the plan and is not made again."
         )
+    answers, cost = sum(row.answers for row in unnamed), sum(row.cost for row in unnamed)
     if unnamed:
         lines.append(
-            f"{run.journal} holds {_answers(unnamed):,} answers of models that this profile does not name "
+            f"{run.journal} holds {answers:,} answers of models that this profile does not name "
             f"({', '.join(row.model for row in unnamed)}): no call of this plan has its answer there, and the budget "
-            f"counts {_cost(unnamed):.2f} {currency} for them. Give --out another folder to begin anew."
+            f"counts {cost:.2f} {currency} for them. Give --out another folder to begin anew."
         )
     return lines
-
-
-def _answers(rows: Sequence[ModelAnswers]) -> int:
-    return sum(row.answers for row in rows)
-
-
-def _cost(rows: Sequence[ModelAnswers]) -> float:
-    return sum(row.cost for row in rows)

@@ -30,7 +30,7 @@ A_PASSAGE = (
     '{"id": "k1", "title": "...", "content": "...", "metadata": {}}'
 )
 GIVE_INPUT = "Give yours, or make a sample with `qinglan sample TENANT --out DIR`."
-SHOWN = 5
+FIRST_BYTES, SHOWN = 4096, 5
 MANY_REPEATED = 0.2
 """Share of training rows that nearly repeat rows of dev or test, above which the run warns."""
 
@@ -40,7 +40,9 @@ def input_file_problems(config: RunConfig) -> Iterator[QinglanError]:
     files = {"questions": config.questions, "knowledge-base": config.knowledge_base}
     for name, path in files.items():
         if path is None:
-            yield ConfigError(f"--{name} is missing. {GIVE_INPUT}")
+            yield ConfigError(
+                f"--{name} is missing. Give yours, or make a sample with `qinglan sample TENANT --out DIR`."
+            )
         elif fault := path_fault(path, GIVE_INPUT, folder=name == "knowledge-base"):
             yield ConfigError(f"--{name} {fault}")
         elif name == "knowledge-base":
@@ -57,6 +59,9 @@ def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
             "of documents."
         )
     for path in bases.values():
+        if format_ := foreign_format(path):
+            yield DataError(f"--knowledge-base {path}: {format_} {A_PASSAGE}")
+            continue
         try:
             deque(read_knowledge_base(path), maxlen=0)
         except DataError as error:
@@ -161,6 +166,23 @@ def whole_run_warnings(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -
     return [
         f"A run of all stages would be refused for this sheet: {fault.reason} {fault.next_step}" for fault in later
     ]
+
+
+def foreign_format(path: Path) -> str:
+    """Describe the format of a file that is not JSONL, from its first bytes; empty if it may be JSONL."""
+    with path.open("rb") as file:
+        beginning = file.read(FIRST_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+    line = beginning.split(b"\n", 1)[0].strip()
+    # Local file header of a zip archive, which .xlsx and .docx are.
+    if beginning.startswith(b"PK\x03\x04"):
+        return "this is a spreadsheet or another zip file."
+    if beginning.startswith(b"["):
+        return "this is one JSON list. `jq -c '.[]' LIST.json > knowledge_base.jsonl` writes its elements as lines."
+    if beginning and not beginning.startswith(b"{"):
+        return f"this is CSV or other text; it begins with {line[:40].decode('utf-8', 'replace')!r}."
+    if b"\n" in beginning and line in (b"{", b"{}"):
+        return "this is JSON over several lines. `jq -c . FILE > knowledge_base.jsonl` writes each object as a line."
+    return ""
 
 
 def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:

@@ -108,20 +108,15 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
 
 def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Obstacle | None:
     """The obstacle of a sheet whose rows of train, or of dev, are all near duplicates; None for any other."""
-    lacking = [
-        (split, splits[split])
-        for split in (("train", "dev") if "sft" in stages else ("train",))  # convert itself writes an empty dev
-        for splits, left in zip([sheet.splits, *sheet.folds], sheet.left, strict=True)
-        if splits[split] and not left[split]
-    ]
-    if not lacking:
-        return None
-    split, rows = lacking[0]
-    return Obstacle(
-        reason=f"{config.questions}: all {rows:,} rows of {split} nearly repeat a row of "
-        f"{'dev or test' if split == 'train' else 'test'}, and convert leaves them out.",
-        next_step="Bring more different questions: one that many rows repeat counts once.",
-    )
+    for split in ("train", "dev") if "sft" in stages else ("train",):  # convert itself writes an empty dev
+        for splits, left in zip([sheet.splits, *sheet.folds], sheet.left, strict=True):
+            if splits[split] and not left[split]:
+                return Obstacle(
+                    reason=f"{config.questions}: all {splits[split]:,} rows of {split} nearly repeat a row of "
+                    f"{'dev or test' if split == 'train' else 'test'}, and convert leaves them out.",
+                    next_step="Bring more different questions: one that many rows repeat counts once.",
+                )
+    return None
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:

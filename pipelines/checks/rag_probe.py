@@ -9,9 +9,8 @@ import asyncio
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.checks.rag.ask import ask_twice
+from pipelines.checks.rag.ask import ANY_QUESTION, ask_twice, training_questions
 from pipelines.checks.rag.judge import SAMPLED_QUESTIONS, stable_questions
-from pipelines.checks.rag.sample import ANY_QUESTION, training_questions
 from pipelines.lines.rewriter import RunConfig
 from qinglan.config import load_yaml
 from qinglan.errors import DataError, OutageError, QinglanError

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import orjson
 
+from components.data.convert.config import ConvertConfig
 from pipelines.checks.rag.guess_fields import guess_answer_fields
 from qinglan.concurrency import gather_or_cancel
 from qinglan.errors import DataError
@@ -13,13 +15,19 @@ from qinglan.llm.config import RagUpstream
 from qinglan.rag.client import RagClient
 from qinglan.rag.contract import RagRequest
 from qinglan.rag.retrieval import RetrievalConfig
+from qinglan.rows.questions import Columns, read_questions
 from qinglan.rows.rows import Question
+from qinglan.rows.splits import split_of
 
 OTHER_TEXT = "怎么申请退换货"
 """Text that stands for another question if there is only one."""
 
 EFFECT_ROWS = 5
 """Number of questions that are also asked with another rewrite and another need."""
+
+
+ANY_QUESTION = "怎么使用"
+"""The question to ask without a sheet."""
 
 
 class TimedAnswer(NamedTuple):
@@ -60,6 +68,24 @@ class Measurements(NamedTuple):
     """True if the fields of an answer were guessed, since the settings did not fit."""
 
     rows: list[RowAnswers]
+
+
+def training_questions(path: Path, columns: Columns, tenant: str, convert: ConvertConfig) -> list[Question]:
+    """The sheet's questions for training, of its first tenant, each text once and labelled ones first.
+
+    A calibration may be fitted on these questions, so the locked test is not among them.
+    """
+    read = read_questions(path, columns, tenant)
+    questions = [row for row in read if isinstance(row, Question)]
+    splits = [row.split or split_of((row.tenant_id, row.conversation_id), convert) for row in questions]
+    usable = [row for row, split in zip(questions, splits, strict=True) if split == "train"]
+    if not usable:
+        raise DataError(f"{path}: no question for training. Give more rows, or mark some as train.")
+    of_tenant = [row for row in usable if row.tenant_id == usable[0].tenant_id]
+    distinct: dict[str, Question] = {}
+    for row in sorted(of_tenant, key=lambda row: not row.gold):
+        distinct.setdefault(row.question, row)
+    return [*distinct.values()]
 
 
 async def measure(service: RagUpstream, retrieval: RetrievalConfig, rows: Sequence[Question]) -> Measurements:

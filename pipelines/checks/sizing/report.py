@@ -59,9 +59,6 @@ class Room(Config):
     """True if `available` is taken from this repository's manifests, which another cluster may have changed."""
 
     fits: bool
-    guessed: float
-    """GB of `needed` that rest on a guess."""
-
     parts: tuple[Part, ...]
 
 
@@ -208,7 +205,6 @@ def room_of(need: Need, machine: Machine | None) -> Room:
         available=round(need.available / GB, 1) or None,
         by_manifests=need.stage == SERVE or (need.stage == WHOLE_RUN and machine is None),
         fits=need.fits,
-        guessed=round(sum(part.gigabytes for part in parts if part.basis == "guessed"), 1),
         parts=parts,
     )
 

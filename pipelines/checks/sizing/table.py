@@ -114,7 +114,7 @@ def _rooms_table(report: FitReport) -> Any:
     table = Table(title="The most that each stage needs, in GB (10^9)", title_justify="left")
     for column in ("stage", "room", "at"):
         table.add_column(column)
-    for column in ("needed", "there are", "guessed"):
+    for column in ("needed", "there are"):
         table.add_column(column, justify="right")
     table.add_column("fits")
     for room in report.rooms:
@@ -122,7 +122,7 @@ def _rooms_table(report: FitReport) -> Any:
         fits = "?" if room.available is None else "yes" if room.fits else "NO"
         table.add_row(
             room.stage, in_language(room.room), in_language(room.phase), f"{room.needed:,.1f}", available,
-            f"{room.guessed:,.1f}", in_language(fits), style="" if room.fits else "yellow",
+            in_language(fits), style="" if room.fits else "yellow",
         )  # fmt: skip
     return table
 

@@ -166,8 +166,10 @@ def test_a_sheet_too_small_for_one_step_of_ppo_is_refused_where_ppo_is_to_run(tm
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('[{"id": "k1", "content": "段"}]', r"kb\.jsonl:1: "),
-        ("id,title,content\nk1,题,段\n", r"kb\.jsonl:1: no JSON"),
+        ('[{"id": "k1", "content": "段"}]', "one JSON list"),
+        ('{\n  "id": "k1",\n  "content": "段"\n}\n', "JSON over several lines"),
+        ("id,title,content\nk1,题,段\n", "CSV or other text"),
+        ("PK\x03\x04 a workbook", "spreadsheet"),
         ('{"编号": "k1", "正文": "段"}\n', "id: Field required; content: Field required"),
         ("", "holds no passage"),
         ('{"id": "k1", "content": "段"}\n\n{"id": "k2"}\n', r"kb\.jsonl:3: content: Field required"),

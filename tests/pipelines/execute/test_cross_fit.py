@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter.folds import FOLDS_VARIABLE, read_folds
-from pipelines.checks import planned_run
 from pipelines.checks.plan import make_plan
 from pipelines.checks.promotion import promotion
 from pipelines.execute import execution
@@ -24,7 +23,6 @@ from pipelines.lines.sheet import read_sheet, with_folds
 from qinglan.config import load_yaml
 from qinglan.errors import ConfigError
 from qinglan.run_id import RUN_VARIABLE
-from tests.commands.conftest import Here
 
 STAGES = REWRITER.until(REWRITER.last)
 
@@ -97,25 +95,6 @@ def test_one_fold_and_folds_that_a_profile_names_itself_are_refused(tmp_path: Pa
     """A submission would make an empty test of named folds, and fail after both trainings."""
     with pytest.raises(ConfigError, match="fold"):
         config_of(tmp_path / "q.jsonl", **settings)
-
-
-def test_the_room_that_a_plan_checks_is_that_of_the_cross_fitted_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: Here
-) -> None:
-    folds: list[int] = []
-
-    def count(config: RunConfig, *_: Any) -> tuple[str, ...]:
-        folds.append(config.convert.folds)
-        return ()
-
-    monkeypatch.setattr(planned_run, "check_room", count)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "kb.jsonl").write_text('{"id": "k1", "content": "一天一粒"}\n', encoding="utf-8")
-    files = ("--questions", sheet(tmp_path / "q.jsonl"), "--knowledge-base", tmp_path / "kb.jsonl")
-
-    here("plan", "fivedoctors", *files, "--set", "cross_fit=3")
-
-    assert folds == [3]
 
 
 def test_the_folds_of_another_run_are_not_inherited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from pipelines.checks.preflight import with_run_files
 from pipelines.execute.execution import prepare_run, run_lock
-from pipelines.execute.rundir import RunDir, run_folder
+from pipelines.execute.rundir import RunDir
 from pipelines.lines.config import dump_config, load_config, load_style_config
 from pipelines.lines.rewriter import REWRITER, RunConfig
 from qinglan.errors import ConfigError
@@ -165,30 +165,20 @@ def test_a_moved_file_is_known_by_what_a_step_has_noted(tmp_path: Path) -> None:
         with_run_files(inputs(tmp_path / "moved", "怎么洗"), run, "")
 
 
-@pytest.mark.parametrize("reason", ["files", "other sheet", "tenant", "key"])
-def test_a_plan_says_where_a_run_would_be_refused_and_writes_nothing(
-    reason: str, tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+def test_a_plan_says_that_a_run_could_not_sign_and_writes_nothing(
+    tmp_path: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    config, folder, keys = inputs(Path("data")), run_folder("fivedoctors", "demo"), tmp_path / "keys"
+    config, keys = inputs(Path("data")), tmp_path / "keys"
     assert config.questions
     rows = [{"question": f"怎么吃{at}", "split": split} for split in ("train", "dev", "test") for at in range(160)]
     config.questions.write_text("".join(json.dumps({**row, "gold": "k1"}) + "\n" for row in rows))
     monkeypatch.setenv(KEYS_VARIABLE, str(keys))
-    words = ("plan", "fivedoctors", "--questions", config.questions, "--knowledge-base", config.knowledge_base)
-    if reason == "files":
-        folder.mkdir(parents=True)
-        (folder / "chapter.docx").touch()
-    elif reason == "key":
-        keys.mkdir()
-        (keys / "releaser.pem").touch()
-    else:
-        other = config if reason == "tenant" else inputs(Path("other"), "怎么洗")
-        begun(folder, other.model_copy(update={"tenant_id": "acme"}) if reason == "tenant" else other)
+    keys.mkdir()
+    (keys / "releaser.pem").touch()
     before = sorted(tmp_path.rglob("*"))
 
-    ended = here(*words)
+    ended = here("plan", "fivedoctors", "--questions", config.questions, "--knowledge-base", config.knowledge_base)
 
-    expected = {"files": "(chapter.docx)", "other sheet": "holds other bytes", "tenant": "'acme'", "key": "builder"}
-    assert ended.code == 2 and expected[reason] in ended.errors
+    assert ended.code == 2 and "builder" in ended.errors
     assert sorted(tmp_path.rglob("*")) == before

@@ -11,8 +11,6 @@ from pipelines.execute.execution import run_stages
 from pipelines.execute.rundir import RunDir
 from pipelines.execute.small_style import FIRST_STAGE, style_parts, without_small_model
 from pipelines.lines.style import STYLE
-from qinglan.errors import DataError
-from qinglan.style.rows import refuse_folds, write_folds
 
 STAGES = STYLE.until(STYLE.last)
 LARGER, SMALLER = STAGES[: STAGES.index(FIRST_STAGE)], STAGES[STAGES.index(FIRST_STAGE) :]
@@ -104,10 +102,3 @@ def test_a_run_that_was_to_end_before_it_says_nothing_of_a_smaller_model(
 
     assert executed == [STYLE.until(until)]
     assert without_small_model(record) == ""
-
-
-def test_the_refusal_of_cross_fitted_rows_promises_no_release_that_a_gate_may_hold(tmp_path: Path) -> None:
-    write_folds(tmp_path, {"a": 0, "b": 1})
-
-    with pytest.raises(DataError, match=r"released without a smaller one where its gate promotes.*cross_fit_below"):
-        refuse_folds(tmp_path)

@@ -56,6 +56,7 @@ def test_a_profiles_settings_are_part_of_its_graph(target: Any) -> None:
         constant = tasks[names.get(stage, stage)]["inputs"]["parameters"]["config"]["runtimeValue"]["constant"]
         config = target.line.stages[stage].config
         assert config.parse(constant, stage) == config.parse(settings[stage], stage), stage
+        assert constant.keys() <= config.parse(settings[stage], stage).changes().keys(), "the defaults are left out"
 
 
 def test_nothing_is_answered_from_kfps_cache_by_an_image_without_a_digest(tmp_path: Path) -> None:
@@ -238,7 +239,7 @@ def test_the_small_model_has_its_own_gate_its_own_release_and_its_own_runtime(tm
     [path] = compile_targets([style_target("a100", settings)], tmp_path, {})
     graph = parsed(path.read_text(encoding="utf-8"))
 
-    assert "deploy" not in graph.tasks, "nobody asked for the large one"
+    assert "deploy" not in graph.tasks, "it was asked for the small one"
     branches = [component["dag"]["tasks"] for component in graph.spec["components"].values() if "dag" in component]
     [inner] = [tasks for tasks in branches if "register-small" in tasks]
     assert set(inner) == {"register-small", "deploy-small"}

@@ -12,7 +12,6 @@ import pytest
 from components.step_figures import MOST
 from pipelines.graph.compiler import golden_targets
 from pipelines.lines.all_lines import LINES
-from qinglan.config import Config
 from tests.pipelines.graph.compiled_graphs import GOLDENS, compiled
 
 MADE_BY_KFP = "pipelinechannel--"
@@ -74,23 +73,6 @@ def test_the_summary_stands_first_among_what_an_evaluation_makes(name: str) -> N
     assert evaluations
     for label in evaluations:
         assert max(spec(name)["components"][label]["outputDefinitions"]["artifacts"]) == "summary"
-
-
-@pytest.mark.parametrize("target", golden_targets(), ids=lambda target: target.name)
-def test_a_step_is_told_the_settings_that_differ_from_the_defaults_and_makes_the_same_of_them(target: Any) -> None:
-    settings = target.config.stages()
-
-    for name, values in settings.items():
-        config = target.line.stages[name].config.parse(values, name)
-        changes = config.changes()
-        assert config.parse(changes, name) == config
-        assert not (set(changes) & unchanged(config)), name
-
-
-def unchanged(config: Config) -> set[str]:
-    """The settings that are as their class has them."""
-    fields = type(config).model_fields
-    return {name for name, value in config if not fields[name].is_required() and value == fields[name].get_default()}
 
 
 def figures_of_stages() -> Iterator[tuple[str, Any]]:

@@ -104,8 +104,8 @@ def test_the_docs_name_every_parameter_and_every_profile_with_its_gpus() -> None
 @pytest.mark.parametrize("line", [REWRITER, STYLE], ids=lambda line: line.name)
 def test_every_stage_can_run_alone(line: Line) -> None:
     rewriter, style = load_config("fivedoctors", "demo"), load_style_config("laptop", labelled=Path("x.json"))
-    place = {"namespace": "qinglan", "name": "a/b", "store": "s3://qinglan/house"}
-    settings = (rewriter if line is REWRITER else style).stages() | {"deploy": place, "deploy_small": place}
+    deploy = {"namespace": "qinglan", "name": "a/b", "store": "s3://qinglan/house"}
+    settings = (rewriter if line is REWRITER else style).stages() | {"deploy": deploy, "deploy_small": deploy}
     for name, stage in line.stages.items():
         uris = {artifact: f"/tmp/{artifact}" for artifact in stage.inputs}
         before = {BEFORE: "/tmp/lineage"} if name != next(iter(line.stages)) else {}

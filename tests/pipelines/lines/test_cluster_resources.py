@@ -59,10 +59,8 @@ def compiled(machine: Machine, out: Path) -> str:
 def of_step(text: str) -> tuple[dict[str, bool], Any, Any]:
     """Return the resources that it hands on (and if the step keeps them too), the container's resources, the pod."""
     spec, platform = yaml.load_all(text, Loader=LOADER)
-    handed = {
-        task_config_passthrough["field"]: task_config_passthrough.get("applyToTask", False)
-        for task_config_passthrough in spec["components"]["comp-launches"]["taskConfigPassthroughs"]
-    }
+    fields = spec["components"]["comp-launches"]["taskConfigPassthroughs"]
+    handed = {field["field"]: field.get("applyToTask", False) for field in fields}
     [executor] = spec["deploymentSpec"]["executors"].values()
     [pod] = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"].values()
     return handed, executor["container"]["resources"], pod
@@ -89,14 +87,9 @@ def test_without_gpus_the_step_trains_in_its_own_pod_and_keeps_all_that_it_asked
 
 @pytest.mark.parametrize("gpus", [4, 0])
 def test_compiling_for_one_machine_changes_nothing_for_the_next(tmp_path: Path, gpus: int) -> None:
-    before = [
-        task_config_passthrough.apply_to_task
-        for task_config_passthrough in LAUNCH.component_spec.task_config_passthroughs
-    ]
+    fields = LAUNCH.component_spec.task_config_passthroughs
+    before = [field.apply_to_task for field in fields]
 
     compiled(Machine(Pod(), gpus), tmp_path)
 
-    assert [
-        task_config_passthrough.apply_to_task
-        for task_config_passthrough in LAUNCH.component_spec.task_config_passthroughs
-    ] == before
+    assert [field.apply_to_task for field in LAUNCH.component_spec.task_config_passthroughs] == before

@@ -22,11 +22,3 @@ def test_both_guides_show_the_same_two_settings_and_a_plan_takes_them(tmp_path: 
     assert all(set(values) == {"system_prompt"} for values in settings.values())
     assert plan.code == 0, plan.errors
     assert plan.record["promotion"]["possible"] is False
-
-
-@pytest.mark.slow
-def test_a_plan_without_them_says_what_to_set(tmp_path: Path) -> None:
-    plan = qinglan(["plan", *acme(tmp_path, {})], tmp_path)
-
-    assert plan.code == 2
-    assert "Set generate.system_prompt and convert.system_prompt in the profile" in plan.errors

@@ -22,6 +22,7 @@ from qinglan.errors import ConfigError, OutageError
 from tests.kfp.graphs import compile_graph
 from tests.kfp.stand_in import Fault, StandIn, serving
 from tests.pipelines.submit.conftest import PARAMETERS
+from tests.qinglan.http.test_own_authority import write_certificates
 
 HTML = b"<html>Please log in</html>"
 MINIO = b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>AccessDenied</Code></Error>'
@@ -187,36 +188,12 @@ def test_a_wrong_way_to_kfp_is_explained(endpoint: str, environment: dict[str, s
 
 
 def test_a_certificate_counts_only_where_its_signer_is_known(tmp_path: Path) -> None:
-    key, certificate = self_signed(tmp_path)
-    with serving(StandIn(), tls=(key, certificate)) as server:
-        assert not KfpClient(read_access(server.url, {"SSL_CERT_FILE": str(certificate)})).many_users()
+    write_certificates(tmp_path)
+    pair, authority = tmp_path / "server.pem", tmp_path / "authority.pem"
+    with serving(StandIn(), tls=(pair, pair)) as server:
+        assert not KfpClient(read_access(server.url, {"SSL_CERT_FILE": str(authority)})).many_users()
         with pytest.raises(ConfigError, match=r"is not trusted.*Set SSL_CERT_FILE"):
             KfpClient(read_access(server.url, {})).many_users()
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    from datetime import UTC, datetime, timedelta
-    from ipaddress import ip_address
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(
-            name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1)
-        )
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    secret, public = folder / "key.pem", folder / "certificate.pem"
-    plain = serialization.NoEncryption()
-    form = serialization.Encoding.PEM
-    secret.write_bytes(key.private_bytes(form, serialization.PrivateFormat.PKCS8, plain))
-    public.write_bytes(certificate.public_bytes(form))
-    return secret, public
 
 
 @pytest.mark.parametrize(

@@ -99,24 +99,13 @@ class PlayedApi:
         return answer
 
 
-def test_a_workflow_is_found_by_its_run_and_then_read_by_name() -> None:
+def test_a_workflow_is_found_by_its_run_then_read_by_name_and_kept_when_an_answer_is_lost_or_it_is_deleted() -> None:
     workflow = {"metadata": {"name": "rewriter-x"}, "status": {"nodes": NODES}}
-    api = PlayedApi({"items": []}, {"items": [workflow]}, workflow)
+    api = PlayedApi({"items": []}, {"items": [workflow]}, workflow, ApiError("GET", "workflows", 0, "away"), None)
     reader = ClusterWorkflow(api)  # type: ignore[arg-type]
 
-    states = [len(reader.read("run-1").tasks) for _ in range(3)]
-
-    assert states == [0, 3, 3]
-    assert api.calls == [("all", "workflows", "pipeline/runid=run-1")] * 2 + [("get", "workflows", "rewriter-x")]
-
-
-def test_what_was_read_stays_when_an_answer_is_lost_or_the_workflow_is_deleted() -> None:
-    workflow = {"metadata": {"name": "rewriter-x"}, "status": {"nodes": NODES}}
-    reader = ClusterWorkflow(PlayedApi({"items": [workflow]}, ApiError("GET", "workflows", 0, "away"), None))  # type: ignore[arg-type]
-
-    first = reader.read("run-1")
-
-    assert (reader.read("run-1"), reader.read("run-1")) == (first, first)
+    assert [len(reader.read("run-1").tasks) for _ in range(5)] == [0, 3, 3, 3, 3]
+    assert api.calls[:3] == [("all", "workflows", "pipeline/runid=run-1")] * 2 + [("get", "workflows", "rewriter-x")]
 
 
 def test_a_workflow_that_may_not_be_read_is_explained() -> None:

@@ -128,7 +128,6 @@ def test_without_further_rows_sft_trains_once_and_leaves_one_model() -> None:
     needed = [peaks(report)["run scratch volume"] for report in reports if report]
 
     assert steps == [2 * 27, 27] and needed[0] - needed[1] == pytest.approx(65.5, abs=0.1)
-    assert [any("sft trains twice" in note for note in report.notes) for report in reports if report] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -180,13 +179,8 @@ def test_other_cards_are_tried_by_their_number_and_size() -> None:
 
 
 def test_a_number_of_cards_that_the_settings_cannot_share_is_an_error() -> None:
-    message = (
-        r"^--gpus 3: ppo: batch 64 .* 3 cards x accumulation 4: set accumulation or batch, or take 1, 2, 4, 8, 16"
-    )
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=r"^--gpus 3: ppo: batch 64 .* 1, 2, 4, 8, 16"):
         load_profile("a100x4", gpus=3)
-    with pytest.raises(ConfigError, match=r"4 cards x accumulation 32: .* or take 1, 2 of them$"):
-        load_profile("one-gpu-24", gpus=4)
 
 
 @pytest.mark.parametrize("profile", ["cpu", "laptop", "style/cpu", "style/laptop"])
@@ -201,25 +195,18 @@ def test_a_card_of_a_size_that_no_card_has_is_refused(size: str) -> None:
     assert CliRunner().invoke(app, ["fit", "a100x4", "--gpu-memory", size]).exit_code == 2
 
 
-def test_weights_that_are_here_say_their_own_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "Qwen" / "Qwen3-32B"
-    folder.mkdir(parents=True)
-    small = {"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-             "num_attention_heads": 4, "vocab_size": 100}  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(small), encoding="utf-8")
-    monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path))
-
-    assert peaks(report_of(rewriter()))["sft card"] < 5
-
-
-def test_a_base_of_another_architecture_is_not_counted_and_not_refused(
+def test_weights_that_are_here_say_their_own_shape_and_another_architecture_is_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "Qwen" / "Qwen3-32B"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text('{"model_type": "modernbert"}', encoding="utf-8")
+    config = tmp_path / "Qwen" / "Qwen3-32B" / "config.json"
+    config.parent.mkdir(parents=True)
+    small = {"model_type": "qwen3", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "vocab_size": 100}  # fmt: skip
     monkeypatch.setenv("QINGLAN_BASE_WEIGHTS", str(tmp_path))
 
+    config.write_text(json.dumps(small), encoding="utf-8")
+    assert peaks(report_of(rewriter()))["sft card"] < 5
+    config.write_text('{"model_type": "modernbert"}', encoding="utf-8")
     assert fit_report(rewriter(), "test") is None
     check_fit(rewriter(Change("ppo.critic_model", "")))
 
@@ -236,18 +223,12 @@ def test_a_model_of_unknown_shape_is_named_and_said_to_be_unchecked(monkeypatch:
     assert json.loads(printed.stdout) == {"profile": "acme", "fits": None, "unknown": ["meta-llama/Llama-3-8B"]}
 
 
-def test_a_tiny_model_fits_everywhere() -> None:
-    assert CliRunner().invoke(app, ["fit", "laptop"]).exit_code == 0
-
-
 def test_too_few_rows_for_a_step_of_ppo_are_noted_and_cost_nothing() -> None:
     config = rewriter()
     few, enough = (fit_report(config, "test", load=Workload(rows)) for rows in (10, config.ppo.prompts))
     assert few and enough
 
-    assert "Its memory and disk fit." in verdict_lines(few) and "It fits." in verdict_lines(enough)
-    assert any("no step over 10 training rows: a step takes 256 prompts" in note for note in few.notes)
-    assert not any("no step" in note for note in enough.notes)
+    assert [any("no step" in note for note in report.notes) for report in (few, enough)] == [True, False]
     assert (few.paces[1].steps, few.paces[1].cost) == (0, None) and enough.paces[1].cost
 
 

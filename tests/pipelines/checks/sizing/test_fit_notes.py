@@ -77,15 +77,6 @@ def test_an_adapter_that_the_runtime_does_not_take_is_noted() -> None:
     assert any("has rank 144" in note and "takes 128" in note for note in too_large.notes)
 
 
-def test_a_label_that_names_no_card_is_noted() -> None:
-    config = rewriter()
-    cluster = config.cluster.model_copy(update={"gpu_nodes": {"nvidia.com/gpu.product": "Tesla-T4"}})
-
-    report = fit_report(config.model_copy(update={"cluster": cluster}), "test")
-
-    assert report and report.notes[0].startswith("The label nvidia.com/gpu.product: Tesla-T4 names no known card")
-
-
 def test_a_larger_base_of_the_style_line_fits_a_small_card_with_an_adapter_and_checkpointing() -> None:
     config = load_profile("style/one-gpu-24")
     assert isinstance(config, StyleRunConfig)
