@@ -58,6 +58,7 @@ def is_abandoned(path: Path, writer: str) -> bool:
     if nothing at this path has changed for a day.
     """
     space, _, pid = writer.rpartition("-")
+    # Pids are unique only within a pid namespace: pods on one volume may all have pid 1.
     if space == pid_space():
         return not Path(f"/proc/{pid}").exists()
     try:
@@ -159,6 +160,7 @@ def first_folder(target: Path) -> Iterator[Path]:
             try:
                 partial.rename(target)
             except OSError:
+                # rename(2) fails if the target is a folder with files: another process was first.
                 if not target.exists():
                     raise
         finally:

@@ -52,7 +52,8 @@ LONGEST_RETRY_AFTER = 30.0
 REENCODED = {b"content-encoding", b"content-length"}
 """Headers that no longer fit once a body is decompressed."""
 
-logging.getLogger("httpx2").setLevel(logging.WARNING)  # its INFO is a line a call, with the address
+# At INFO, httpx2 logs a line for each call, with the whole address.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 Result = TypeVar("Result")
 AsyncClient = httpx2.AsyncClient
@@ -168,7 +169,9 @@ class _LimitedBody(httpx2.AsyncByteStream):
         chunks = self._answer.aiter_bytes()
         try:
             while True:
-                async with self._deadline.hold():  # around each piece: a generator must not yield inside of a timeout
+                # Around each piece: a generator must not yield inside of asyncio.timeout, which would then cancel the
+                # task that reads the pieces.
+                async with self._deadline.hold():
                     chunk = await anext(chunks, None)
                 if chunk is None:
                     return
@@ -207,7 +210,8 @@ def _run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
     future = asyncio.run_coroutine_threadsafe(work, _background_loop())
     try:
         return future.result()
-    except BaseException:  # Ctrl-C ends the request too
+    except BaseException:
+        # After Ctrl-C the request would go on in the other thread.
         future.cancel()
         raise
 
@@ -220,7 +224,8 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-os.register_at_fork(after_in_child=_background_loop.cache_clear)  # a forked process has no such thread
+# fork() copies only the calling thread, so in the child the cached loop would never run.
+os.register_at_fork(after_in_child=_background_loop.cache_clear)
 
 
 class AnswerLimit:
@@ -243,6 +248,8 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float |
     A date is compared with the service's Date header if it sends one, since this machine's clock may be wrong. Else
     it is compared with `now`, or with this machine's clock.
     """
+    # Seconds or a date: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after. Azure's OpenAI
+    # service also sends retry-after-ms, in milliseconds, which is more exact.
     header = headers.get("retry-after-ms") or headers.get("retry-after")
     if not header:
         return None
@@ -280,7 +287,8 @@ def trusted_certificates() -> ssl.SSLContext:
     if path := os.environ.get(CA_VARIABLE):
         try:
             context.load_verify_locations(path)
-        except OSError as error:  # ssl.SSLError too
+        except OSError as error:
+            # ssl.SSLError is an OSError: the file is missing, or holds no certificate.
             raise ConfigError(
                 f"{CA_VARIABLE}: {path} cannot be read as certificates ({error}). Name a PEM file with your "
                 "company's authority, or unset it."

@@ -151,6 +151,7 @@ class Template(NamedTuple):
         for_names = "" in self.kinds and "n" not in self.kinds
         if letters <= FEWEST_LETTERS and for_names and all(map(PLAIN_WORDS.fullmatch, parts)):
             return False  # "Seed of the faults." has no name or number between the words
+        # A first part with a whole sentence in it, or a last one with a full stop, belongs to another template.
         begins = not self.literals[0] and not self.kinds[0] and SENTENCE_END.search(parts[0])
         stopped = parts[-1].endswith((".", ";")) and not parts[-1].endswith("...")
         return not begins and not (stopped and not self.literals[-1] and self.kinds[-1] != "t")
@@ -194,6 +195,7 @@ class Catalogue:
         words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
         if not LETTERS.search(words):
             return line
+        # The server's threads share this catalogue, and the cache is of one line.
         with self._lock:
             self._matches.clear()
             match = _best(self._match(words), self._sentences(words, whole=True))
@@ -268,6 +270,8 @@ class Catalogue:
         letters in templates is taken."""
         if not 1 < len(pieces) <= MOST_PIECES:
             return None
+        # Dynamic programming: the best way to divide N pieces ends with a template over the last few of them, and
+        # divides the pieces before it in the best way.
         begun: list[Match | None] = [Match(0, "")]
         """Best translation of the first N pieces."""
 

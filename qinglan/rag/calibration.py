@@ -58,6 +58,7 @@ def are_probabilities(raw: Sequence[float]) -> bool:
 
 
 def _sigmoid(odds: float) -> float:
+    # sigmoid(x) = 1 / (1 + e^-x)
     return 1 / (1 + math.exp(-max(-LARGEST_LOG_ODDS, min(LARGEST_LOG_ODDS, odds))))
 
 

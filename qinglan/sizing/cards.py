@@ -53,6 +53,8 @@ def card_of_size(memory: float) -> Card:
 
 def card_of_labels(labels: Mapping[str, str]) -> Card | None:
     """The card that the labels of a node name; None if they name no size."""
+    # The labels of NVIDIA's GPU feature discovery; the memory is in MiB:
+    # https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md
     product, memory = labels.get(PRODUCT, ""), labels.get(MEMORY, "")
     if card := known_cards().get(product):
         return card

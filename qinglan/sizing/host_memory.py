@@ -29,6 +29,8 @@ def cgroup_limits(tree: Path = CGROUPS, membership: Path = MEMBERSHIP) -> Iterat
             mount, name = tree / "memory", "memory.limit_in_bytes"
         else:
             continue
+        # The limit of a group holds for all groups below it, so the lowest of all counts:
+        # https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
         path = PurePosixPath(group.lstrip("/"))
         for folder in (path, *path.parents):
             with suppress(OSError, ValueError):  # no such group here, or `max`: no limit

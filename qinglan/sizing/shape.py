@@ -57,6 +57,8 @@ class ModelShape(NamedTuple):
     def layer_parameters(self) -> int:
         biases = (self.heads + 2 * self.kv_heads) * self.head_dim if self.qkv_bias else 0
         biases += self.hidden if self.output_bias else 0
+        # A norm before attention and one before the MLP; Qwen3 has norms of each head's queries and keys too
+        # (transformers, modeling_qwen3.py). RMSNorm has weights and no bias.
         norms = 2 * self.hidden + (2 * self.head_dim if self.head_norms else 0)
         return sum(inputs * outputs for inputs, outputs in self.linears) + biases + norms
 
@@ -90,6 +92,7 @@ class ModelShape(NamedTuple):
     def cached(self, parallel: int = 1) -> int:
         """Elements of a token's keys and values in all layers, on each of `parallel` cards. The heads are divided
         among the cards; a card holds at least one head."""
+        # 2: keys and values. With fewer heads than cards, vLLM repeats heads (ModelConfig.get_num_kv_heads).
         return 2 * self.layers * max(1, self.kv_heads // parallel) * self.head_dim
 
 

@@ -28,6 +28,8 @@ def steps_of_all(trainings: Iterable[Steps]) -> Steps:
 def training_operations(multiplied: int, tokens: float, all_weights: bool, checkpointing: bool = True) -> float:
     """Operations of a training step: two for each weight and token in the forward pass, in its repetition with
     gradient checkpointing, for the inputs' gradients, and for the weights' gradients if all weights are trained."""
+    # A weight and a token take two operations: a multiplication and an addition. Attention's own products are left
+    # out: with rows of some hundred tokens they are a few per cent.
     return 2 * (2 + checkpointing + all_weights) * multiplied * tokens
 
 
@@ -61,6 +63,7 @@ def crossing_seconds(size: float, cards: int, nodes: int, network: float) -> flo
 
 def generation_seconds(shape: ModelShape, tokens: float, width: int, card: Card, tensor_parallel: int) -> float:
     """Seconds to write these tokens one after another; each token takes one reading of all weights."""
+    # Writing is bound by memory, not by operations: https://arxiv.org/abs/2211.05102
     each = shape.parameters * width / tensor_parallel / (card.bandwidth * GB * READ_SHARE.value)
     return tokens * each
 

@@ -53,5 +53,6 @@ def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, .
 def least_phase(shape: ModelShape, settings: VllmSettings) -> Phase:
     """Memory that vLLM's share of a card must at least hold: the cache must fit one request of the greatest
     length."""
+    # vLLM refuses to start with a smaller cache (vllm/v1/core/kv_cache_utils.py).
     longest = settings.max_model_len * shape.cached(settings.tensor_parallel) * WIDTH
     return phase("the longest request", *engine_amounts(shape, settings), Amount("keys and values", longest))

@@ -118,6 +118,7 @@ def drop_output(stream: TextIO) -> None:
 
     https://docs.python.org/3.11/library/signal.html#note-on-sigpipe
     """
+    # Python flushes the stream once more when it exits, and would end with an error of its own.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

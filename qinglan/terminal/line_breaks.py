@@ -17,6 +17,7 @@ WORD = re.compile(
 
 def break_between_characters() -> None:
     """Replace the pattern by which rich divides a line into words."""
+    # rich.wrap has no setting for this (rich/_wrap.py, divide_line).
     from rich import _wrap
 
     _wrap.re_word = WORD

@@ -27,7 +27,7 @@ def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
     `rest` is the number of similar programs that follow; the time left includes them.
     """
     first: tuple[int, float] | None = None
-    """First reported step and its time. The time before it is start-up, so the pace is measured from here."""
+    """First reported step and its time."""
     printed = -EVERY_SECONDS
 
     def show(step: int, total: int, note: str = "") -> None:
@@ -36,6 +36,7 @@ def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
         first = first or (step, now)
         if step >= total or now - printed >= EVERY_SECONDS:
             printed = now
+            # Seconds of a step, measured from the first report: the time before it is start-up.
             pace = (now - first[1]) / (step - first[0]) if step > first[0] else 0.0
             steps = total - step + rest * total
             left = f"{pace * steps:.0f} s left" if pace and steps else ""

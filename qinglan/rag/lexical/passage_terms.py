@@ -178,6 +178,8 @@ def _distinct(
     Passage, term and a bit (0 for the title, 1 for the content) are packed in one number. Sorted, a term of the title
     comes before the same term of the content, and only the first is kept.
     """
+    # From the highest bit: passage, term (49 bits), and one bit for title or content. A segment's number is twice its
+    # passage's, plus 1 for the content.
     packed = np.sort((segment >> ONE_BIT << TERM_BITS | codes) << ONE_BIT | segment & ONE_BIT)
     is_new = np.append(True, packed[1:] >> ONE_BIT != packed[:-1] >> ONE_BIT)[: len(packed)]
     packed = packed[is_new]
