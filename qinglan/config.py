@@ -80,7 +80,7 @@ def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
         names = list(_fields(inner))
         if near := get_close_matches(str(name), names, 1):
             hints.append(f" Did you mean `{near[0]}`?")
-        elif below := min(_paths_below(inner, str(name)), key=lambda place: place.count("."), default=""):
+        elif below := min(_paths_below(inner, str(name)), key=lambda path: path.count("."), default=""):
             hints.append(f" Did you mean `{'.'.join([*map(str, path), below])}`?")
         else:
             hints.append(f" There are: {', '.join('.'.join([*map(str, path), each]) for each in names)}.")

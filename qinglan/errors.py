@@ -3,7 +3,7 @@
 QinglanError
 ├── ConfigError    a configuration or command that cannot be run       exit 2
 ├── DataError      a spreadsheet, row or knowledge base that is wrong   exit 3
-│   └── ConflictError   a name or service that somebody else changed meanwhile
+│   └── ConflictError   a name or service that another person or process changed meanwhile
 ├── OutageError    something we depend on gave no answer                exit 4
 ├── BudgetError    the next call would pass the budget                  exit 5
 ├── TrainingError  a training that stopped or learned nothing usable    exit 6

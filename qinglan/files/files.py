@@ -63,7 +63,7 @@ def is_abandoned(path: Path, writer: str) -> bool:
         return not Path(f"/proc/{pid}").exists()
     try:
         changed = max(part.lstat().st_mtime for part in (path, *path.rglob("*")))
-    except OSError:  # somebody is at work there
+    except OSError:  # another process writes or removes files there
         return False
     return time.time() - changed > ABANDONED_SECONDS
 
@@ -79,7 +79,7 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             # O_EXCL follows no link that a stranger put at this name, and the mode holds from the first byte.
-            partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that somebody laid there
+            partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that a stranger laid there
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
             yield partial
             if durable:

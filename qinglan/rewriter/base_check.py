@@ -29,7 +29,7 @@ def refuse_unfit_base(folder: Path) -> None:
     settings = folder / "tokenizer_config.json"
     if not beside and not (settings.is_file() and read_json_mapping(settings, AGAIN).get("chat_template")):
         raise DataError(
-            f"{folder}: its tokenizer has no chat template, so that nobody knows how it is asked. Take an instruct "
+            f"{folder}: its tokenizer has no chat template, which gives prompts their form. Take an instruct "
             "model, or put the family's chat_template.jinja into the folder."
         )
 

@@ -36,7 +36,7 @@ class Labels(Config):
     def _distinct(self) -> Self:
         for what, values in (("name", self.names), ("english", [label.english for label in self.labels])):
             if twice := {value for value in values if list(values).count(value) > 1}:
-                raise ValueError(f"{what} {min(twice)!r} stands there twice")
+                raise ValueError(f"{what} {min(twice)!r} is used twice")
         if [label.id for label in self.labels] != list(range(len(self.labels))):
             raise ValueError(f"ids must be 0 to {len(self.labels) - 1}, in this order")
         return self

@@ -120,7 +120,7 @@ def numbered(text: str) -> str:
     """The template with a number in each hole; holes that touch are one, and a mark that joins it is left out."""
     parts = HOLES.split(_without_mark(text))
     names = (f"{{{number}{':n' if hole == NUMBER_HOLE else ''}}}" for number, hole in enumerate(parts[1::2]))
-    return "".join(next(names) if place % 2 else part for place, part in enumerate(parts))
+    return "".join(next(names) if number % 2 else part for number, part in enumerate(parts))
 
 
 def _without_mark(text: str) -> str:

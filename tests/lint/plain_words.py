@@ -1,4 +1,4 @@
-"""Lint for names and docstrings: `python -m tests.lint.plain_words` lists every place that is not plain.
+"""Lint for names and docstrings: `python -m tests.lint.plain_words` lists every name and docstring that is not plain.
 
 A name says which thing of the field it is. The words below say nothing, so they are refused as names of modules,
 classes, functions, parameters, variables and fields. A docstring begins with a verb or with the thing itself.
@@ -104,8 +104,8 @@ def _is_refused(name: str) -> bool:
 
 
 def main(folders: list[str]) -> int:
-    places = [ROOT / folder for folder in folders or PRODUCT]
-    files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))]
+    roots = [ROOT / folder for folder in folders or PRODUCT]
+    files = [path for root in roots for path in ([root] if root.is_file() else sorted(root.rglob("*.py")))]
     refused = [
         remark for path in files for remark in remarks(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
     ]

@@ -63,7 +63,7 @@ def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") 
     with first_folder(folder) as built:
         passages = write_index(kb, built)
         if sha256_file(kb) != snapshot:
-            raise DataError(f"{kb}: changed while it was indexed. Start again when nobody writes to it.")
+            raise DataError(f"{kb}: changed while it was indexed. Start again when no program writes to it.")
         manifest = Manifest(
             format=FORMAT, tenant_id=tenant_id, kb_name=kb_name, snapshot=snapshot, passages=passages, files={}
         )

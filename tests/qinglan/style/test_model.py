@@ -102,8 +102,8 @@ def test_a_sixth_style_is_a_line_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("second", "reason"),
     [
-        ({"name": "甲", "english": "b", "id": 1}, "'甲' stands there twice"),
-        ({"name": "乙", "english": "a", "id": 1}, "'a' stands there twice"),
+        ({"name": "甲", "english": "b", "id": 1}, "'甲' is used twice"),
+        ({"name": "乙", "english": "a", "id": 1}, "'a' is used twice"),
         ({"name": "乙", "english": "b", "id": 2}, "ids must be 0 to 1"),
     ],
 )
