@@ -210,14 +210,13 @@ def added_texts() -> dict[str, str]:
         for path in sorted((ROOT / room).rglob("*.py")):
             for node in nodes_of(parsed(path)):
                 if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Mod):
-                    parts = [map(numbered, _texts(side)) for side in (node.left, node.right) if is_text(side)]
+                    sides = [
+                        side for side in (node.left, node.right) if isinstance(side, ast.Constant | ast.JoinedStr)
+                    ]
+                    parts = [map(numbered, _texts(side)) for side in sides]
                     for text in (text for part in parts for text in part if is_prose(text) and text not in hidden):
                         result[text] = f"{path.relative_to(ROOT)}:{node.lineno}"
     return result
-
-
-def is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant | ast.JoinedStr)
 
 
 def help_texts() -> dict[str, str]:
@@ -303,7 +302,12 @@ def faults(text: str, translation: str) -> Iterator[str]:
 
 def main() -> None:
     """Print the missing entries in .po form, to fill in, and name those that are not used any more."""
-    print("\n".join(f'#. {path}\nmsgid {_quoted(text)}\nmsgstr ""\n' for text, path in missing().items()))
+    print(
+        "\n".join(
+            f'#. {path}\nmsgid {json.dumps(text, ensure_ascii=False)}\nmsgstr ""\n'
+            for text, path in missing().items()
+        )
+    )
     for text in sorted(unused()):
         print(f"not used any more: {text!r}", file=sys.stderr)
     for text, where in added_texts().items():
@@ -311,10 +315,6 @@ def main() -> None:
     for text, translation in catalogue().items():
         for fault in faults(text, translation):
             print(f"{translation!r}: {fault}", file=sys.stderr)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
 
 
 if __name__ == "__main__":

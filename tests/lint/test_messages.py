@@ -7,11 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lint.messages import (
-    ROOMS,
     added_texts,
     catalogue,
     faults,
-    help_texts,
     is_prose,
     missing,
     not_shown,
@@ -53,12 +51,6 @@ def test_no_translation_loses_a_part_or_breaks_a_rule_of_writing() -> None:
 
 def test_a_text_is_either_translated_or_not_shown() -> None:
     assert catalogue().keys() & not_shown() == set()
-
-
-def test_the_rooms_that_are_done_are_a_good_part_of_the_product() -> None:
-    assert "pipelines" in ROOMS
-    assert len(catalogue()) > 1_000
-    assert len(help_texts()) > 150
 
 
 @pytest.mark.parametrize(

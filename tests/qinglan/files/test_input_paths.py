@@ -5,16 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from commands.init.documents.documents import read_documents
-from commands.init.sheet_formats import read_records
-from components.data.label.sheet import read_corrections
-from pipelines.checks.planned_run import check_labelled
-from pipelines.lines.style import StyleRunConfig
-from qinglan.errors import QinglanError
-from qinglan.evaluation.pages.blind_sheet import read_key
 from qinglan.files.input_paths import path_fault
-from qinglan.rows.questions import Columns, read_questions
-from qinglan.style.file_prediction import target_file
 
 ADDRESS = "this is an address, and no file is fetched. Download it"
 WRONG = [
@@ -50,24 +41,3 @@ def test_a_wrong_path_is_named_as_what_it_is(here: Path, path: str, message: str
 @pytest.mark.parametrize(("path", "folder"), [("q.csv", False), ("q.csv", True), ("folder", True)])
 def test_a_path_with_what_is_needed_has_no_fault(here: Path, path: str, folder: bool) -> None:
     assert path_fault(Path(path), "Give rows.", folder) == ""
-
-
-READERS = {
-    "init's sheet": lambda path: read_records(path),
-    "init's documents": lambda path: read_documents([path]),
-    "a run's sheet": lambda path: list(read_questions(path, Columns(), "acme")),
-    "style predict": lambda path: target_file(path, None),
-    "blind": lambda path: read_key(Path("key.json"), path),
-    "label.corrections": lambda path: read_corrections(path),
-    "style run": lambda path: check_labelled(StyleRunConfig.model_construct(labelled=path, base=path)),
-}
-
-
-@pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
-@pytest.mark.parametrize("path", ["https://u:secret@x.example/q.csv", "none.csv", "/dev/null"])
-def test_every_reader_names_it(here: Path, reader: object, path: str) -> None:
-    with pytest.raises(QinglanError) as refused:
-        reader(Path(path))  # type: ignore[operator]
-
-    assert any(sign in str(refused.value) for sign in (ADDRESS, "no such file", "is a device"))
-    assert "secret" not in str(refused.value)

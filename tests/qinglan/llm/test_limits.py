@@ -9,7 +9,7 @@ import pytest
 from qinglan.errors import OutageError
 from qinglan.http.http_client import retry_after
 from qinglan.llm.config import Limits
-from qinglan.llm.limits import CircuitBreaker, RateLimit, RequestThrottle, rate_limiter
+from qinglan.llm.limits import CircuitBreaker, RateLimit, RequestThrottle
 
 NOW = 1_700_000_000.0
 
@@ -31,18 +31,6 @@ NOW = 1_700_000_000.0
 )
 def test_retry_after_is_read_as_seconds_or_as_a_date(headers: dict[str, str], expected: float | None) -> None:
     assert retry_after(headers, NOW) == expected
-
-
-@pytest.mark.parametrize(("per_minute", "at_once"), [(600, 10), (30, 1)])
-def test_a_minutes_requests_do_not_leave_in_its_first_second(per_minute: int, at_once: int) -> None:
-    async def run() -> int:
-        limiter, taken = rate_limiter(per_minute, 1.0), 0
-        while limiter.has_capacity():
-            await limiter.acquire()
-            taken += 1
-        return taken
-
-    assert asyncio.run(run()) == at_once
 
 
 def test_a_pause_holds_everyone_and_then_one_goes_first() -> None:

@@ -62,16 +62,6 @@ def test_an_older_service_is_understood_and_says_nothing_it_does_not_know() -> N
     assert (data.scored_against, data.rewriter, data.snapshot) == ("query", "request", "")
 
 
-def test_a_newer_service_tells_who_wrote_the_query_and_what_was_scored() -> None:
-    extras = {"scored_against": "need", "rewriter": "model", "rewriter_version": "7", "snapshot": "abc", "later": 1}
-    body = {**OLDER, "data": {**OLDER["data"], **extras}}  # type: ignore[dict-item]
-
-    with service(reply(body)) as (url, _):
-        data = ask(url).data
-
-    assert (data.scored_against, data.rewriter, data.rewriter_version, data.snapshot) == ("need", "model", "7", "abc")
-
-
 def test_productions_cut_goes_by_the_scores_against_the_query_where_they_are_sent() -> None:
     scored = {"scored_against": "need", "reranker_digest": "r"}
     bodies = [{**OLDER, "data": {"recall": [{**HIT, **more}], **scored}} for more in ({"query_score": 0.4}, {})]
@@ -144,31 +134,6 @@ def test_a_score_that_is_no_probability_asks_for_calibration(score: float) -> No
 
     with service(reply(body)) as (url, _), pytest.raises(DataError, match=r"gateway\.rag\.calibration\.fivedoctors"):
         ask(url)
-
-
-class InThrees(Scripted):
-    """Answers once three requests are under way, and counts the most at once."""
-
-    three, under_way, most = asyncio.Barrier(3), 0, 0
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
-        await self.three.wait()
-        self.under_way -= 1
-        await super().__call__(scope, receive, send)
-
-
-def test_as_many_requests_are_under_way_as_allowed_and_no_more() -> None:
-    async def many(url: str) -> None:
-        async with RagClient(url, concurrency=3) as client:
-            await asyncio.gather(*(client.retrieve(REQUEST) for _ in range(12)))
-
-    app = InThrees(reply(OLDER))
-    with running(app) as url:
-        asyncio.run(many(url))
-
-    assert (len(app.requests), app.most) == (12, 3)
 
 
 FELL_BACK = {**OLDER, "data": {"recall": [HIT], "reranker": "local", "reranker_fallback_reason": "timeout"}}

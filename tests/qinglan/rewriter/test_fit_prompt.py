@@ -53,13 +53,6 @@ def test_no_more_turns_are_left_out_than_must_be(tokenizer: Any) -> None:
         assert (history_of(prompt), prompt.tokens, prompt.trimmed) == (histories[at], tokens[at], True)
 
 
-def test_a_text_without_any_end_goes_as_a_whole_and_the_question_stays(tokenizer: Any) -> None:
-    alone = prompt_of(tokenizer, "", 10_000)
-
-    assert prompt_of(tokenizer, "聊" * 3000, alone.tokens) == alone._replace(trimmed=True)
-    assert prompt_of(tokenizer, chat_lines(TURNS), 5) == alone._replace(trimmed=True), "the caller decides"
-
-
 @pytest.mark.slow
 @given(st.text(max_size=200), st.integers(1, 200))
 def test_any_history_fits_or_is_gone(tokenizer: Any, history: str, budget: int) -> None:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from qinglan.sizing import host_memory
-from qinglan.sizing.host_memory import cgroup_limits, host_bytes
+from qinglan.sizing.host_memory import cgroup_limits
 
 GIB = 1024**3
 
@@ -31,15 +30,3 @@ def test_limits_are_those_of_the_own_group_and_of_those_above_it(
         path.write_text(text)
 
     assert [*cgroup_limits(tmp_path / "tree", tmp_path / "self")] == limits
-
-
-def test_a_container_has_the_memory_of_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_memory, "cgroup_limits", lambda: iter([1 * GIB, 2 * GIB]))
-
-    assert host_bytes() == GIB
-
-
-def test_without_limits_it_is_the_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(host_memory, "cgroup_limits", lambda: cgroup_limits(tmp_path, tmp_path / "none"))
-
-    assert host_bytes() > GIB

@@ -43,20 +43,6 @@ def test_lines_in_lines_out_in_their_order_with_all_that_they_held(model: StyleM
         assert out[at]["probabilities"] == pytest.approx(prediction["probabilities"], abs=1e-5)
 
 
-def test_the_plans_json_and_a_csv_are_read_too(model: StyleModel, tmp_path: Path) -> None:
-    training = [{"input": format_training_text("好吗", "很好"), "label": "有帮助", "metadata": {"source": "x"}}, 7]
-    (tmp_path / "in.json").write_text(json.dumps(training), encoding="utf-8")
-    (tmp_path / "in.csv").write_bytes("问题,回答\n好吗,很好\n".encode("gb18030"))
-
-    counts = predict_file(model, tmp_path / "in.json", tmp_path / "a.jsonl")
-    predict_file(model, tmp_path / "in.csv", tmp_path / "b.jsonl")
-
-    first, broken = read(tmp_path / "a.jsonl")
-    [sheet] = read(tmp_path / "b.jsonl")
-    assert first["metadata"] == {"source": "x"} and first["predicted_label"] == sheet["predicted_label"]
-    assert broken["raw"] == 7 and counts.faults[0].startswith("element 2: no text")
-
-
 def test_a_sheet_in_and_a_sheet_out(model: StyleModel, tmp_path: Path) -> None:
     with write_table(tmp_path / "in.xlsx", ("编号", "问题", "回答")) as add:
         for number in range(5):
@@ -95,18 +81,6 @@ def test_a_file_that_was_answered_before_is_answered_anew(model: StyleModel, tmp
     failed, mended = read(tmp_path / "twice.jsonl")
     assert "predicted_label" not in failed and "p(诚实)" not in failed and failed["fault"]
     assert mended["predicted_label"] and "fault" not in mended
-
-
-def test_a_sheet_has_every_column_that_any_line_brings(model: StyleModel, tmp_path: Path) -> None:
-    rows: list[Any] = [
-        {"text": format_training_text("好吗", "很好")},
-        {"问题": "好吗", "回答": "很好", "note": "后来的"},
-    ]
-
-    predict_file(model, write(tmp_path / "in.jsonl", rows), tmp_path / "out.xlsx")
-
-    [_, (_, second)] = read_table(tmp_path / "out.xlsx")
-    assert (second["问题"], second["note"]) == ("好吗", "后来的")
 
 
 def test_names_must_say_what_the_files_are(tmp_path: Path) -> None:

@@ -5,11 +5,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.table import Table
 
 from qinglan.errors import ConfigError, DataError
 from qinglan.terminal import quoted, say, say_error, say_json, visible
-from qinglan.terminal.console import Console
 from tests.screens.terminal_screen import ATTACKS, faults, shown
 
 
@@ -105,18 +103,6 @@ def test_a_command_prints_in_the_persons_language(capsys: pytest.CaptureFixture[
     printed = capsys.readouterr()
     assert printed.out == "- a.csv：没有这个文件。请给填好的盲评样本。\nsomething else\\x1b[2J\n"
     assert printed.err == "qinglan: a.csv：没有这个文件。请给填好的盲评样本。\n  | no such file\n"
-
-
-@pytest.mark.usefixtures("in_chinese")
-def test_a_table_has_a_chinese_head_and_its_cells_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    table = Table(title="People's scores, 1 to 5")
-    table.add_column("system")
-    table.add_row("rewrites")
-    Console(width=60).print(table)
-
-    printed = capsys.readouterr().out
-    assert "人的评分" in printed and "系统" in printed
-    assert "rewrites" in printed
 
 
 def test_a_process_that_writes_a_log_prints_english(
