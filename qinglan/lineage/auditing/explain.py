@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from qinglan.lineage.auditing.audit_targets import AuditTarget
-from qinglan.lineage.signing.statement import ArtifactRef, flatten_config
+from qinglan.lineage.signing.statement import flatten_config
 from qinglan.lineage.signing.statement_index import Step
 from qinglan.lineage.trace.evidence import mapping_or_empty
 from qinglan.lineage.trace.paid_answers import JOURNAL, paid_lists, read_costs
@@ -131,7 +131,8 @@ def _compared_values(target: AuditTarget, graph: Graph) -> Iterator[tuple[str, s
                     kind = "code" if part.name == "code" else "environment"
                     yield kind, f"{stage} {part.name}", part.digest[:12] + changed
                 elif part.name not in ENVIRONMENT_INPUTS and "/" not in part.name:
-                    yield "data", f"{stage} {how} {part.name}", _described(part)
+                    rows = f", {_number(part.about['rows'])} rows" if "rows" in part.about else ""
+                    yield "data", f"{stage} {how} {part.name}", part.digest[:12] + rows
         for name, value in flatten_config(statement.config).items():
             yield "parameter", f"{stage}.{name}", str(value)
         for name, version in statement.versions.items():
@@ -157,11 +158,6 @@ def format_changes(changes: Sequence[Change]) -> list[str]:
         lines.append(f"{TITLES[kind]}:")
         lines += [f"  {change.name}: {change.old} -> {change.new}" for change in changes if change.kind == kind]
     return lines or ["Nothing changed."]
-
-
-def _described(part: ArtifactRef) -> str:
-    rows = part.about.get("rows")
-    return part.digest[:12] + (f", {_number(rows)} rows" if rows is not None else "")
 
 
 def _figure(value: Any, field: str) -> str:

@@ -70,7 +70,11 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
         if line.depth > MAX_DEPTH:
             hidden += 1
         else:
-            console.print(_format_line(audit.graph, line))
+            thing = line.thing
+            mark, colour = MARKS[thing.state]
+            details = ["see above"] if line.again else _details(audit.graph, thing)
+            about = listed([thing.digest[:12], *details])
+            console.print(styled("  " * line.depth, (f"{mark} {thing.name} ", colour), (about, "dim")))
     if hidden:
         console.print(f"... and {hidden:,} more, deeper than {MAX_DEPTH} levels; --page or --json shows all")
     total = (f"{count:,} {in_language(state)}" for state, count in reversed(counts(audit.graph).items()) if count)
@@ -82,14 +86,6 @@ def print_audit(audit: Audit, to: IO[str] | None = None) -> None:
     for remark in audit.remarks:
         console.print(f"! {remark}", style="yellow")
     console.print(next_step(audit))
-
-
-def _format_line(graph: Graph, line: TreeLine) -> "object":
-    thing = line.thing
-    mark, colour = MARKS[thing.state]
-    details = ["see above"] if line.again else _details(graph, thing)
-    about = listed([thing.digest[:12], *details])
-    return styled("  " * line.depth, (f"{mark} {thing.name} ", colour), (about, "dim"))
 
 
 def _details(graph: Graph, thing: ArtifactNode) -> Iterator[str]:

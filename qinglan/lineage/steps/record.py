@@ -118,8 +118,11 @@ def recorded(
         algorithms = {item.uri: algorithm_of(Path(item.path)) for item in (*inputs.values(), *outputs.values())}
         sealed = _sign_statement(record, step, signer, algorithms)
         file_name = f"{stage}-{hashlib.sha256(sealed).hexdigest()[:12]}{ENVELOPE_SUFFIX}"
-        papers = {file_name: sealed, **step.papers}
-        _write_lineage(Path(lineage.path), Path(before.path) if before else None, papers)
+        with atomic_folder(Path(lineage.path)) as folder:
+            if before is not None:
+                shutil.copytree(before.path, folder, dirs_exist_ok=True)
+            for name, content in {file_name: sealed, **step.papers}.items():
+                (folder / name).write_bytes(content)
     except BaseException as error:  # also Ctrl-C and SIGTERM: the record must not stay "running"
         failed = {"status": "failed", "ended": clock.now(), "failure": _failure(error), "facts": step.facts}
         if isinstance(error, GateHeldError):  # the results are complete, and people want to read them
@@ -129,8 +132,8 @@ def recorded(
     for name, item in outputs.items():
         item.metadata.update({key: value for key, value in results[name].items() if key != "uri"})
     lineage.metadata.update(sha256=digest(Path(lineage.path)))
-    if folder := os.environ.get(RECORDS_VARIABLE):
-        shutil.copyfile(Path(lineage.path) / file_name, Path(folder) / f"{stage}{ENVELOPE_SUFFIX}")
+    if records := os.environ.get(RECORDS_VARIABLE):
+        shutil.copyfile(Path(lineage.path) / file_name, Path(records) / f"{stage}{ENVELOPE_SUFFIX}")
     _write(stage, record | {"status": "done", "lineage": lineage.uri})
 
 
@@ -249,15 +252,6 @@ def _git_revision() -> dict[str, Any]:
         return {"revision": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain"))}
     except (OSError, subprocess.CalledProcessError):
         return {"revision": "unknown"}
-
-
-def _write_lineage(target: Path, before: Path | None, files: Mapping[str, bytes]) -> None:
-    """Write the lineage folder: the earlier steps' files, and this step's statement and supporting files."""
-    with atomic_folder(target) as folder:
-        if before is not None:
-            shutil.copytree(before, folder, dirs_exist_ok=True)
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
 
 
 def _failure(error: BaseException) -> dict[str, Any]:

@@ -97,18 +97,13 @@ class FileEvidence(Evidence):
         return read_statements(self.path)
 
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
+        path = self._by_digest.get(digest)
         # A git commit is a SHA-1 of 40 digits; all digests of bytes have 64.
-        is_commit = len(digest) == 40
-        path = self._with_commit(digest) if is_commit else self._by_digest.get(digest)
+        if len(digest) == 40:
+            command = ["git", "-C", str(self.path), "cat-file", "-e", f"{digest}^{{commit}}"]
+            with suppress(OSError):  # no git here
+                path = self.path if subprocess.run(command, capture_output=True).returncode == 0 else None
         return (EvidenceLocation(path, hashed=True),) if path else ()
-
-    def _with_commit(self, commit: str) -> Path | None:
-        """Return the path if it is a git repository with this commit, else None."""
-        command = ["git", "-C", str(self.path), "cat-file", "-e", f"{commit}^{{commit}}"]
-        try:
-            return self.path if subprocess.run(command, capture_output=True).returncode == 0 else None
-        except OSError:
-            return None
 
     @cached_property
     def _by_digest(self) -> dict[str, Path]:
@@ -176,10 +171,8 @@ class RunFolder(Evidence):
         return frozenset(hashlib.sha256(sealed).hexdigest() for _, sealed in read_statements(self.root / "records"))
 
     def locations(self, digest: str, name: str) -> Sequence[EvidenceLocation]:
-        recorded = (
-            EvidenceLocation(path, root=self.root if self._is_inside(path) else None)
-            for path in self._recorded_paths.get(digest, ())
-        )
+        paths = dict.fromkeys(path for _, recorded, path in self._artifacts if path and recorded == digest)
+        recorded = (EvidenceLocation(path, root=self.root if self._is_inside(path) else None) for path in paths)
         released = (location for release in self.releases for location in release.locations(digest, name))
         return (*recorded, *released, *self._paper_locations(digest))
 
@@ -224,15 +217,6 @@ class RunFolder(Evidence):
                         path = self._recorded_path(str(part.get("uri", "")), is_output=kind == "outputs")
                         artifacts.append((name, str(part.get("sha256", "")), path))
         return artifacts
-
-    @cached_property
-    def _recorded_paths(self) -> dict[str, dict[Path, None]]:
-        """Paths of the artifacts in the records, by digest."""
-        paths: dict[str, dict[Path, None]] = {}
-        for _, digest, path in self._artifacts:
-            if path:
-                paths.setdefault(digest, {})[path] = None
-        return paths
 
     def _recorded_path(self, uri: str, is_output: bool) -> Path | None:
         if (path := local_path(uri)) is None:
