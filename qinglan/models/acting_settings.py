@@ -77,7 +77,7 @@ def _faults(settings: Any) -> Iterator[str]:
         elif key in CODE:
             yield f"{key!r} names code, and a release holds none. Take that key out"
         elif key == ALIASES:
-            yield f"{key!r} gives settings other names, by which they would not be seen here. Take that key out"
+            yield f"{key!r} gives settings other names, which this check does not know. Take that key out"
         elif key in OTHER_MODELS:
             yield f"{key!r} makes a loader read another model. Take that key out"
         elif key in QUANTISED:

@@ -145,7 +145,7 @@ def conflict_message(name: str, last: HistoryEntry | None, expected: str | None)
         return f"{name}: {thought}, but there is no such name. To make it, expect none."
     return (
         f"{name}: {thought}, but {last.by} pointed it at {last.digest} on {last.time}. "
-        "Look at that one, and point again from there if yours should still replace it."
+        "Look at that artifact, and point again from its digest if your artifact should still replace it."
     )
 
 

@@ -132,7 +132,7 @@ def resolve_digest(store: Store, target: str) -> str:
     if len(matches) != 1:
         raise DataError(
             f"{target}: {len(matches)} releases in the store at {store.address} begin with this. Give more of the "
-            "digest; `qinglan audit DIGEST --which-models` finds what descends from any other thing."
+            "digest; `qinglan audit DIGEST --which-models` finds what descends from a file or another digest."
         )
     return matches[0]
 

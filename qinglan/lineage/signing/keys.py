@@ -95,7 +95,7 @@ def load_signer(role: Role, folder: Path | None = None) -> Signer:
     try:
         if path.stat().st_mode & 0o022:
             raise ConfigError(
-                f"{path}: others can write to this private key. Run `chmod 600 {path}` or make a new one."
+                f"{path}: others can write to this private key. Run `chmod 600 {path}` or make a new key."
             )
         key = load_pem_private_key(read_plain(path), None)
     except OSError as error:

@@ -284,7 +284,7 @@ def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, 
     if (before := policy.keys[key_id].revoked) and before.at <= revoked.at:
         raise ConfigError(
             f"key {key_id[:12]} is revoked from {before.at:%FT%TZ} on already ({before.reason}). A later "
-            "time would make signatures count again; an earlier one can be given by --at."
+            "time would make signatures count again; an earlier time can be given by --at."
         )
     changed = policy.keys[key_id].model_copy(update={"revoked": revoked})
     save_trust(folder / TRUST_FILE, _with_key(policy, key_id, changed))
