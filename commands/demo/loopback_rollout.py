@@ -131,7 +131,7 @@ def _wait_for_stable(folder: Path) -> None:
 
 def _questions(config: RunConfig, run: RunDir) -> Iterator[RequestBody]:
     """Sample new questions that are not in the locked test."""
-    from standins.samples.fresh_questions import fresh_turns
+    from standins.samples.conversations import fresh_turns
 
     with (run.files / ARTIFACT_FILES["locked_test"]).open("rb") as file:
         rows = [orjson.loads(line) for line in file]

@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sized
 from typing import NamedTuple
 
 from qinglan.rows.rows import Split
-from standins.samples.tenant_content import ItemAspect, TenantDraw
+from standins.samples.tenant_content import ItemAspect, TenantDraw, draw_tenant
 
 SPLITS: tuple[Split, ...] = ("train", "dev", "train", "test")
 """Splits of consecutive conversations: half train, a quarter dev, a quarter test, in each part of the file."""
 
 TURNS = (2, 3, 4)
 JOINER = "，还有"
+UNLIMITED = 10**9
 
 
 class Turn(NamedTuple):
@@ -73,6 +74,14 @@ def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) ->
         # Hardships have random numbers of their own, so that they do not change the plain sample.
         hardships = random.Random(f"{tenant}-{seed}-{number}-hardships")
         yield from _talk_turns(talk, chosen, by_item[split], drawn, rng, hardships)
+
+
+def fresh_turns(tenant: str, seed: int, fresh_seed: int) -> Iterator[Turn]:
+    """Yield endless new turns about the content that `seed` has drawn, without the subjects of the test split."""
+    if fresh_seed == seed:
+        raise ValueError("fresh questions need a seed of their own")
+    every = conversation_turns(tenant, fresh_seed, draw_tenant(tenant, seed), UNLIMITED)
+    return (turn for turn in every if turn.split != "test")
 
 
 def _by_item(drawn: TenantDraw, split: Split) -> dict[str, list[str]]:

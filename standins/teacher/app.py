@@ -96,14 +96,6 @@ class Teacher:
             "usage": token_usage(body["messages"], text or refused or ""),
         }
 
-    def stats(self) -> dict[str, Any]:
-        return {
-            "asked": sum(self.times_sent.values()),
-            "billed": sum(self.billed.values()),
-            "most_under_way": self.most_under_way,
-            "billed_by_prompt": dict(self.billed),
-        }
-
 
 def create_app(backend: CompletionBackend, behaviour: Behaviour) -> FastAPI:
     app = FastAPI(title="Qinglan stand-in teacher")
@@ -135,7 +127,14 @@ def create_app(backend: CompletionBackend, behaviour: Behaviour) -> FastAPI:
 
     @app.get("/stats")
     async def stats() -> dict[str, Any]:
-        return {**teacher.stats(), "files": len(batches.files), "batches": len(batches.batches)}
+        return {
+            "asked": sum(teacher.times_sent.values()),
+            "billed": sum(teacher.billed.values()),
+            "most_under_way": teacher.most_under_way,
+            "billed_by_prompt": dict(teacher.billed),
+            "files": len(batches.files),
+            "batches": len(batches.batches),
+        }
 
     @app.get("/healthz")
     @app.get("/readyz")

@@ -4,7 +4,7 @@ Every passage and every heading is a vector of character n-grams. The nearer a p
 more likely the user means it; a rewrite means the passages nearest to it. The first judge's parser, phrases and
 search are not used here, so that the two judges err at different rewrites.
 
-judge = SimilarityJudge.load(Path("knowledge_base.jsonl"))
+judge = SimilarityJudge(list(read_knowledge_base(Path("knowledge_base.jsonl"))))
 judge.judge(task)      # the fields of JUDGE_FORMAT
 """
 
@@ -13,14 +13,12 @@ import re
 import zlib
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
-from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from qinglan.rag.contract import Passage
-from qinglan.rag.knowledge_base import read_knowledge_base
 from standins.teacher.prompt_parser import PromptTask
 
 SUFFIX = "-examiner"
@@ -60,10 +58,6 @@ class SimilarityJudge:
     def __init__(self, passages: list[Passage]) -> None:
         self._passages = passages
         self._possible = lru_cache(maxsize=256)(self._weigh)  # the same conversation comes with each system's rewrite
-
-    @classmethod
-    def load(cls, knowledge_base: Path) -> Self:
-        return cls(list(read_knowledge_base(knowledge_base)))
 
     def judge(self, task: PromptTask) -> dict[str, float | str]:
         """Judge a rewrite: four scores and the overall score, from 1 to 5, and a reason."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from qinglan.errors import ConfigError
+from qinglan.rag.knowledge_base import read_knowledge_base
 from standins.teacher.backend import Refusal
 from standins.teacher.config import Variant
 from standins.teacher.extractive_backend import answer_task
@@ -44,7 +45,8 @@ class StandInBackend:
             raise ConfigError(f"--variant: no --kb for tenant {', '.join(sorted(unknown))}. Give it one.")
         self._readers = {tenant: QuestionParser.load(path) for tenant, path in knowledge_bases.items()}
         self._examiners = {
-            f"{tenant}{SUFFIX}": SimilarityJudge.load(path) for tenant, path in knowledge_bases.items()
+            f"{tenant}{SUFFIX}": SimilarityJudge(list(read_knowledge_base(path)))
+            for tenant, path in knowledge_bases.items()
         }
         self._tenants = {model: tenant for tenant in knowledge_bases for model in (tenant, f"{tenant}{SUFFIX}")}
         self._tenants |= {model: variant.tenant for model, variant in self._variants.items()}

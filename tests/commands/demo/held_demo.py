@@ -10,10 +10,10 @@ import orjson
 from commands import cli
 from commands.demo import demo
 from pipelines.lines.rewriter import RunConfig
-from standins.samples import fresh_questions
+from standins.samples import conversations
 from standins.samples.conversations import Turn
 
-sampled = fresh_questions.fresh_turns
+sampled = conversations.fresh_turns
 
 
 def recorded_run(config: RunConfig, root: Path) -> Any:
@@ -27,7 +27,7 @@ def turns_of_the_sample(tenant: str, seed: int, fresh_seed: int) -> Iterator[Tur
 def main() -> None:
     with (
         patch.object(demo, "run_pipeline", recorded_run),
-        patch.object(fresh_questions, "fresh_turns", turns_of_the_sample),
+        patch.object(conversations, "fresh_turns", turns_of_the_sample),
     ):
         cli.main()
 

@@ -27,7 +27,7 @@ from qinglan.rows.rows import Question
 from qinglan.store import open_store
 from standins.rollout_local.service import FileTarget
 from standins.samples import write_sample
-from standins.samples.fresh_questions import fresh_turns
+from standins.samples.conversations import fresh_turns
 from tests.models.tiny_rewriter import taught_model
 from tests.releases.registered_release import NAME, Json, judged, use_keys
 

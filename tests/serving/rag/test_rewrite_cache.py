@@ -42,14 +42,6 @@ def test_fields_cannot_be_shifted_into_each_other() -> None:
     assert cache.known(request("一天吃", user_profile="几次")) is None
 
 
-def test_no_more_entries_are_held_than_the_setting_says() -> None:
-    cache = RewriteCache(2)
-    for query in ("甲", "乙", "丙"):
-        cache.add(request(query), FIRST)
-
-    assert [cache.known(request(query)) is not None for query in ("甲", "乙", "丙")] == [False, True, True]
-
-
 def test_a_size_of_none_remembers_nothing() -> None:
     assert (filled(0).open, filled(0).known(request())) == (False, None)
 

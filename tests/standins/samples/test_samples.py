@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import orjson
 import pytest
 
-from qinglan.errors import ConfigError
 from qinglan.files.files import read_jsonl
 from qinglan.rag.contract import Passage
 from qinglan.rows.questions import Columns, read_questions
@@ -102,8 +101,3 @@ def test_nothing_in_a_passage_is_harmful(sample: Sample) -> None:
     result = [text for p in sample.passages if (text := HARMFUL.search(p.title + p.content))]
 
     assert not result
-
-
-def test_an_unknown_tenant_is_an_error_that_names_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="chengla, fivedoctors"):
-        write_sample("nobody", tmp_path, conversations=8, seed=0)
