@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from qinglan.config import Config, explain_validation_error
 from qinglan.documents import parse_json
-from qinglan.errors import DataError
+from qinglan.errors import DataError, RowError
 from qinglan.files.input_paths import path_fault
 from qinglan.rows.chat_history import chat_lines, read_history
 from qinglan.rows.rows import QuarantinedRow, Question, Split
@@ -83,14 +83,6 @@ class Columns(Config):
     tenant_id: str = "租户"
     """Name of the column with the tenant, for a sheet of several tenants. If it is empty or missing, the profile's
     tenant is used."""
-
-
-class InvalidCellError(Exception):
-    """A cell that makes its row unfit. `reason` is a short word to count by; the message holds the detail."""
-
-    def __init__(self, reason: str, detail: str) -> None:
-        super().__init__(detail)
-        self.reason = reason
 
 
 def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Question | QuarantinedRow]:
@@ -194,7 +186,7 @@ def _question(
             gold=gold_ids(_text(cells, columns.gold, GOLD_LIMIT)),
             split=_split(where, _label(cells, columns.split)),
         )
-    except InvalidCellError as unfit:
+    except RowError as unfit:
         reason, detail = unfit.reason, str(unfit)
     except ValidationError as error:
         reason, detail = "invalid", explain_validation_error(error)
@@ -211,12 +203,12 @@ def _question(
 
 def _question_text(cells: Cells, column: str) -> str:
     if isinstance(value := cells.get(column), bool):
-        raise InvalidCellError("not text", f"{column} holds {str(value).upper()}; a question is text.")
+        raise RowError("not text", f"{column} holds {str(value).upper()}; a question is text.")
     text = _text(cells, column, QUESTION_LIMIT)
     if str(value).strip().lower() == NOT_AVAILABLE:
         raise _sheet_error(column, str(value))
     if not text:
-        raise InvalidCellError("empty", f"{column} is empty.")
+        raise RowError("empty", f"{column} is empty.")
     return text
 
 
@@ -228,23 +220,23 @@ def _history(cells: Cells, column: str) -> str:
 def _text(cells: Cells, column: str, limit: int) -> str:
     value = cells.get(column)
     if isinstance(value, Formula):
-        raise InvalidCellError("formula", f"{column} holds the formula {value[:60]!r}; paste values instead.")
+        raise RowError("formula", f"{column} holds the formula {value[:60]!r}; paste values instead.")
     if isinstance(value, float) and math.isnan(value):
         return ""
     if isinstance(value, float) and value.is_integer():  # sheets make 1001.0 of '1001'
         value = int(value)
     text = "" if value is None else with_line_feeds(str(value)).strip()
     if not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise InvalidCellError("broken text", f"{column} holds half a character (a lone surrogate).")
+        raise RowError("broken text", f"{column} holds half a character (a lone surrogate).")
     if text.lower() in SHEET_ERRORS:
         raise _sheet_error(column, text)
     if len(text) > limit:
-        raise InvalidCellError("too long", f"{column} has {len(text)} characters, more than {limit}.")
+        raise RowError("too long", f"{column} has {len(text)} characters, more than {limit}.")
     return "" if text.lower() in EMPTY_VALUES or is_blank(text) else text
 
 
-def _sheet_error(column: str, text: str) -> InvalidCellError:
-    return InvalidCellError(
+def _sheet_error(column: str, text: str) -> RowError:
+    return RowError(
         "sheet error", f"{column} holds the spreadsheet's error {text.strip()}; mend its formula, or empty the cell."
     )
 

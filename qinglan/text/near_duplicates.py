@@ -100,6 +100,7 @@ class ContainmentIndex(PieceIndex):
 def group_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
     """Group number of each text. Texts that are alike have the same number, also if only a chain of others links
     them."""
+    # Each text joins the groups of all earlier texts that are like it, and the joined groups become one.
     index = NearDuplicateIndex(texts, threshold)
     group_of, members = dict[str, int](), defaultdict[int, list[str]](list)
     for text in index.texts:

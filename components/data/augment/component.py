@@ -14,7 +14,8 @@ def augment(
     locked_test: dsl.Input[dsl.Dataset],
     knowledge_base: dsl.Input[dsl.Dataset],
     gateway_url: str,
-    gateway_state: str,  # for KFP's cache alone
+    # Only KFP's cache compares this digest of models, prices and knowledge bases; the step does not read it.
+    gateway_state: str,
     config: dict,  # type: ignore[type-arg]
     augmented_chats: dsl.Output[dsl.Dataset],
     augmented_prompts: dsl.Output[dsl.Dataset],

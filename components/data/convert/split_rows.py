@@ -1,7 +1,7 @@
 """Assign each row to a split, or leave it out with a reason. All functions are pure, with a seed for draws."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from components.data.convert.config import ConvertConfig
@@ -50,13 +50,17 @@ def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[Spl
         row.conversation for row, assignment in zip(rows, assigned, strict=True) if assignment.split == "train"
     ]
     unbalanced = left_out_for_balance(training, config.tenant_ratio, config.seed)
-    details = balance_details(training, config.tenant_ratio)
-    return [
-        SplitAssignment(None, "balance", details[row.conversation[0]])
-        if assignment.split == "train" and row.conversation in unbalanced
-        else assignment
-        for row, assignment in zip(rows, assigned, strict=True)
-    ]
+    sizes = Counter(tenant for tenant, _ in training)
+    smallest = min(sizes, key=sizes.__getitem__, default="")
+    for index, row in enumerate(rows):
+        if assigned[index].split == "train" and row.conversation in unbalanced:
+            tenant = row.conversation[0]
+            detail = (
+                f"{tenant} has {sizes[tenant]:,} training rows, {smallest} {sizes[smallest]:,}: "
+                f"at most {config.tenant_ratio:g} times as many"
+            )
+            assigned[index] = SplitAssignment(None, "balance", detail)
+    return assigned
 
 
 def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> dict[Conversation, Split]:
@@ -115,7 +119,7 @@ def _likeness(question: str, other: str, row_id: str, split: Split, threshold: f
     return f"{share:.2f} alike to row {row_id} of the {split} split{note}"
 
 
-def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: int) -> set[Conversation]:
+def left_out_for_balance(training: Sequence[Conversation], ratio: float, seed: int) -> set[Conversation]:
     """Choose conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest.
 
     `training` names a conversation once per row. Whole conversations are left out, drawn by the seed.
@@ -124,7 +128,7 @@ def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: i
     by_tenant: dict[str, list[Conversation]] = defaultdict(list)
     for conversation in rows:
         by_tenant[conversation[0]].append(conversation)
-    limit = ratio * min(_tenant_sizes(rows).values(), default=0)
+    limit = ratio * min(Counter(tenant for tenant, _ in training).values(), default=0)
     left_out: set[Conversation] = set()
     for conversations in by_tenant.values():
         used = 0
@@ -134,20 +138,3 @@ def left_out_for_balance(training: Iterable[Conversation], ratio: float, seed: i
             else:
                 used += rows[conversation]
     return left_out
-
-
-def balance_details(training: Iterable[Conversation], ratio: float) -> dict[str, str]:
-    sizes = _tenant_sizes(Counter(training))
-    smallest = min(sizes, key=lambda tenant: sizes[tenant], default="")
-    return {
-        tenant: f"{tenant} has {size:,} training rows, {smallest} {sizes[smallest]:,}: "
-        f"at most {ratio:g} times as many"
-        for tenant, size in sizes.items()
-    }
-
-
-def _tenant_sizes(rows: Counter[Conversation]) -> Counter[str]:
-    sizes: Counter[str] = Counter()
-    for (tenant, _), count in rows.items():
-        sizes[tenant] += count
-    return sizes

@@ -93,6 +93,7 @@ def convert(
         chats = {name: files.enter_context(atomic_file(sft / f"{name}.jsonl")) for name in ("train", "dev")}
         prompts = {name: files.enter_context(ParquetRows(ppo / f"{name}.parquet")) for name in ("train", "dev")}
         locked, unused = (files.enter_context(atomic_file(path)) for path in (test, left_out))
+        # The rows are read twice, since only the fields of a SplitInput fit in memory.
         for (_, row), assignment in zip(read_jsonl(validated, ValidatedRewrite), assigned, strict=True):
             tick()
             split, row = assignment.split, with_labels(row, labelled)

@@ -10,7 +10,8 @@ from components.step_component import step_component
 def generate(
     questions: dsl.Input[dsl.Dataset],
     gateway_url: str,
-    gateway_state: str,  # for KFP's cache alone
+    # Only KFP's cache compares this digest of models, prices and knowledge bases; the step does not read it.
+    gateway_state: str,
     config: dict,  # type: ignore[type-arg]
     rewrites: dsl.Output[dsl.Dataset],
     rewrites_table: dsl.Output[dsl.Dataset],

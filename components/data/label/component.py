@@ -11,7 +11,8 @@ def label(
     before: dsl.Input[dsl.Artifact],
     validated: dsl.Input[dsl.Dataset],
     gateway_url: str,
-    gateway_state: str,  # for KFP's cache alone
+    # Only KFP's cache compares this digest of models, prices and knowledge bases; the step does not read it.
+    gateway_state: str,
     config: dict,  # type: ignore[type-arg]
     labels: dsl.Output[dsl.Dataset],
     label_sheet: dsl.Output[dsl.Dataset],

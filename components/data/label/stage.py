@@ -159,6 +159,7 @@ async def label_rows(
     Rows are taken in groups whose calls together cannot exceed the limit, so that timing does not decide which rows
     are labelled.
     """
+    # Each row of a group may need calls_per_row, so a group has at most left // calls_per_row rows.
     left = config.calls
     while group := list(islice(rows, max(1, min(ROWS_UNDER_WAY, left // config.calls_per_row)))):
         if left < config.calls_per_row:

@@ -12,7 +12,8 @@ def validate(
     rewrites: dsl.Input[dsl.Dataset],
     knowledge_base: dsl.Input[dsl.Dataset],
     gateway_url: str,
-    gateway_state: str,  # for KFP's cache alone
+    # Only KFP's cache compares this digest of models, prices and knowledge bases; the step does not read it.
+    gateway_state: str,
     config: dict,  # type: ignore[type-arg]
     validated: dsl.Output[dsl.Dataset],
     validated_table: dsl.Output[dsl.Dataset],

@@ -104,7 +104,9 @@ def _create_rollout(rollouts: Rollouts, config: DeployConfig, spec: dict[str, An
         decided = decide_rollout(rollouts.all(), config.namespace, spec)
         if decided.create is None or rollouts.create(decided.create):
             return decided
-    raise ConflictError(f"{config.service}: others make rollouts all the time. Run again when they are done.")
+    raise ConflictError(
+        f"{config.service}: other deployments keep taking the rollout's name. Run again when they are done."
+    )
 
 
 def settings(config: DeployConfig) -> dict[str, Any]:

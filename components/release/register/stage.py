@@ -101,6 +101,7 @@ def register(inputs: Inputs, out: Path, config: RegisterConfig) -> Registered:
     refuse_stand_in(config)
     signer = load_signer("releaser")
     judged = checked(judge(inputs, signer), inputs, config)
+    # Read before the release is written: publish refuses if another release takes the name in between.
     before = current_digest(config)
     registered = write_release(inputs, out, judged, config, signer)
     publish(out, registered.release, config, before, signer)

@@ -84,6 +84,7 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
             for parameter, *parts in zip(parameters, *gradients, strict=True):
                 parameter.grad = sum(parts[1:], parts[0]) / len(parts)
             losses.append(sum(group_losses) / len(group_losses))
+            # So high a learning rate needs gradients of bounded length.
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             tick(f"loss {losses[-1]:.2f}")

@@ -44,6 +44,8 @@ def find_expired_jobs(
     `workflows` and `pods` must be listed after `jobs`: an owner that is missing in them was then deleted, and is not
     just too new. `workflows` is None in a cluster without Argo.
     """
+    # A terminated run keeps its Workflow, so owner references alone delete no job:
+    # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents
     flows = None if workflows is None else list(workflows)
     alive = {owner["metadata"]["uid"] for owner in (*(flows or ()), *pods) if not _ended(owner)}
     runs = {
@@ -68,7 +70,8 @@ def _deletion_reason(
     if now - parse_timestamp(job["metadata"]["creationTimestamp"]) > hours * 3600:
         return f"it is older than {hours:g} hours"
     if is_finished({"status": job.get("status") or {}}):
-        return ""  # ttlSecondsAfterFinished removes it, and until then people can inspect it
+        # ttlSecondsAfterFinished deletes the job later; until then people can inspect it.
+        return ""
     for owner in job["metadata"].get("ownerReferences", ()):
         is_listed = owner["kind"] == "Pod" or (owner["kind"] == "Workflow" and argo)
         if is_listed and owner["uid"] not in alive:
@@ -100,6 +103,7 @@ def delete_expired_jobs(api: Api, dry_run: bool, hours: float) -> int:
 
 
 def _all(api: Api, resource: str, query: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    # https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
     page_query = {**query, "limit": PAGE}
     while True:
         page = api.all(resource, page_query)

@@ -43,7 +43,8 @@ def read_launch_context(
     """Read run, image and owner from this process's own pod; outside a pod, from the environment."""
     name = environment.get("KFP_POD_NAME")
     if not name and environment.get("KUBERNETES_SERVICE_HOST"):
-        name = Path("/etc/hostname").read_text().strip()  # a pod's host name is its name
+        # A pod's host name is its name: https://kubernetes.io/docs/concepts/workloads/pods/pod-hostname/
+        name = Path("/etc/hostname").read_text().strip()
     try:
         pod = api.get("pods", name) if name else None
     except ApiError as refusal:
@@ -57,6 +58,7 @@ def context_from_pod(
     pod: Mapping[str, Any], task: Mapping[str, Any], environment: Mapping[str, str]
 ) -> LaunchContext:
     meta, labels = pod["metadata"], pod["metadata"].get("labels", {})
+    # Argo adds sidecars to a step's pod and calls the step's own container `main`.
     containers = pod["spec"]["containers"]
     main = next((container for container in containers if container["name"] == "main"), containers[0])
     run = (

@@ -21,7 +21,6 @@ from components.data.augment.cases import (
 )
 from components.data.augment.config import AugmentConfig
 from components.data.augment.stage import TRIAL, AugmentCounts, Outputs, anchor_rows, augment
-from components.data.augment.teacher import is_better
 from components.data.convert.config import ConvertConfig
 from components.data.convert.stage import convert
 from qinglan.errors import BudgetError, DataError, RowError
@@ -264,19 +263,6 @@ def test_rows_beyond_the_calls_are_drawn_by_the_seed_and_counted(tmp_path: Path)
     assert cases[0].left_out["hindsight_calls"] == 4
 
 
-@pytest.mark.parametrize(
-    ("rank", "before", "better"),
-    [
-        (1, None, True), (3, None, True), (1, 2, True), (2, 2, False), (3, 2, False), (None, None, False),
-        (None, 5, False),
-    ],
-)  # fmt: skip
-def test_a_rewrite_is_better_only_where_the_passage_moves_to_the_front(
-    rank: int | None, before: int | None, better: bool
-) -> None:
-    assert is_better(rank, before) is better
-
-
 CONTENT = "本品建议成人按标签所示频次摄入，规律摄入即可，请勿自行加量。每日2次。"
 PASSAGE = Passage(id="p", title="虾青素软胶囊 每日服用频次", content=CONTENT)
 
@@ -301,10 +287,6 @@ def test_a_rewrite_that_only_the_passage_explains_is_refused(query: str, reason:
         check_hindsight(hindsight_case(), query)
 
     assert refused.value.reason == reason
-
-
-def test_a_rewrite_in_the_words_of_the_title_is_good() -> None:
-    check_hindsight(hindsight_case(), "虾青素软胶囊 每日服用频次")
 
 
 def pseudo_case() -> PseudoCase:

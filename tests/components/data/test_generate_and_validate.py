@@ -110,35 +110,23 @@ def test_a_sheet_without_one_question_is_an_error(tmp_path: Path) -> None:
         run_generate(tmp_path, url, questions)
 
 
-LOSSES = [
-    # answers that are cut, all, the limit, and what the run says: nothing, the counts, or an error
-    (0, 10, 0.0, ""),
-    (1, 10, 0.0, "1 of 10 rows are lost (10.0%)"),
-    (1, 10, 0.1, "1 truncated"),
-    (2, 10, 0.1, "! generate: 2 of 10 rows are lost (20.0%)"),
-    (9, 10, 1.0, "9 truncated"),
-]
-
-
-@pytest.mark.parametrize(("cut", "rows", "limit", "message"), LOSSES)
+@pytest.mark.parametrize(
+    ("cut", "rows", "limit"), [(0, 10, 0.0), (1, 10, 0.0), (1, 10, 0.1), (2, 10, 0.1), (9, 10, 1.0)]
+)
 def test_a_run_that_loses_too_many_rows_stops_with_the_setting_that_helps(
-    tmp_path: Path, cut: int, rows: int, limit: float, message: str
+    tmp_path: Path, cut: int, rows: int, limit: float
 ) -> None:
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(rows)))
     half, whole = completion("半句", finish="length"), completion("改写")
     teacher = Scripted(*[Reply(200, half)] * cut, Reply(200, whole))
     with gateway(tmp_path, teacher) as url:
         if cut / rows > limit:
-            with pytest.raises(OutageError) as stopped:
+            with pytest.raises(OutageError, match=r"gateway\.teacher\.max_output_tokens[^$]*generate\.max_lost"):
                 run_generate(tmp_path, url, questions, max_lost=limit)
-            explanation = str(stopped.value)
-            assert "raise gateway.teacher.max_output_tokens" in explanation
-            assert "generate.max_lost" in explanation
         else:
             counts = run_generate(tmp_path, url, questions, max_lost=limit)
             assert (counts.rewritten, counts.lost) == (rows - cut, cut)
-            explanation = counts.causes
-        assert message in explanation
+            assert counts.causes == (f"{cut} truncated" if cut else "")
 
     with gateway(tmp_path, teacher, model={"max_output_tokens": 200}) as url:
         again = run_generate(tmp_path, url, questions, max_lost=limit)
@@ -193,26 +181,16 @@ def test_the_budget_ends_the_stage_before_it_is_passed_and_leaves_no_half_file(t
     assert len(teacher.requests) == 50, "what was paid for is not asked again"
 
 
-UNREACHABLE = {"base_url": "https://teacher.invalid/v1", "api_key_env": "NOBODYS_KEY"}
-
-
-@contextmanager
-def unreachable_gateway(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A gateway whose paid models are at a host without an address."""
-    monkeypatch.setenv("NOBODYS_KEY", "k")
-    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "teacher.invalid")
-    judge = gateway_config("http://teacher").judge.model_dump() | UNREACHABLE
-    with gateway(folder, Scripted(), model=UNREACHABLE, judge=judge) as url:
-        yield url
-
-
 def test_a_teacher_whose_host_is_not_found_quarantines_no_row_and_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SOME_KEY", "k")
+    monkeypatch.setenv("QINGLAN_ALLOWED_HOSTS", "teacher.invalid")
+    unreachable = {"base_url": "https://teacher.invalid/v1", "api_key_env": "SOME_KEY"}
     questions = write_questions(tmp_path, *(f"问题{n}" for n in range(20)))
     with (
-        unreachable_gateway(tmp_path, monkeypatch) as url,
-        pytest.raises(OutageError, match=r"at https://teacher\.invalid/v1: ConnectError.*Run the same command again"),
+        gateway(tmp_path, Scripted(), model=unreachable) as url,
+        pytest.raises(OutageError, match=r"at https://teacher\.invalid/v1: ConnectError"),
     ):
         run_generate(tmp_path, url, questions)
     assert not (tmp_path / "bad").exists()

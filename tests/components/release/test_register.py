@@ -398,15 +398,3 @@ def test_a_prompt_in_the_statement_of_another_stage_than_convert_says_nothing_of
     faults = {stage: list(prompt_faults(prompts, model.digest, [statements[stage]])) for stage in statements}
 
     assert [stage for stage in faults if faults[stage]] == ["convert"]
-
-
-def test_a_card_with_the_prompts_of_its_training_rows_is_released(keys: Path, tmp_path: Path) -> None:
-    inputs = make_inputs(
-        tmp_path, tiny_weights(tmp_path / "rl_model"), prompts={"fivedoctors": "0.5", "chengla": "x"}
-    )
-
-    register(inputs, tmp_path / "release", CONFIG)
-
-    assert {entry.state for entry in check_release(tmp_path / "release", load_trust(keys / TRUST_FILE))} == {
-        "verified"
-    }

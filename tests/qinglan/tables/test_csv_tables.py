@@ -108,14 +108,6 @@ def test_a_title_above_the_names_is_left_out_whatever_divides_the_cells(
             list(read_csv(path))
 
 
-@pytest.mark.parametrize(
-    "title", ["2026年客服导出\n\n", "2026年客服导出\n导出人：小王\n", "导出,2026年\n", "编号,问题\nq0,怎么洗\n"]
-)
-def test_a_title_above_the_names_of_columns_is_an_error(tmp_path: Path, title: str) -> None:
-    with pytest.raises(DataError, match=r"has 3 cells, and there are \d columns.*',' in double quotes. Row 1"):
-        list(read_csv(write(tmp_path, f"{title}编号,问题,画像\nq1,怎么吃,a\n".encode())))
-
-
 def test_a_formula_is_set_aside_as_in_a_spreadsheet(tmp_path: Path) -> None:
     sheet = write(tmp_path, "问题,用户画像\n=1+1,\n怎么吃,=A1\n 5=3+2 对吗,-\n".encode())
 

@@ -66,11 +66,6 @@ def connected(some: list[str], threshold: float) -> list[set[str]]:
     return out
 
 
-def test_nothing_known_is_like_nothing() -> None:
-    assert NearDuplicateIndex([], 0.8).alike("虾青素") == []
-    assert group_near_duplicates([], 0.8) == []
-
-
 def test_a_fragment_is_told_apart_by_its_history_and_not_by_its_dress() -> None:
     assert question_key("那它一天吃几次？", "客服已介绍：鱼油") == question_key(
         " 那它一天吃几次 ", "客服已介绍鱼油。"

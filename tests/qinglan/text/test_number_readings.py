@@ -85,13 +85,13 @@ HOSTILE = [
 @pytest.mark.parametrize("amount", HOSTILE)
 def test_amounts_without_end_take_no_long_time(amount: str) -> None:
     text = (amount * 20_000)[:20_000]
-    started = time.perf_counter()
+    started = time.process_time()
 
     assert numbers_without_source("一次7片", (text,)) in ({"7"}, set())
     assert numbers_without_source(f"1{text}", [f"1{text}"]) == set()
     assert all(len(number) < 1000 for number in all_numbers(text))
     assert all(quantity.value == quantity.value for quantity in quantities(f"{text}1"))
-    assert time.perf_counter() - started < 5, "a second of a server's time for one question is too much by far"
+    assert time.process_time() - started < 5, "a second of a server's time for one question is too much by far"
 
 
 @given(st.text(alphabet="半一两三十万点分之刻时个月年周天斤克千 0123456789.:/%$apmhlfndquretowi", max_size=40))

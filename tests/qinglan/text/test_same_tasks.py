@@ -92,14 +92,6 @@ def test_another_complete_question_is_not_seen(variant: str, question: str, hist
     assert TaskIndex([test], 0.8, {test}).alike(question_key(question, history)) == []
 
 
-def test_a_question_in_pieces_after_another_history_is_another_task_though_it_is_word_for_word() -> None:
-    """Two of three test questions of the sample stand word for word in its train or dev rows."""
-    test = question_key(PIECES, HISTORY)
-
-    assert TaskIndex([test], 0.8).alike(question_key(PIECES, "客服已介绍鱼油软胶囊")) == []
-    assert TaskIndex([test], 0.8, {test}).alike(question_key(PIECES, "客服已介绍鱼油软胶囊")) == [test]
-
-
 def test_english_questions_are_compared_by_the_same_rules() -> None:
     test = question_key(ENGLISH, "the user is forty five")
 
