@@ -6,10 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from commands.options import Json, only_json
+from commands.options import Json, Store, Trust, only_json, trust_policy
 from qinglan.terminal import say, say_json
-
-Trust = Annotated[Path | None, typer.Option(help="The trust policy; trust.yaml beside the keys by default.")]
 
 
 def audit(
@@ -19,9 +17,7 @@ def audit(
             help="A release's folder, a run's, a file in a run; tenant/model, a digest, or isvc:NAMESPACE/NAME."
         ),
     ],
-    store: Annotated[
-        str, typer.Option(help="A folder or s3://bucket/prefix; QINGLAN_STORE, or runs/store.", show_default=False)
-    ] = "",
+    store: Store = "",
     trust: Trust = None,
     files: Annotated[
         list[Path] | None, typer.Option(help="A folder with bytes by any name, or a git repository; may be repeated.")
@@ -51,11 +47,9 @@ def audit(
     something is missing.
     """
     from qinglan.errors import ConfigError
-    from qinglan.lineage.signing.keys import keys_folder
-    from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
     from qinglan.store import STORE_VARIABLE
 
-    policy = load_trust(trust or keys_folder() / TRUST_FILE)
+    policy = trust_policy(trust)
     live = live or target.startswith("isvc:")
     if sum((which_models, why, bool(diff), bool(break_glass), live)) > 1:
         raise ConfigError("--which-models, --why, --diff, --break-glass and --live: one at a time.")

@@ -4,13 +4,12 @@ import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from commands.options import trust_policy
 from pipelines.execute.rundir import ARTIFACT_FILES, RunDir
 from qinglan.errors import AlteredError, ConfigError
 from qinglan.lineage.auditing.audit import Audit, audit, audit_error, audit_target, counts
 from qinglan.lineage.auditing.audit_targets import open_target
 from qinglan.lineage.auditing.deploy_gate import may_deploy
-from qinglan.lineage.signing.keys import keys_folder
-from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
 from qinglan.lineage.trace.evidence import RunFolder
 from qinglan.lineage.trace.release_folder import read_release
 from qinglan.store import open_store
@@ -27,7 +26,7 @@ def check_audit(root: Path, store: str) -> None:
     """
     with open_target(str(root)) as run:
         notes = tuple(open_store(store).notes(run.digest)) if run.release else ()
-        result = audit_target(run._replace(notes=notes), load_trust(keys_folder() / TRUST_FILE))
+        result = audit_target(run._replace(notes=notes), trust_policy())
     _say_audit(result)
     named = {reason for override in result.overrides for reason in override.missing}
     # Overrides never cover altered files.
@@ -49,7 +48,7 @@ def _say_audit(result: Audit) -> None:
 
 def check_may_serve(release: Path) -> None:
     """Walk a release's lineage as the deploy stage does, and print that it may serve; AlteredError if it may not."""
-    policy, name = load_trust(keys_folder() / TRUST_FILE), read_release(release).name
+    policy, name = trust_policy(), read_release(release).name
     decision = may_deploy(release, policy, name)
     if not decision.allowed:
         raise AlteredError(f"{name} may not be deployed:", *decision.reasons)
@@ -61,7 +60,7 @@ def show_refusal(root: Path, ancestor: str) -> None:
     release = RunDir(root).files / ARTIFACT_FILES["release"]
     if not release.is_dir():
         raise ConfigError(f"{release}: no release there. `make demo` makes one.")
-    policy = load_trust(keys_folder() / TRUST_FILE)
+    policy = trust_policy()
     with TemporaryDirectory(prefix="qinglan-audit-") as folder:
         copy = RunDir(Path(folder) / root.name)
         shutil.copytree(root, copy.root, symlinks=True, ignore=LEFT_BEHIND)

@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from commands.demo.loopback_rollout import BY, release_store
+from commands.options import trust_policy
 from components.release.register.stage import Inputs, Registered, register_held, settings
 from pipelines.execute.execution import link_files
 from pipelines.execute.local_execution import step_environment
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.rewriter import REWRITER, RunConfig
 from qinglan.lineage.auditing.deploy_gate import break_glass
-from qinglan.lineage.signing.keys import keys_folder
-from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
 from qinglan.lineage.steps.record import recorded
 from qinglan.terminal import in_language
 
@@ -34,7 +33,7 @@ def release_held(config: RunConfig, run: RunDir, reasons: Sequence[str]) -> None
     store = release_store(config)
     store.push(release, registered.release)
     reason = f"{REASON} {' '.join(reasons)}"
-    break_glass(str(release), store.address, (), load_trust(keys_folder() / TRUST_FILE), reason, BY)
+    break_glass(str(release), store.address, (), trust_policy(), reason, BY)
     message = (
         f"The gate holds. Only because this is a demo, a signed override lets release {registered.release[:12]} be "
         "rolled out; `qinglan run` ends here with code 7."

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import orjson
 
+from commands.options import trust_policy
 from components.release.deploy.config import DeployConfig
 from components.release.deploy.stage import deploy
 from components.release.register.baseline import UNJUDGED, release_baseline
@@ -28,8 +29,6 @@ from qinglan.lineage.auditing.deploy_gate import break_glass
 from qinglan.lineage.release.release_address import ReleaseAddress
 from qinglan.lineage.release.release_notes import format_rollout as rollout_line
 from qinglan.lineage.release.release_notes import read_rollout_notes
-from qinglan.lineage.signing.keys import keys_folder
-from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
 from qinglan.processes.services import READY_SECONDS, end_with_parent, run_service
 from qinglan.rag.contract import RAG_PATH
 from qinglan.store import Store, open_store
@@ -88,7 +87,7 @@ def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
     baseline_folder, store = folder / "baseline", release_store(config)
     baseline = release_baseline(inputs, baseline_folder, config.register_, "sft")
     store.push(baseline_folder, baseline.release)
-    policy = load_trust(keys_folder() / TRUST_FILE)
+    policy = trust_policy()
     break_glass(str(baseline_folder), store.address, (), policy, REASON, BY)
     say(f"✓ stable: the SFT model, release {baseline.release[:12]}, by a signed override. {UNJUDGED}")
     return ReleaseAddress(store.address, baseline.release).uri
@@ -98,7 +97,7 @@ def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Pa
     settings = DeployConfig(
         name=config.register_.name, store=release_store(config).address, namespace=FOLDER, rollout=chosen.rollout
     )
-    done = deploy(release, settings, load_trust(keys_folder() / TRUST_FILE), FileRollouts(folder))
+    done = deploy(release, settings, trust_policy(), FileRollouts(folder))
     say(f"✓ deploy: {done.message}")
 
 
@@ -179,7 +178,7 @@ def _run_controller(folder: Path, rag: str) -> State:
 def _show_signed(config: RunConfig, folder: Path) -> None:
     """Print the outcome that the controller signed and stored beside the release."""
     [rollout] = FileRollouts(folder).all()
-    release, policy = rollout["spec"]["release"], load_trust(keys_folder() / TRUST_FILE)
+    release, policy = rollout["spec"]["release"], trust_policy()
     histories = read_rollout_notes(
         release_store(config).notes(release["digest"]), policy, release["digest"], config.tenant_id
     )

@@ -5,18 +5,13 @@ from typing import Annotated, Any
 
 import typer
 
-from commands.options import Json, only_json
+from commands.options import Json, Store, Trust, only_json, store_address, trust_policy
 from qinglan.terminal import say, say_json
 
 rollout = typer.Typer(help="Start, list, watch and steer rollouts.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="A rollout; or an InferenceService, whose current rollout is meant.")]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="KUBECONFIG's by default.", show_default=False)]
-
-Store = Annotated[
-    str, typer.Option(help="A folder or s3://bucket/prefix; QINGLAN_STORE, or runs/store.", show_default=False)
-]
-Trust = Annotated[Path | None, typer.Option(help="The trust policy; trust.yaml beside the keys by default.")]
 
 
 @rollout.command()
@@ -34,7 +29,7 @@ def start(
     from commands.rollout.start import start_rollout as begin
 
     with only_json(as_json):  # a pull shows progress
-        done = begin(target, _store(store), namespace, settings, _policy(trust))
+        done = begin(target, store_address(store), namespace, settings, trust_policy(trust))
     if as_json:
         answer = done._asdict()
         answer["said"] = answer.pop("message")  # the key that scripts know
@@ -129,7 +124,7 @@ def history(
     from serving.rollout.timeline import timeline
 
     view = RolloutClient(namespace).get(name)
-    key = verify_history(view, store, _policy(trust)).key if verify else ""
+    key = verify_history(view, store, trust_policy(trust)).key if verify else ""
     if as_json:
         say_json({"history": values(view)["status"]["history"], "signed_by": key})
     else:
@@ -147,18 +142,3 @@ def _send_command(word: Any, name: str, namespace: str, as_json: bool) -> None:
         rollouts.change(view.name, change.spec)
     answer = {"rollout": view.name, "changed": bool(change.spec), "spec": dict(change.spec), "said": change.message}
     say_json(answer) if as_json else say(change.message)
-
-
-def _store(store: str) -> str:
-    import os
-
-    from qinglan.store import STORE_VARIABLE
-
-    return store or os.environ.get(STORE_VARIABLE) or "runs/store"
-
-
-def _policy(trust: Path | None) -> Any:
-    from qinglan.lineage.signing.keys import keys_folder
-    from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
-
-    return load_trust(trust or keys_folder() / TRUST_FILE)

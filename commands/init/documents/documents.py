@@ -87,13 +87,6 @@ class Documents(NamedTuple):
     """Sentences with the number of files that were left out, such as drafts."""
 
 
-class FileList(NamedTuple):
-    """Documents with their paths inside the named folder, and the number of hidden documents that were left out."""
-
-    files: list[tuple[Path, PurePath]]
-    hidden: int
-
-
 class FilePassages(NamedTuple):
     passages: list[Passage]
     remarks: tuple[str, ...] = ()
@@ -103,10 +96,10 @@ class FilePassages(NamedTuple):
 def read_documents(roots: Iterable[Path]) -> Documents:
     """Read the passages of these files, and of all files in these folders. A file that cannot be read is reported
     with the reason; DataError if no passage is left."""
-    listed, drafts = list_files(roots), 0
+    (files, hidden), drafts = list_files(roots), 0
     read = Documents([], [])
     origin: dict[str, str] = {}
-    for path, source in listed.files:
+    for path, source in files:
         try:
             with _time_limit(SECONDS + SECONDS_A_MB * (path.stat().st_size >> 20)):
                 file = _passages(path, source)
@@ -127,8 +120,8 @@ def read_documents(roots: Iterable[Path]) -> Documents:
     notes = []
     if drafts:
         notes.append(f"Left out as drafts, by draft: true in their front matter: {drafts:,}.")
-    if listed.hidden:
-        notes.append(f"Left out as hidden, or as part of a hidden folder or of node_modules: {listed.hidden:,}.")
+    if hidden:
+        notes.append(f"Left out as hidden, or as part of a hidden folder or of node_modules: {hidden:,}.")
     read = read._replace(notes=tuple(notes))
     if not read.passages:
         if len(read.files) == 1:
@@ -138,8 +131,8 @@ def read_documents(roots: Iterable[Path]) -> Documents:
     return read
 
 
-def list_files(roots: Iterable[Path]) -> FileList:
-    """List the files in order of their paths, without links, hidden files and node_modules."""
+def list_files(roots: Iterable[Path]) -> tuple[list[tuple[Path, PurePath]], int]:
+    """The files except links, each with its path inside the named folder, and the number of hidden documents."""
     files, hidden = list[tuple[Path, PurePath]](), 0
     for root in roots:
         if fault := path_fault(root, "Give the documents of the knowledge base.", folder=True):
@@ -155,7 +148,7 @@ def list_files(roots: Iterable[Path]) -> FileList:
                 hidden += path.suffix.lower() in DOCUMENT_ENDINGS
             else:
                 files.append((path, inside))
-    return FileList(files, hidden)
+    return files, hidden
 
 
 @contextmanager
