@@ -15,12 +15,12 @@ import orjson
 
 from qinglan.documents import parse_json_mapping
 from qinglan.errors import ConfigError, DataError
-from qinglan.files.digests import FOLDER_ALGORITHM
+from qinglan.files.digests import FILE_ALGORITHM, FOLDER_ALGORITHM
 from qinglan.lineage.signing.dsse import IN_TOTO, Envelope, open_envelope, sign_envelope
 from qinglan.lineage.signing.findings import Finding, State
 from qinglan.lineage.signing.keys import Signer
 from qinglan.lineage.signing.signed_statement import verify_signatures
-from qinglan.lineage.signing.statement import STATEMENT_TYPE, parse_time, subject_digest
+from qinglan.lineage.signing.statement import STATEMENT_TYPE, parse_time
 from qinglan.lineage.signing.statement_index import BREAK_GLASS, MAX_CLOCK_AHEAD
 from qinglan.lineage.signing.trust import TrustPolicy
 
@@ -231,4 +231,7 @@ def _parse(envelope: Envelope, kind: str) -> tuple[str, str, Mapping[str, Any]]:
     if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, kind):
         raise ValueError(f"a {body['predicateType']}")
     [subject] = body["subject"]
-    return subject_digest(subject), str(subject["name"]), body["predicate"]
+    digests = subject["digest"]
+    # Older notes call the digest of the release's folder `sha256`.
+    digest = digests[FOLDER_ALGORITHM] if FOLDER_ALGORITHM in digests else digests[FILE_ALGORITHM]
+    return str(digest), str(subject["name"]), body["predicate"]

@@ -176,12 +176,6 @@ def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
     return f"its digest is called {part.algorithm}, and that of a {'folder' if folder else 'file'} is {right}"
 
 
-def subject_digest(resource: Mapping[str, Any]) -> str:
-    """Return the digest of the release that a statement is about; older statements call it `sha256`."""
-    digests = resource["digest"]
-    return str(digests[FOLDER_ALGORITHM] if FOLDER_ALGORITHM in digests else digests[FILE_ALGORITHM])
-
-
 def _parse_resource(resource: Mapping[str, Any], build_type: str) -> ArtifactRef:
     [(algorithm, digest)] = resource["digest"].items()
     if build_type == STAGE_BUILD_TYPE_V1 and algorithm == FILE_ALGORITHM:

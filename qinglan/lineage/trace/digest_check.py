@@ -27,11 +27,6 @@ class DigestCheck(NamedTuple):
     why: str = ""
 
 
-class HashedPath(NamedTuple):
-    digest: str
-    size: int
-
-
 def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: Set[str]) -> dict[str, DigestCheck]:
     """Check the bytes of each digest. A digest without a known location is left out.
 
@@ -73,29 +68,29 @@ def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
 
 
 def check_location(
-    digest: str, location: EvidenceLocation, fault: str, hashes: Mapping[Path, HashedPath]
+    digest: str, location: EvidenceLocation, fault: str, hashes: Mapping[Path, tuple[str, int]]
 ) -> DigestCheck:
     where = str(location.path)
     if fault:
         return DigestCheck("altered", where, None, f"{where}: {fault}" if where not in fault else fault)
     if location.hashed:
         return DigestCheck("verified", where, location.path.stat().st_size if location.path.is_file() else None)
-    hashed = hashes.get(location.path)
-    if hashed is None:
+    actual, size = hashes.get(location.path, ("", 0))
+    if not actual:
         return DigestCheck("missing", where, None, f"a record says that it is at {where}, but nothing is there")
     # A folder's digest covers neither links nor devices in it.
     entries = location.path.rglob("*") if location.path.is_dir() else ()
     special = (entry for entry in entries if entry.is_symlink() or not (entry.is_file() or entry.is_dir()))
     if odd := next(special, None):
-        return DigestCheck("altered", where, hashed.size, f"{odd}: a link or a device, where files belong")
-    if hashed.digest != digest:
-        actual = f"have digest {hashed.digest[:12]}, not {digest[:12]}" if location.root else f"are not {digest[:12]}"
-        why = f"the bytes at {where} {actual}"
-        return DigestCheck("altered", where, hashed.size, why)
-    return DigestCheck("verified", where, hashed.size)
+        return DigestCheck("altered", where, size, f"{odd}: a link or a device, where files belong")
+    if actual != digest:
+        # The digest of a file outside of the run is not shown: an unsigned record could name any file.
+        difference = f"have digest {actual[:12]}, not {digest[:12]}" if location.root else f"are not {digest[:12]}"
+        return DigestCheck("altered", where, size, f"the bytes at {where} {difference}")
+    return DigestCheck("verified", where, size)
 
 
-def hash_paths(paths: Iterable[Path]) -> dict[Path, HashedPath]:
+def hash_paths(paths: Iterable[Path]) -> dict[Path, tuple[str, int]]:
     """Return digest and size of each file or folder, and show the progress on a terminal."""
     sizes = {}
     for path in paths:
@@ -106,6 +101,6 @@ def hash_paths(paths: Iterable[Path]) -> dict[Path, HashedPath]:
         for path, size in sizes.items():
             if sys.stdout.isatty() and total > 256 * MEGABYTE:
                 show(done // MEGABYTE, total // MEGABYTE, f"MB, {path.name}")
-            hashes[path] = HashedPath(digest_of(path), size)
+            hashes[path] = digest_of(path), size
             done += size
     return hashes

@@ -137,13 +137,6 @@ def test_everything_that_a_run_made_is_looked_at_not_what_its_last_step_took_alo
     assert audit(str(run), keys.policy, now=NOW).verdict == "altered"
 
 
-def test_a_name_that_is_no_text_is_told_and_no_traceback(keys: Keys, tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", keys)
-    Path(os.fsdecode(os.fsencode(run / MODEL) + b"/\xff")).write_text("x")
-
-    assert audit(str(run), keys.policy, now=NOW).verdict == "altered"
-
-
 def test_a_key_is_not_trusted_for_longer_by_revoking_it_again(tmp_path: Path) -> None:
     ensure_keys(tmp_path)
     key = load_signer("builder", tmp_path).id
