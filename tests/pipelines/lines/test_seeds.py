@@ -39,10 +39,3 @@ def test_the_settings_with_a_seed_are_found() -> None:
 def test_a_seed_that_a_generator_refuses_is_an_error_of_the_profile(kind: type[Config], seed: object) -> None:
     with pytest.raises(ConfigError, match="seed"):
         kind.parse({"seed": seed}, "profile")
-
-
-@pytest.mark.parametrize("seed", ["0", "42", "2147483647"])
-def test_an_evaluation_takes_every_other_seed(seed: str) -> None:
-    from components.evaluation.rewriter.config import EvaluateConfig
-
-    assert EvaluateConfig.parse({"seed": int(seed)}, "profile").seed == int(seed)

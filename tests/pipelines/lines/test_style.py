@@ -98,14 +98,6 @@ def test_a_mapping_file_travels_in_the_configuration(tmp_path: Path) -> None:
     assert [label["name"] for label in config.stages()["prepare"]["labels"]] == ["甲", "乙"]
 
 
-def test_a_file_that_is_not_there_is_said_at_once(here: Here, tmp_path: Path) -> None:
-    ran = here("style", "run", tmp_path / "none.json", "--out", tmp_path / "run")
-
-    assert ran.code == 2
-    assert "qinglan sample style" in ran.errors
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("style")

@@ -56,20 +56,6 @@ def test_what_waits_in_the_machines_memory_is_not_on_the_cards() -> None:
     assert waiting["ppo card"] < held["ppo card"] and waiting["ppo host"] > held["ppo host"]
 
 
-def test_twice_the_cards_hold_half_a_shard() -> None:
-    four, eight = (
-        rewriter(Change("ppo.hardware.per_node", cards), Change("ppo.accumulation", 2)) for cards in (4, 8)
-    )
-
-    parts = [
-        {part.name: part.gigabytes for room in report_of(config).rooms if room.room == "card" for part in room.parts}
-        for config in (four, eight)
-    ]
-
-    assert parts[0]["actor's weights"] == pytest.approx(2 * parts[1]["actor's weights"], abs=0.02)
-    assert parts[0]["actor's weights"] == pytest.approx(32.762 * 2 / 4, abs=0.01)
-
-
 def test_a_rollout_without_room_for_a_sample_is_refused() -> None:
     config = rewriter(Change("ppo.hardware.rollout_memory", 0.2))
 
