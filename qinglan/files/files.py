@@ -131,16 +131,9 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
     Folders that killed processes left beside `target` are removed or put back (remove_abandoned).
     """
-    partial = _beside(target, "partial")
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(target)
-        partial.mkdir()
-        try:
-            yield partial
-            replace_folder(partial, target, _beside(target, "before"))
-        finally:
-            _remove(partial)
+    with _new_folder(target, _beside(target, "partial")) as partial:
+        yield partial
+        replace_folder(partial, target, _beside(target, "before"))
 
 
 @contextmanager
@@ -150,21 +143,28 @@ def first_folder(target: Path) -> Iterator[Path]:
 
     Folders that killed processes left beside `target` are removed or put back (remove_abandoned).
     """
+    # Threads of one process may fill the same target, so the writer's name is not enough.
+    partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.{writer_name()}.partial")
+    with _new_folder(target, partial):
+        yield partial
+        try:
+            partial.rename(target)
+        except OSError:
+            # rename(2) fails if the target is a folder with files: another process was first.
+            if not target.exists():
+                raise
+
+
+@contextmanager
+def _new_folder(target: Path, partial: Path) -> Iterator[Path]:
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_abandoned(target)
-        partial = target.with_name(f".{target.name}.{uuid.uuid4().hex}.{writer_name()}.partial")
         partial.mkdir()
         try:
             yield partial
-            try:
-                partial.rename(target)
-            except OSError:
-                # rename(2) fails if the target is a folder with files: another process was first.
-                if not target.exists():
-                    raise
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            _remove(partial)
 
 
 def replace_folder(new: Path, target: Path, aside: Path) -> None:
