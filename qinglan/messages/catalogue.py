@@ -37,9 +37,6 @@ SENTENCES = re.compile(r"(?<=[.;!?]) ")
 SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
 LIST_MARK, SUBJECT_MARK = re.compile(", "), re.compile(": ")
 MOST_PIECES, MOST_NESTED = 30, 8
-ARTIFACT = re.compile("[\\w./]+( [\\w./]+){0,3} [0-9a-f]{12}")
-"""Pattern of an artifact's name, which may have blanks, and its digest, such as `prompt teacher 874df5cf2f8a`."""
-
 EDGE = 4
 """Number of letters at the beginning of a text by which its possible templates are looked up."""
 
@@ -55,9 +52,6 @@ for _ in range(3):  # objects within objects
 QUOTE = re.compile(rf"""`[^`]*`|"[^"]*"|(?<![^\s([{{,:=])'[^']*'(?!\w)|{BRACES}""")
 
 CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
-NAME = re.compile("[a-z_]+:")
-"""Pattern of a single word before a colon, which may be the name of a setting or a column."""
-
 FULL_WIDTH = "\u3000"
 """First of the full-width characters, after which no blank is written."""
 
@@ -208,7 +202,7 @@ class Catalogue:
         self._nested += 1
         try:
             bare = None
-            if (end := text[-1:]) in ENDS and not NAME.fullmatch(text) and (bare := self._by_template(text[:-1])):
+            if (end := text[-1:]) in ENDS and (bare := self._by_template(text[:-1])):
                 bare = bare._replace(text=bare.text + ENDS[end])
             self._matches[text] = match = _best(self._by_template(text), bare, self._with_subject(text))
         finally:
@@ -254,7 +248,7 @@ class Catalogue:
             return None
         subject = text[: mark.start()]
         words = self._match(subject) if " " in subject else None
-        is_name = ARTIFACT.fullmatch(subject) or masked(subject).count(" ") <= 1
+        is_name = masked(subject).count(" ") <= 2
         return match._replace(text=f"{words.text if words else subject}：{match.text}") if words or is_name else None
 
     def _list(self, text: str) -> Match | None:
