@@ -28,17 +28,17 @@ def verify_history(view: RolloutView, store: str, policy: TrustPolicy) -> Checke
     ]
     if not histories and (changed := release_store.changed_notes(record.digest)):
         raise AlteredError(
-            f"{record.rollout}: {release_store.address}: {', '.join(changed)} is not what was laid beside "
-            f"{record.digest[:12]}. Believe no history of it until you know who changed it."
+            f"{record.rollout}: {release_store.address}: {', '.join(changed)} was changed after it was put "
+            f"beside {record.digest[:12]}. Trust no history of this rollout until you know who changed it."
         )
     if not histories:
         raise IncompleteAuditError(
-            f"{record.rollout}: no signed history lies beside {record.name} {record.digest[:12]} in "
-            f"{release_store.address}. Its controller keeps one where it has a key (rollout.pem); else only the API "
-            "server vouches for it."
+            f"{record.rollout}: no signed history is beside {record.name} {record.digest[:12]} in "
+            f"{release_store.address}. A rollout's controller signs it if it has a key (rollout.pem); without a key "
+            "only the API server vouches for the history."
         )
     same = [history for history in histories if rollout_payload(history.statement) == rollout_payload(record)]
     if good := [history for history in same if history.is_trusted]:
         return good[0]
-    why = same[0].why if same else "the API server's history is another than what was signed"
-    raise AlteredError(f"{record.rollout}: {why}. Believe neither until you know who changed it.")
+    why = same[0].why if same else "the API server's history differs from the signed one"
+    raise AlteredError(f"{record.rollout}: {why}. Trust neither history until you know who changed it.")

@@ -230,7 +230,7 @@ def test_the_api_servers_history_is_compared_with_the_signed_one(
     built: SignedRelease, store: Store, keys: Path, tmp_path: Path
 ) -> None:
     item, policy = entry(built, store), load_trust(keys / TRUST_FILE)
-    with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
+    with pytest.raises(IncompleteAuditError, match="no signed history is beside"):
         verify_history(shown(item), "", policy)
     HistorySigner(keys).attach(*WHERE, item)
 
@@ -243,7 +243,7 @@ def test_the_api_servers_history_is_compared_with_the_signed_one(
     [file] = (tmp_path / "store/notes").rglob("rollout-*")
     file.chmod(0o644)
     file.write_bytes(b"garbage")
-    with pytest.raises(AlteredError, match="is not what was laid beside"):
+    with pytest.raises(AlteredError, match="was changed after it was put beside"):
         verify_history(shown(item), "", policy)
 
 
@@ -256,5 +256,5 @@ def test_an_earlier_rollout_of_the_same_name_is_not_held_against_this_one(
     later = first.model_copy(update={"at": "2026-11-23T00:00:00+00:00"})
     anew = item._replace(state=item.state.model_copy(update={"history": (later, *more)}))
 
-    with pytest.raises(IncompleteAuditError, match="no signed history lies beside"):
+    with pytest.raises(IncompleteAuditError, match="no signed history is beside"):
         verify_history(shown(anew), "", load_trust(keys / TRUST_FILE))
