@@ -236,7 +236,7 @@ def test_the_api_servers_history_is_compared_with_the_signed_one(
 
     assert verify_history(shown(item), "", policy).key == load_signer("rollout", keys).id
     other = item.state.model_copy(update={"outcome": "Promoted"})
-    with pytest.raises(AlteredError, match="another than what was signed"):
+    with pytest.raises(AlteredError, match="differs from the signed one"):
         verify_history(shown(item._replace(state=other)), "", policy)
     with pytest.raises(ConfigError, match="when the rollout has ended"):
         verify_history(shown(item._replace(state=State(phase="Analyse"))), "", policy)
