@@ -109,18 +109,15 @@ def _open_weights(base: Path, labels: Labels, dtype: Any) -> Any:
             f"{base}: no base model that transformers opens ({str(error).strip().splitlines()[0]}). Download it "
             "again, all files of one revision."
         ) from error
-    if missing := missing_weights(loaded["missing_keys"], model.base_model_prefix):
+    # A missing pooler is accepted as part of the new head, since a language model has none.
+    prefix = f"{model.base_model_prefix}."
+    base_keys = (name for name in loaded["missing_keys"] if name.startswith(prefix) and ".pooler." not in name)
+    if missing := sorted(base_keys):
         raise DataError(
             f"{base}: its weights lack {len(missing)} tensors of a {model.config.model_type} model, such as "
             f"{missing[0]}. They are of another model, or not all were downloaded: download the base again."
         )
     return model
-
-
-def missing_weights(missing: Sequence[str], prefix: str) -> list[str]:
-    """Names of missing tensors that belong to the base. A missing pooler is accepted as part of the new head, since a
-    language model has none."""
-    return sorted(name for name in missing if name.startswith(f"{prefix}.") and ".pooler." not in name)
 
 
 def _with_adapters(model: Any, rank: int) -> Any:

@@ -162,18 +162,14 @@ def test_retrievals_scored_against_another_need_are_refused(house: House) -> Non
         house.run(ALL, rewarded(GOOD, need="别的需求"))
 
 
-def test_a_prompt_outside_the_sample_is_imputed_and_flagged(house: House, services: Services) -> None:
-    [terms] = house.run(RewardConfig(judge_share=0.0), rewarded(GOOD))
+@pytest.mark.parametrize(("config", "split"), [(RewardConfig(judge_share=0.0), "train"), (ALL, "dev")])
+def test_a_prompt_of_dev_or_outside_the_sample_is_imputed_and_flagged(
+    house: House, services: Services, config: RewardConfig, split: str
+) -> None:
+    [terms] = house.run(config, rewarded(GOOD, split=split))
 
     assert services.judged == []
     assert (terms["judged"], terms["judge"], terms["part_judge"]) == (0.0, DEFAULT_SCORE, 0.0)
-
-
-def test_a_prompt_of_dev_is_never_judged(house: House, services: Services) -> None:
-    [terms] = house.run(ALL, rewarded(GOOD, split="dev"))
-
-    assert services.judged == []
-    assert terms["judged"] == 0.0
 
 
 @pytest.mark.parametrize("judgement", ["不是JSON", {"综合得分": 9}, {"评分理由": "没有分数"}, {"综合得分": True}])

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from components.evaluation.rewriter.report import build_report, curves, draw_examples, inflation_lines
-from qinglan.evaluation.pages.report import render, to_markdown
+from qinglan.evaluation.pages.report import render
 from qinglan.evaluation.stage_gain import StageGain, read_gains, write_gain
 from qinglan.messages import LANGUAGE
 from tests.components.evaluation.rewriter.sample_evaluation import CONFIG, Evaluated
@@ -37,17 +37,6 @@ def test_the_page_is_its_golden_text_well_formed_and_fetches_nothing(evaluated: 
 
     check_golden(Path(__file__).parent / "golden/report.txt", text)
     assert (parser.open, parser.fetched) == ([], [])
-
-
-def test_a_kind_without_rows_has_no_figures(evaluated: Evaluated) -> None:
-    empty = {"value": None, "low": None, "high": None}
-    nothing = {"rows": 0, "teacher": empty, "candidate": empty, "difference": {**empty, "difference": None}}
-    kinds = {**evaluated.value["kinds"], "in_pieces": nothing}
-
-    text = to_markdown(build_report({**evaluated.value, "kinds": kinds}))
-
-    assert "| in_pieces | 0 |  |  |  | no rows |" in text
-    assert "[–, –]" not in text
 
 
 def test_a_report_begins_with_a_stand_in_that_taught(evaluated: Evaluated) -> None:

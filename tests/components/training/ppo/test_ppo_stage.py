@@ -80,11 +80,6 @@ def small(inputs: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.M
     assert started_with(f"QINGLAN_SCRATCH={tmp_path / 'scratch'}") == [], "processes were left"
 
 
-def test_a_gpu_that_is_wanted_and_not_there_is_an_error(small: World) -> None:
-    with pytest.raises(ConfigError, match=r"settings of ppo need 4 GPUs, .*`training: laptop`"):
-        small.train(PpoConfig())
-
-
 def test_a_critic_that_is_not_there_is_an_error_before_anything_starts(small: World) -> None:
     with pytest.raises(ConfigError, match=r"critic_model Qwen/Qwen3-1\.7B: no such folder here"):
         small.train(laptop(critic_model="Qwen/Qwen3-1.7B"))
@@ -163,9 +158,8 @@ def trained_as_told(small: World, killed_at: int) -> None:
     steps = small.steps()
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5, 6]
     expected = "avg_reward win_rate policy_loss value_loss clip_fraction kl entropy length train_gold copy_rate"
-    known = [
-        step for step in steps[1:] if step["step"] != killed_at
-    ]  # of that one verl may have had no time to speak
+    # verl may have had no time to log the step in which it was killed.
+    known = [step for step in steps[1:] if step["step"] != killed_at]
     assert all(name in step for step in known for name in expected.split())
     for line in (small.work / "verl.jsonl").read_bytes().splitlines():
         data = orjson.loads(line)["data"]

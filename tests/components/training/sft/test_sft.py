@@ -159,12 +159,9 @@ def test_a_training_sees_as_many_cards_as_its_settings_say(
 
 
 def test_threads_on_a_cpu_are_a_setting_and_no_machines() -> None:
-    counts = [swift_environment(config)["OMP_NUM_THREADS"] for config in (SftConfig(device="cpu"), CPU, SftConfig())]
+    configs = SftConfig(device="cpu"), SftConfig(device="cpu", threads=8), SftConfig()
 
-    assert counts == ["2", "8", "1"]
-
-
-CPU = SftConfig(device="cpu", threads=8)
+    assert [swift_environment(config)["OMP_NUM_THREADS"] for config in configs] == ["2", "8", "1"]
 
 
 def test_a_job_is_started_by_the_same_command_at_each_attempt(tmp_path: Path) -> None:
@@ -184,7 +181,6 @@ def test_a_job_is_started_by_the_same_command_at_each_attempt(tmp_path: Path) ->
     ("values", "message"),
     [
         ({"packing": True}, "packing"),
-        ({"train_type": "lora"}, "train_type"),
         ({"max_length": 128}, "max_length 128 has no room for a prompt beside max_new_tokens 150"),
     ],
 )
@@ -230,7 +226,6 @@ def test_each_tenants_prompt_is_taken_from_its_rows(tmp_path: Path) -> None:
 def test_a_row_that_is_too_long_is_left_out_and_named(
     tmp_path: Path, chats: list[dict[str, Any]], ids: list[int], where: list[str]
 ) -> None:
-    """It ended SFT, after the teacher had been paid for all rows."""
     tokenizer = load_tokenizer(tiny_model(tmp_path / "model"))
     path = write_chats(tmp_path / "train.jsonl", chats)
 

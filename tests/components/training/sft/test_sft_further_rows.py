@@ -159,22 +159,15 @@ def test_rows_without_a_known_passage_cannot_decide_and_only_one_model_is_traine
     assert read_gain(tmp_path / "log") is None and not (tmp_path / "work" / WITHOUT_FURTHER).exists()
 
 
-def test_without_a_comparison_only_the_model_with_further_rows_is_trained(
-    world: World, trained: dict[str, list[str]], tmp_path: Path
+@pytest.mark.parametrize("further", [True, False])
+def test_without_a_comparison_or_without_further_rows_one_model_is_trained(
+    world: World, trained: dict[str, list[str]], tmp_path: Path, further: bool
 ) -> None:
-    trained["further"] = world.good
+    rows = world.chats if further else chats(tmp_path / "rows")
 
-    counts = train(world, tmp_path, world.chats, CONFIG.model_copy(update={"compare_further_rows": False}))
+    counts = train(world, tmp_path, rows, CONFIG.model_copy(update={"compare_further_rows": not further}))
 
-    assert (counts.rows, counts.compared, counts.dev_with, counts.unproved) == (9, 0, None, 1)
-
-
-def test_where_the_teacher_wrote_nothing_further_one_model_is_trained(
-    world: World, trained: dict[str, list[str]], tmp_path: Path
-) -> None:
-    counts = train(world, tmp_path, chats(tmp_path / "rows"))
-
-    assert (counts.compared, counts.dev_with, counts.unproved) == (0, None, 0)
+    assert (counts.compared, counts.dev_with, counts.unproved) == (0, None, int(further))
 
 
 def test_a_knowledge_base_that_is_not_the_validated_one_ends_the_comparison(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qinglan.reward.config import RewardConfig, StyleRewardConfig
+from qinglan.reward.config import RewardConfig
 from qinglan.reward.episode import EMPTY_RETRIEVAL, Episode, Hit, JudgeScores, Prompt, RetrievalResult
 from qinglan.reward.terms.anchored_v2 import (
     graded_quality,
@@ -41,10 +41,7 @@ def rewarded(
     **changes: Any,
 ) -> dict[str, float]:
     judged = changes.pop("judged", EVEN)
-    style = changes.pop("style_seen", 0.0)
-    return compute_reward_terms(
-        Episode(prompt, rewrite, student, teacher, plain, judged, style), RewardConfig(**changes)
-    )
+    return compute_reward_terms(Episode(prompt, rewrite, student, teacher, plain, judged), RewardConfig(**changes))
 
 
 @pytest.mark.parametrize(
@@ -207,14 +204,6 @@ def test_rewriting_costs_only_where_it_finds_no_better(quality: float, plain: fl
     assert 0 <= cost <= 2
     assert cost == 0 or quality <= plain
     assert needless_rewrite_penalty(quality, plain, unchanged=True, scale=3.0) == 0
-
-
-def test_a_wanted_style_adds_its_share() -> None:
-    style = StyleRewardConfig(url="http://127.0.0.1:1", weight=0.1, wanted=("诚实",))
-
-    terms = rewarded(GOOD, ranked(1), ranked(1), style=style, style_seen=0.7)
-
-    assert terms["score"] == pytest.approx(0.07)
 
 
 TEXTS = st.text(alphabet="虾青素软胶囊每日服用频次 一天吃几\n<{。12", max_size=60)
