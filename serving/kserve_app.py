@@ -46,11 +46,15 @@ def create_app(model: Any) -> FastAPI:
     model.load()
     server = ModelServer(enable_grpc=False, enable_latency_logging=False)
     server.register_model(model)
-    server.dataplane.ready = model.healthy  # KServe's own is true as soon as it listens
+    # KServe's own probe is true as soon as the server listens.
+    # https://github.com/kserve/kserve/blob/master/python/kserve/kserve/protocol/dataplane.py
+    server.dataplane.ready = model.healthy
     logging.getLogger("kserve").setLevel(logging.WARNING)
     logging.getLogger("kserve").addFilter(shorten_client_errors)
     rest = RESTServer("kserve.model_server:app", server.dataplane, FixedModelRepository(), http_port=0)
-    rest.create_application()  # puts its routes on the module's own application
+    # KServe puts its routes on an application of its module instead of returning one.
+    # https://github.com/kserve/kserve/blob/master/python/kserve/kserve/protocol/rest/server.py
+    rest.create_application()
     application: FastAPI = app
     return application
 
@@ -109,6 +113,7 @@ NOT_JSON_RESPONSE = error_response(
 
 def is_binary(headers: Mapping[str, str]) -> bool:
     """True if KServe's V2 protocol would read the body as bytes, as it does without a content type."""
+    # https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_binary_data.md
     return BINARY_HEADER in headers or "content-type" not in headers or not is_json(headers)
 
 

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import uvloop
 from fastapi import FastAPI
@@ -24,11 +23,6 @@ from serving.gateway.trainings import Trainings
 from serving.http_server import listen, log_to_stderr, serve_app
 
 
-class OpenGateway(NamedTuple):
-    app: FastAPI
-    paid: PaidCalls
-
-
 def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str, port: int) -> None:
     """Serve until SIGTERM; calls that were sent by then are awaited and journaled."""
 
@@ -42,7 +36,9 @@ def serve(config: GatewayConfig, journal: Path, retrieval_cache: Path, host: str
 
 
 @asynccontextmanager
-async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Path) -> AsyncIterator[OpenGateway]:
+async def open_gateway(
+    config: GatewayConfig, journal_path: Path, cache_path: Path
+) -> AsyncIterator[tuple[FastAPI, PaidCalls]]:
     """Open all parts of one gateway. Wrong settings raise an error before any money is spent."""
     check_currency(config)
     async with AsyncExitStack() as stack:
@@ -66,4 +62,4 @@ async def open_gateway(config: GatewayConfig, journal_path: Path, cache_path: Pa
         stack.push_async_callback(retrievals.aclose)
         paid = PaidCalls(config, journal, budget, upstreams, metrics)
         stack.push_async_callback(paid.drain)
-        yield OpenGateway(create_app(paid, retrievals, journal, metrics, models, trainings, mlflow), paid)
+        yield create_app(paid, retrievals, journal, metrics, models, trainings, mlflow), paid

@@ -14,7 +14,9 @@ from serving.rewriter.config import ServerConfig
 
 def main() -> None:
     options = vars(parser().parse_args())
-    sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
+    # kserve parses the command line when it is imported.
+    # https://github.com/kserve/kserve/blob/master/python/kserve/kserve/model_server.py
+    sys.argv = sys.argv[:1]
     with exit_on_error():
         serve(read_options(options))
 

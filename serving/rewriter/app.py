@@ -115,7 +115,9 @@ class RequestExchange:
     async def receive(self) -> Message:
         message = await self._receive()
         self._read = self._read or not message.get("more_body")
-        if self._read and self._leaving is None:  # the next message after a whole request is the disconnect
+        # After a whole request, the next message is the client's disconnect. It is awaited beside the answer, so that
+        # a client that hung up is not counted as answered. https://asgi.readthedocs.io/en/latest/specs/www.html
+        if self._read and self._leaving is None:
             self._leaving = asyncio.create_task(self._receive())  # type: ignore[arg-type]
         return message
 

@@ -124,7 +124,7 @@ class VllmBackend(Backend):
             try:
                 response = await self._send(body)
             except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
-                # The connection broke, perhaps as vLLM closed it for idling. A greedy answer is the same again.
+                # The connection broke, perhaps because vLLM closed it as idle. A greedy answer is the same again.
                 response = await self._send(body)
         except httpx2.HTTPError as error:
             raise OutageError(f"The backend at {self._url} does not answer ({type(error).__name__}).") from error

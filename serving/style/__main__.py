@@ -11,7 +11,9 @@ from serving.programs import exit_on_error
 
 def main() -> None:
     arguments = parser().parse_args()
-    sys.argv = sys.argv[:1]  # kserve reads the command line when it is imported
+    # kserve parses the command line when it is imported.
+    # https://github.com/kserve/kserve/blob/master/python/kserve/kserve/model_server.py
+    sys.argv = sys.argv[:1]
     with exit_on_error():
         serve(arguments)
 

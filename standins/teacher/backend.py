@@ -19,10 +19,8 @@ class CompletionBackend(Protocol):
     @property
     def models(self) -> tuple[str, ...]:
         """Names of the backend's models. A request for another model gets status 404 with this list."""
-        ...
 
     def answer(
         self, model: str, messages: list[dict[str, Any]], response_format: dict[str, Any] | None
     ) -> str | Refusal:
         """Write the text of a completion, or refuse. The same request always gets the same answer."""
-        ...

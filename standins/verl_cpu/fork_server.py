@@ -92,9 +92,9 @@ def _without_ray() -> Iterator[None]:
 
 
 def _end_with_parent() -> None:
-    """Make this process end when its parent ends, so that a training does not outlive its stage."""
     import ctypes
 
+    # PR_SET_PDEATHSIG: a training must not outlive its stage. https://man7.org/linux/man-pages/man2/prctl.2.html
     set_parent_death_signal = 1
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
@@ -148,6 +148,8 @@ def request_worker(argv: list[str]) -> None:
     with _connected(os.environ[SOCKET_VARIABLE]) as connection:
         worker = {"argv": worker_arguments(argv), "environment": worker_environment(argv), "folder": str(Path.cwd())}
         request = json.dumps(worker).encode()
+        # The worker writes to this process's own streams: descriptors are sent as SCM_RIGHTS.
+        # https://man7.org/linux/man-pages/man7/unix.7.html
         streams = array.array("i", [0, 1, 2])
         connection.sendmsg([len(request).to_bytes(4)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         connection.sendall(request)

@@ -19,7 +19,7 @@ from standins.verl_cpu.settings import PACKED_ATTENTION
 
 DEVICE = "cpu"
 
-
+# https://huggingface.co/docs/transformers/en/attention_interface
 AttentionInterface.register(PACKED_ATTENTION, packed_attention)
 AttentionMaskInterface.register(PACKED_ATTENTION, lambda *args, **named: None)
 

@@ -55,8 +55,7 @@ def register_parallel_critic(module: ModuleType) -> None:
             return batch
 
         def _begin(self, of_critic: Any, batch: Any) -> None:
-            """Run a call of the critic on a copy of the batch, because a batch also contains a call's arguments."""
-
+            # On a copy: verl writes a call's arguments into its batch, and the actor's call has others.
             def work(copy: Any) -> dict[str, Any]:
                 metrics: dict[str, Any] = {}
                 of_critic(copy, metrics)

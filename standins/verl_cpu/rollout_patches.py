@@ -11,9 +11,9 @@ def _register_engines(module: Any) -> None:
     from standins.verl_cpu import packed_engine  # noqa: F401 (registers the engines)
 
 
+# A step's samples are ready at the same time, but verl polls its queue every two seconds.
 @when_imported("verl.trainer.ppo.v1.replay_buffer")
 def _wait_for_samples(module: Any) -> None:
-    """Wait for a step's samples, which are ready at the same time; verl would poll every two seconds."""
 
     def wait(self: Any, partition_id: str, last_debug_time: float) -> float:
         from standins.verl_cpu.step_rollouts import StepRollouts
@@ -24,9 +24,9 @@ def _wait_for_samples(module: Any) -> None:
     module.ReplayBuffer._wait_for_next_poll = wait
 
 
+# Advantages are the first computation that needs the rewards; until then both are computed at the same time.
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def _wait_for_rewards(module: Any) -> None:
-    """Wait for the rewards before advantages, the first computation that needs them."""
     compute = module.PPOTrainer._compute_advantage
 
     def compute_advantage(self: Any, *args: Any, **named: Any) -> Any:

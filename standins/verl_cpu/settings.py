@@ -38,12 +38,14 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 def environment(config: PpoConfig) -> dict[str, str]:
     variables = {"VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cpu"}
     # Ray starts its workers at nice 15: on a machine with other work they would hardly get a processor.
+    # https://github.com/ray-project/ray/blob/master/src/ray/common/ray_config_def.h (worker_niceness)
     variables |= {"RAY_worker_niceness": "0"}
     threads = str(config.hardware.threads)
     variables |= {"OMP_NUM_THREADS": threads, "OMP_WAIT_POLICY": "passive", "TORCHDYNAMO_DISABLE": "1"}
     # verl's transfer queue takes 8 threads, and warns at each of its messages where there are fewer cores.
     variables |= {"TQ_NUM_THREADS": threads}
-    # A process that forks has no threads: this allocator would start one.
+    # A process that forks must have no threads, and Arrow's default allocator starts one.
+    # https://arrow.apache.org/docs/cpp/env_vars.html
     variables |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}
     # Otherwise Ray starts workers in advance, of a kind that verl does not use.
     variables |= {"RAY_enable_worker_prestart": "0", "RAY_prestart_worker_first_driver": "0"}

@@ -213,5 +213,4 @@ def _at_the_end(score: float, answer: Continuation) -> torch.Tensor:
 
 
 def _plain(value: Any) -> Any:
-    """Value in a cell of a tensordict."""
     return getattr(value, "data", value)

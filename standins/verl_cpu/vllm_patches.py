@@ -10,9 +10,10 @@ from components.training.ppo.plugin.import_hooks import when_imported
 from qinglan.terminal import say
 
 
+# vLLM packs a layer's weight for the processor, and could then not load the weights of the next step.
+# https://github.com/vllm-project/vllm/blob/main/vllm/model_executor/layers/utils.py (dispatch_cpu_unquantized_gemm)
 @when_imported("vllm.model_executor.layers.utils")
 def _weights_stay(module: Any) -> None:
-    """Compute with a layer's own weight. vLLM would pack it for the processor and could not load new weights then."""
 
     def keep_weight(layer: Any, remove_weight: bool) -> None:
         import torch
@@ -22,6 +23,7 @@ def _weights_stay(module: Any) -> None:
     module.dispatch_cpu_unquantized_gemm = keep_weight
 
 
+# vLLM has sleep mode only on accelerators: https://docs.vllm.ai/en/latest/features/sleep_mode.html
 @when_imported("vllm.platforms.cpu")
 def _allow_sleep(module: Any) -> None:
     module.CpuPlatform.is_sleep_mode_available = lambda self: True
