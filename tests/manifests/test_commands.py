@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
+from qinglan.config import load_yaml
 from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, engine_options
+from serving.rag.config import RewriterConfig
 from tests.manifests.manifest_objects import MANIFESTS, Object, objects, pods, resources
 
 STARTED = [
@@ -50,7 +52,8 @@ def test_a_server_reads_its_command_line(file: str, container: Object, monkeypat
     for function in ("serve", "serve_knowledge_bases"):
         monkeypatch.setattr(main, function, opened, raising=False)
     if name == "serving.gateway":
-        monkeypatch.setattr(main, "load_yaml", lambda path: _config())
+        config = load_yaml(MANIFESTS / "overlays/single-tenant/fivedoctors/gateway.yaml")
+        monkeypatch.setattr(main, "load_yaml", lambda path: config)
     monkeypatch.setattr(sys, "argv", [name, *expanded(container)])
     main.main()
 
@@ -62,12 +65,6 @@ def test_a_server_reads_its_command_line(file: str, container: Object, monkeypat
         assert [item["containerPort"] for item in container["ports"]] == [int(port)]
 
 
-def _config() -> Any:
-    from qinglan.config import load_yaml
-
-    return load_yaml(MANIFESTS / "overlays/single-tenant/fivedoctors/gateway.yaml")
-
-
 def test_all_of_our_servers_but_the_console_are_started() -> None:
     names = {item["command"][2] for _, item in SERVERS if "command" in item}
 
@@ -77,21 +74,14 @@ def test_all_of_our_servers_but_the_console_are_started() -> None:
     }  # fmt: skip
 
 
-def test_the_rag_service_opens_what_the_line_says() -> None:
-    """KServe's protocol, whatever writes behind it."""
-    from serving.rag.config import RewriterConfig
-
-    rewriter = RewriterConfig.read(told_to_rag("--rewriter"))
-
-    assert rewriter and (rewriter.kind, rewriter.url) == ("kserve", "http://rewriter-predictor.qinglan-demo")
-
-
 @pytest.mark.parametrize("option", ["--rewriter", "--style"])
 def test_models_are_asked_by_a_name_that_knatives_gateway_knows(option: str) -> None:
     """A single label it answers with 404; name and namespace are the shortest."""
-    host = httpx.URL(told_to_rag(option)).host
+    url = told_to_rag(option)
 
-    assert host.split(".") == [f"{option.removeprefix('--')}-predictor", "qinglan-demo"]
+    assert httpx.URL(url).host.split(".") == [f"{option.removeprefix('--')}-predictor", "qinglan-demo"]
+    if option == "--rewriter":
+        assert (rewriter := RewriterConfig.read(url)) and rewriter.kind == "kserve"
 
 
 @pytest.mark.parametrize("file, container", STARTED, ids=lambda value: value if isinstance(value, str) else "")

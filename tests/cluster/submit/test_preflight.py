@@ -138,17 +138,6 @@ def test_images_by_tag_are_refused_where_the_namespace_takes_digests_alone(
     assert missing(api, requirements, furnished) == []
 
 
-def test_the_gateway_is_looked_for(api: Any, core: Any, requirements: Requirements, furnished: str) -> None:
-    gateway = RequiredObject("Service", "qinglan-gateway", frozenset(), ("generate",))
-    asks = requirements._replace(objects=(*requirements.objects, gateway))
-    [message] = missing(api, asks, furnished)
-    service = {"metadata": {"name": gateway.name}, "spec": {"ports": [{"port": 8300}]}}
-    core.create_namespaced_service(furnished, service)
-
-    assert f"Service qinglan-gateway is not in namespace {furnished}; generate cannot start" in message
-    assert missing(api, asks, furnished) == []
-
-
 def test_nodes_that_the_cluster_has_not_are_named(api: Any, requirements: Requirements, furnished: str) -> None:
     train, _ = requirements.machines
     other, large = train._replace(labels={LABEL: "NVIDIA-Z9"}), train._replace(asks={**train.asks, GPU: 64})
@@ -179,18 +168,15 @@ def test_objects_that_may_not_be_read_are_reported_and_do_not_stop_the_preflight
     assert "nodes could not be checked: you may not read it." in unread
 
 
-def with_token(cluster: Cluster, token: str) -> Any:
-    admin = cluster.admin().configuration
-    configuration = client.Configuration(host=admin.host, api_key={"authorization": f"Bearer {token}"})
-    configuration.ssl_ca_cert, configuration.verify_ssl = admin.ssl_ca_cert, admin.verify_ssl
-    return client.ApiClient(configuration)
-
-
 def test_an_expired_token_is_said_with_the_next_step(
     cluster: Cluster, requirements: Requirements, namespace: str
 ) -> None:
+    admin = cluster.admin().configuration
+    expired = client.Configuration(host=admin.host, api_key={"authorization": "Bearer expired"})
+    expired.ssl_ca_cert, expired.verify_ssl = admin.ssl_ca_cert, admin.verify_ssl
+
     with pytest.raises(ConfigError, match=r"does not know you \(401\).*Log in to the cluster again"):
-        read_cluster(with_token(cluster, "expired"), requirements, namespace)
+        read_cluster(client.ApiClient(expired), requirements, namespace)
 
 
 def test_a_namespace_that_is_not_there_is_named(api: Any, requirements: Requirements) -> None:

@@ -263,13 +263,6 @@ def test_a_check_that_went_silent_is_not_passed() -> None:
     assert result.desired is None and result.state.step == 0
 
 
-def test_a_promotion_is_done_when_it_is_read_from_what_is_served() -> None:
-    promoting = state("Promote", intent=None, desired=DesiredModel(uri=NEW, percent=None))
-
-    assert decided(promoting, served(NEW, None)).state.phase == "Promote"
-    assert decided(promoting, served(NEW, None, rolled_out=CANARY)).state.outcome == "Promoted"
-
-
 def test_a_promotion_earned_before_the_deadline_is_kept() -> None:
     promoting = state("Promote", intent=None, desired=DesiredModel(uri=NEW, percent=None), watched=10_000.0)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.models.tiny_rewriter import taught_model
 from tests.releases.registered_release import SignedRelease, use_keys
 from tests.releases.whole_release import make_whole_release
-from tests.serving.rollout.loopback import Answer, Place, client_of, wait
+from tests.serving.rollout.loopback import Answer, Place, client_of
 
 pytestmark = pytest.mark.slow
 
@@ -94,13 +94,3 @@ def test_a_good_canary_is_promoted_and_no_request_is_dropped_though_its_controll
     assert place.state.history[: len(at_50.history)] == at_50.history
     shares = [entry.why for entry in place.state.history if entry.action == "step"]
     assert shares == ["the canary is given 20 %", "the canary is given 50 %"]
-
-
-def test_a_second_controller_waits_until_the_first_is_gone(place: Place) -> None:
-    with place.serving(), place.controlled() as first:
-        wait(lambda: place.state.phase == "Analyse")
-        with place.controlled() as second:
-            first.kill()
-            wait(lambda: place.state.last_reconciled is not None and second.poll() is None)
-            before = place.state.last_reconciled
-            wait(lambda: (place.state.last_reconciled or 0.0) > (before or 0.0))

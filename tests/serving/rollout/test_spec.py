@@ -6,7 +6,6 @@ import pytest
 
 from qinglan.errors import ConfigError
 from serving.rollout.spec import (
-    CHECKS,
     LEAST_SAMPLE,
     LEAST_STEP_SECONDS,
     MOST_FIRST_PERCENT,
@@ -20,16 +19,11 @@ ERRORS = {"name": "errors", "margin": 0.1}
 RELEASE = {"name": "demo/rewriter", "digest": "2" * 64, "uri": "s3://q/new", "model": "3" * 64}
 WRONG: list[tuple[str, dict[str, Any]]] = [
     ("only the check `slow` has seconds", {"checks": [{"name": "errors", "margin": 0.1, "seconds": 1.0}]}),
-    ("only the check `costly` has tokens", {"checks": [{"name": "slow", "margin": 0.1, "tokens": 32}]}),
-    ("greater than or equal to 8", {"checks": [{"name": "costly", "margin": 0.1, "tokens": 7}]}),
-    ("greater than or equal to 0.005", {"checks": [{"name": "slow", "margin": 0.1, "seconds": 0.004}]}),
     ("could only be taken back", {"deadlineSeconds": 899}),
     ("contradict each other", {"abort": True, "promote": True}),
-    ("at least 1 character", {"predictor": {"runtime": "", "format": "one"}}),
     ("needs the check `quality`", {"steps": [0, 20, 100], "checks": [{"name": "errors", "margin": 0.1}]}),
     ("steps must rise", {"steps": [20, 5, 100]}),
     ("name each check once", {"checks": []}),
-    ("steps must rise", {"steps": [100]}),
     ("steps must rise", {"steps": [5, 50]}),
     ("stepsSeconds", {"stepsSeconds": 3}),
 ]
@@ -49,17 +43,13 @@ def test_a_wrong_one_is_refused_in_words(message: str, policy: dict[str, Any]) -
     ("message", "policy"),
     [
         ("the first with users is 51 %, and 50 is the most", {"steps": [51, 100]}),
-        ("the first with users is 99 %", {"steps": [99, 100]}),
         (
             "the first with users is 100 %",
             {"steps": [0, 100], "checks": [ERRORS, {"name": "quality", "margin": 0.1}]},
         ),
         ("stepSeconds is 4, and 5 is the least", {"stepSeconds": 4}),
-        ("stepSeconds is 1", {"stepSeconds": 1}),
         ("minimumSample is 29, and 30 is the least", {"minimumSample": 29}),
-        ("minimumSample is 1", {"minimumSample": 1}),
         ("the margin of errors is more than 0.1", {"checks": [{"name": "errors", "margin": 0.11}]}),
-        ("the margin of slow is more than 0.1", {"checks": [ERRORS, {"name": "slow", "margin": 0.5}]}),
         ("the check `errors` is missing", {"checks": [{"name": "slow", "margin": 0.05}]}),
         ("the check `errors` is missing", {"steps": [0, 5, 100], "checks": [{"name": "quality", "margin": 0.1}]}),
     ],
@@ -69,6 +59,7 @@ def test_a_policy_beyond_the_limits_can_be_read_and_says_which(message: str, pol
 
     assert message in problem
     assert policy_problems(policy) == (problem,)
+    assert "steps must rise" in policy_problems({"steps": [20, 5, 100]})[0], "one that cannot be read"
 
 
 @pytest.mark.parametrize(
@@ -76,12 +67,6 @@ def test_a_policy_beyond_the_limits_can_be_read_and_says_which(message: str, pol
 )
 def test_the_limits_themselves_are_admitted(policy: dict[str, Any]) -> None:
     assert policy_problems(policy) == ()
-
-
-def test_a_policy_that_cannot_be_read_is_a_problem_too() -> None:
-    [problem] = policy_problems({"steps": [20, 5, 100]})
-
-    assert "steps must rise" in problem
 
 
 def test_the_api_server_holds_a_policy_to_the_same_limits() -> None:
@@ -98,7 +83,3 @@ def test_the_api_server_holds_a_policy_to_the_same_limits() -> None:
     assert fields["checks"]["items"]["properties"]["margin"]["maximum"] == MOST_MARGIN
     assert f"self.filter(s, s > 0)[0] <= {MOST_FIRST_PERCENT}" in rules
     assert any("c.name == 'errors'" in rule for rule in rules)
-
-
-def test_the_usual_one_is_taken() -> None:
-    assert spec().checks == CHECKS

@@ -8,7 +8,7 @@ from serving.rollout.ports import Window
 from serving.rollout.sequential import Count
 from serving.rollout.spec import Check, Release, RolloutSpec
 from serving.rollout.state import CheckFigures, DecisionRecord, State
-from serving.rollout.timeline import PROGRESS_SECONDS, TimelineFollower, decision_lines, progress_line
+from serving.rollout.timeline import PROGRESS_SECONDS, TimelineFollower, decision_lines
 
 SPEC = RolloutSpec(
     inference_service="rewriter",
@@ -55,10 +55,6 @@ def test_a_rollout_that_waits_says_what_for_at_most_every_30_s_and_where_it_chan
     now[0] += PROGRESS_SECONDS
     assert follower.lines(ANALYSED, SPEC) == [], "nothing has changed"
     assert len(follower.lines(more, SPEC)) == 1
-
-
-def test_where_no_evidence_is_waited_for_nothing_is_said_of_it() -> None:
-    assert progress_line(State(), SPEC) == progress_line(State(phase="Rollback"), SPEC) == ""
 
 
 def test_a_reason_shows_the_counts_that_the_decision_was_made_on() -> None:

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from serving.rollout.__main__ import parser
 from serving.rollout.cluster.ledger import UnreadableSpecError, dump_status, parse_rollout
 from serving.rollout.spec import CHECKS, QUALITY, Check
 from serving.rollout.state import State
@@ -27,13 +26,6 @@ def test_quality_is_asked_for_where_a_shadow_runs_for_that_service_and_nowhere_e
     assert checks(rollout()) == CHECKS
     assert checks(rollout(), SHADOWED) == (*CHECKS, QUALITY)
     assert checks(rollout(service="style"), SHADOWED) == CHECKS
-
-
-def test_the_controller_is_told_of_a_shadow_by_an_option() -> None:
-    inputs = parser().parse_args(["--prometheus=http://p:9090", "--shadow=rewriter", "--shadow=other"])
-
-    assert inputs.shadow == ["rewriter", "other"]
-    assert parser().parse_args(["--prometheus=http://p:9090"]).shadow == []
 
 
 @pytest.mark.parametrize("before, after", [(SHADOWED, frozenset()), (frozenset(), SHADOWED)])

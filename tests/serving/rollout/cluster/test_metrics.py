@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from prometheus_client import generate_latest
 
-from serving.rollout.cluster.metrics import ControllerStatus, Metrics, judges_quality
+from serving.rollout.cluster.metrics import judges_quality
 
 
 def rollout(phase: str, *checks: str) -> dict[str, Any]:
@@ -28,10 +27,3 @@ def rollout(phase: str, *checks: str) -> dict[str, Any]:
 )
 def test_a_rollout_needs_pairs_while_it_is_judged_by_quality(item: dict[str, Any], needs: bool) -> None:
     assert judges_quality(item) is needs
-
-
-def test_rollouts_that_judge_quality_are_counted_apart() -> None:
-    text = generate_latest(Metrics(lambda: ControllerStatus({"Analyse": 3}, 2, True, 0.0, {})).registry).decode()
-
-    assert 'qinglan_rollout_rollouts{phase="Analyse"} 3.0' in text
-    assert "qinglan_rollout_judging_quality 2.0" in text

@@ -22,7 +22,8 @@ def test_health_and_metrics_are_served_within_the_limits(capsys: pytest.CaptureF
         url = orjson.loads(capsys.readouterr().out)["rollout"]
         with httpx.Client(base_url=url, trust_env=False) as client:
             assert client.get("/healthz").text == "well\n"
-            assert 'rollouts{phase="Analyse"} 3.0' in client.get("/metrics").text
+            metrics_text = client.get("/metrics").text
+            assert 'rollouts{phase="Analyse"} 3.0' in metrics_text and "judging_quality 2.0" in metrics_text
             lease.trouble = "the lease is lost"
             assert (client.get("/healthz").status_code, client.get("/healthz").text) == (503, "the lease is lost\n")
             assert client.get("/else").status_code == 404

@@ -1,18 +1,11 @@
-"""A shadow reads each object of a payload log once, of this hour and the one before, while there is a canary."""
+"""A shadow reads each object of a payload log once, of this hour and the one before."""
 
-import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from qinglan.store import Store, open_store
-from serving.rollout.shadow.comparer import create_comparer
-from serving.rollout.shadow.config import ModelPair, ShadowConfig
-from serving.rollout.shadow.metrics import Metrics
 from serving.rollout.shadow.payload_log import PayloadLogReader
-from serving.rollout.shadow.worker import ShadowWorker
 
-PAIR = ModelPair(canary="a" * 12, stable="b" * 12, url="http://127.0.0.1:9")
 SECOND, HOUR = timedelta(seconds=1), timedelta(hours=1)
 NOON, MIDNIGHT = datetime(2026, 11, 22, 12, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
 
@@ -60,49 +53,3 @@ def test_no_other_hours_are_listed(tmp_path: Path) -> None:
     written(store, NOON - 2 * HOUR, NOON + HOUR, NOON - 24 * HOUR, NOON - 25 * HOUR)
 
     assert reader.new_keys(NOON + SECOND) == []
-
-
-def test_without_a_canary_the_store_is_not_asked_and_what_comes_is_past_at_the_next_one(tmp_path: Path) -> None:
-    """A store that is not there fails whoever asks it."""
-
-    class Turns:
-        pair: ModelPair | None = None
-
-        def current_pair(self) -> ModelPair | None:
-            return self.pair
-
-    turns: Any = Turns()
-    metrics, folder = Metrics(), tmp_path / "log"
-    values = {"payloads": str(folder), "rag": "http://127.0.0.1:9", "service": "rewriter"}
-    config = ShadowConfig.model_validate(values)
-    reader = PayloadLogReader(open_store(config.payloads))
-
-    def failures_after_a_look() -> dict[str, float]:
-        async def poll() -> None:
-            shadow = ShadowWorker(config, reader, turns, create_comparer(config), metrics)
-            with shadow.count_failures():
-                await shadow.poll()
-            await shadow.aclose()
-
-        asyncio.run(poll())
-        samples = [sample for family in metrics.registry.collect() for sample in family.samples]
-        return {
-            sample.labels["reason"]: sample.value
-            for sample in samples
-            if sample.name.endswith("failures_total") and sample.value
-        }
-
-    assert failures_after_a_look() == {}
-    turns.pair = PAIR
-    assert failures_after_a_look() == {"payload_log": 1}
-
-    store = log_in(folder)
-    assert failures_after_a_look() == {"payload_log": 1}
-    turns.pair = None
-    failures_after_a_look()
-    now = datetime.now(UTC)
-    written(store, now)
-    turns.pair = PAIR
-    assert failures_after_a_look() == {"payload_log": 1}, "written without a canary"
-    store.backend.create(f"payloads/{now:%Y-%m-%d/%H%M%S}-later-000002.jsonl", b"{\n")
-    assert failures_after_a_look() == {"payload_log": 1, "unreadable": 1}
