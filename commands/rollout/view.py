@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 from qinglan.errors import DataError, GateHeldError, QinglanError
 from qinglan.kubernetes.model_rollouts import Object, is_under_way, next_rollout, rollouts_of_service
 from serving.rollout.canary_analysis import describe_score, missing_evidence
-from serving.rollout.cluster.ledger import effective_checks
 from serving.rollout.decide import BLIND_NOTED_SECONDS
 from serving.rollout.sequential import harm_needed, safe_needed
-from serving.rollout.spec import CamelCaseConfig, RolloutSpec
+from serving.rollout.spec import CamelCaseConfig, RolloutSpec, default_checks
 from serving.rollout.state import State
 
 NOT_BEGUN = "not begun"
@@ -55,7 +54,7 @@ def read_rollout(rollout: Object, rollouts: Iterable[Object] = ()) -> RolloutVie
     policy = _known_fields(RolloutSpec, rollout["spec"])
     by_default = "checks" not in policy
     if by_default:  # until the controller writes them: a step of 0 % is admitted only with a shadow's checks
-        checks = effective_checks(state, shadowed=True)
+        checks = state.checks or default_checks(shadowed=True)
         policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
     spec = RolloutSpec.parse(policy, where)
     return RolloutView(
@@ -66,7 +65,7 @@ def read_rollout(rollout: Object, rollouts: Iterable[Object] = ()) -> RolloutVie
         spec,
         state,
         _blocking_rollout(rollout, rollouts),
-        not by_default or state.phase != "Verify" or bool(state.checks),
+        not by_default or bool(state.checks),
     )
 
 

@@ -170,7 +170,7 @@ def describe_harm(score: Score) -> str:
     """Describe the counts on which the harm bet is based. Their period may be shorter or longer than the step."""
     period = score.harm_period
     if not period.canary.total:
-        return describe_score(score)  # a status written before periods were counted
+        return describe_score(score)  # a check that was never bet on
     seconds = f" in {score.until - period.since:,.0f} s" if 0 < period.since <= score.until else ""
     expected = f"{period.expected:,.1f} ({_percent(period.expected, period.canary.total)})"
     peer = "of an equal model" if score.check == "quality" else "at the stable model's rates in the same windows"

@@ -1,5 +1,7 @@
 """The judge of pods sees each thing that is wrong."""
 
+from typing import Any
+
 from tests.manifests.hardening import faults
 from tests.manifests.manifest_objects import Pod
 
@@ -10,7 +12,7 @@ def test_each_weakness_of_a_pod_is_named_and_a_good_container_has_none() -> None
         "runAsNonRoot": True, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"},
     }  # fmt: skip
     limits = {"cpu": 1, "memory": 1}
-    probes = {name: {} for name in ("startupProbe", "readinessProbe", "livenessProbe")}
+    probes: dict[str, Any] = {name: {} for name in ("startupProbe", "readinessProbe", "livenessProbe")}
     bad = {
         "privileged": True, "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}, "runAsUser": 0,
         "seccompProfile": {"type": "Unconfined"},

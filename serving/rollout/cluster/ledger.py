@@ -10,7 +10,7 @@ from serving.rollout.cluster.api_errors import translate_refusals
 from serving.rollout.cluster.inference_service import Object
 from serving.rollout.cluster.object_cache import ObjectCache
 from serving.rollout.ports import RolloutSnapshot
-from serving.rollout.spec import Check, RolloutSpec, default_checks
+from serving.rollout.spec import RolloutSpec, default_checks
 from serving.rollout.state import State
 
 ROLLOUTS = "modelrollouts"
@@ -65,7 +65,7 @@ def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSna
     state, policy = parse_state(rollout), dict(rollout["spec"])
     has_shadow = policy.get("inferenceService") in shadowed
     if "checks" not in policy:
-        checks = effective_checks(state, has_shadow)
+        checks = state.checks or default_checks(has_shadow)
         state = state.model_copy(update={"checks": checks})
         policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
     try:
@@ -78,14 +78,6 @@ def parse_rollout(rollout: Object, shadowed: Collection[str] = ()) -> RolloutSna
             f"{spec.inference_service}: install manifests/shadow, which passes --shadow, or name the other checks."
         )
     return RolloutSnapshot(spec, state, str(metadata["resourceVersion"]))
-
-
-def effective_checks(state: State, shadowed: bool) -> tuple[Check, ...]:
-    """Checks from the state, or the default checks.
-
-    A rollout under way without checks in its state began before they were stored, and includes `quality`.
-    """
-    return state.checks or default_checks(shadowed or state.phase != "Verify")
 
 
 def parse_state(rollout: Object) -> State:

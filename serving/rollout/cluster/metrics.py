@@ -7,7 +7,6 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from serving.rollout.cluster.inference_service import Object
-from serving.rollout.spec import default_checks
 
 SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 RESULTS = ("done", "waited", "acted", "again", "unreachable", "follower", "failed")
@@ -18,8 +17,7 @@ PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
 def judges_quality(rollout: Object) -> bool:
     """True if the rollout needs shadow pairs now. If the spec names no checks, they are in the status."""
     status = rollout.get("status") or {}
-    default = [check.model_dump() for check in default_checks(shadowed=True)]  # if the status has no checks yet
-    checks = rollout["spec"].get("checks") or status.get("checks") or default
+    checks = rollout["spec"].get("checks") or status.get("checks") or ()
     return status.get("phase") == "Analyse" and "quality" in {check.get("name") for check in checks}
 
 

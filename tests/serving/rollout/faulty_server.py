@@ -1,14 +1,10 @@
 """The real rewriter's server, with a switch: once the file named by --broken is there, it fails as that file says.
 
-500     answers 500
-hang    does not answer
-die     ends at once, in the middle of a question
-refuse  answers 400, as to a question that is wrong
+500  answers 500
+die  ends at once, in the middle of a question
 """
 
-import asyncio
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,12 +29,8 @@ class Faulty:
         fault = self._switch.read_text() if scope.get("method") == "POST" and self._switch.exists() else ""
         if fault == "die":
             os._exit(1)
-        if fault == "hang":
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)  # or it would wait for its own answer, and outlive the test
-            await asyncio.sleep(3600)
-        if fault in ("500", "refuse"):
-            status = 500 if fault == "500" else 400
-            await JSONResponse({"error": "broken on purpose"}, status)(scope, receive, send)
+        if fault == "500":
+            await JSONResponse({"error": "broken on purpose"}, 500)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

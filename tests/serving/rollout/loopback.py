@@ -95,7 +95,7 @@ class Place(NamedTuple):
             process.wait()
 
 
-def wait(holds: Callable[[], bool], seconds: float = 120.0) -> None:
+def wait(holds: Callable[[], bool], seconds: float = 600.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "never came true"
@@ -116,7 +116,7 @@ async def client_of(
                 await asyncio.sleep(0.3)
 
     async def watch() -> None:
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 600
         while not until() and time.monotonic() < deadline:
             meanwhile()
             await asyncio.sleep(0.1)

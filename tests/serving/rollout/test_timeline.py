@@ -73,17 +73,6 @@ def test_a_reason_shows_the_counts_that_the_decision_was_made_on() -> None:
     assert reason.startswith("errors 18 of 302 (5.96 %) in 210 s, 3.6 (1.19 %) expected at the stable model's rates")
 
 
-def test_a_status_from_before_periods_were_counted_shows_the_counts_of_its_step() -> None:
-    proven = measured(enter_step(State(phase="Analyse"), SPEC, 0), *[(50, 1, 950, 10)] * 5, *[(50, 9, 950, 9)] * 3)
-    stored = proven.model_dump(mode="json", by_alias=True)
-    for score in stored["evidence"]:
-        del score["harmPeriod"]
-
-    [reason] = harmful_checks(State.model_validate(stored))
-
-    assert reason.startswith("errors 31 of 350 (8.86 %) beside 67 of 6,650 (1.01 %): worse")
-
-
 @pytest.mark.usefixtures("in_chinese")
 def test_a_decision_is_told_in_the_language_of_the_person_who_looks(capsys: pytest.CaptureFixture[str]) -> None:
     check = CheckFigures(

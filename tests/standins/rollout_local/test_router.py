@@ -160,30 +160,6 @@ def test_a_canary_whose_server_is_away_costs_no_user_an_answer(two: tuple[Model,
         assert count_answers(answers) == {(200, "stable"): 3} and counted["canary failed"] == 3
 
 
-def test_a_canary_fails_after_all_backends_were_removed_and_its_failure_is_the_answer(
-    two: tuple[Model, Model],
-) -> None:
-    stable, canary = two
-    canary.seconds = PATIENT
-
-    async def answered() -> tuple[httpx.Response, dict[str, int]]:
-        router = Router(2 * PATIENT)
-        router.set_backends(Backends(stable.backend(0), canary.backend(100)))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(router.app), base_url="http://router") as http:
-            answer = asyncio.create_task(http.post(V1, content=b"{}"))
-            await asyncio.to_thread(canary.wait_for, 1)
-            router.set_backends(None)
-            canary.free.set()  # its connection breaks
-            response = await answer
-            counted = dict(_counted((await http.get("/metrics")).text))
-        await router.aclose()
-        return response, counted
-
-    response, counted = asyncio.run(answered())
-    assert response.status_code == 502 and "The model" in response.json()["error"]
-    assert counted == {"canary failed": 1} and not stable.requests
-
-
 def test_a_question_that_both_refuse_is_nobodys_failure(two: tuple[Model, Model]) -> None:
     stable, canary = two
     stable.status = canary.status = 400

@@ -6,7 +6,6 @@ import pytest
 
 from serving.rollout.cluster.ledger import UnreadableSpecError, dump_status, parse_rollout
 from serving.rollout.spec import CHECKS, QUALITY, Check
-from serving.rollout.state import State
 
 RELEASE = {"name": "demo/rewriter", "digest": "2" * 64, "uri": "s3://q/new", "model": "3" * 64}
 SHADOWED = frozenset({"rewriter"})
@@ -45,11 +44,6 @@ def test_a_spec_that_names_its_checks_keeps_them_and_its_status_notes_none() -> 
 
     assert entry.spec.checks == (Check(name="errors", margin=0.02),)
     assert entry.state.checks == ()
-
-
-@pytest.mark.parametrize("phase", ["Analyse", "Done"])
-def test_a_rollout_from_before_noted_checks_keeps_the_quality_check(phase: str) -> None:
-    assert checks(rollout(State.model_validate({"phase": phase}).model_dump(by_alias=True))) == (*CHECKS, QUALITY)
 
 
 def test_quality_without_a_shadow_is_refused_before_anything_is_changed() -> None:

@@ -15,7 +15,7 @@ def rollout(phase: str, *checks: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "item, needs",
     [
-        (rollout("Analyse"), True),  # older than the note of its checks
+        (rollout("Analyse"), False),
         ({"spec": {}, "status": {"phase": "Analyse", "checks": [{"name": "errors"}]}}, False),
         ({"spec": {}, "status": {"phase": "Analyse", "checks": [{"name": "errors"}, {"name": "quality"}]}}, True),
         (rollout("Analyse", "errors", "quality"), True),

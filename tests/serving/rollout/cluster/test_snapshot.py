@@ -57,12 +57,9 @@ def test_a_serverless_canary_is_read_from_its_revisions() -> None:
     assert observed.traffic == {NEW: 20, OLD: 80} and observed.desired == DesiredModel(uri=NEW, percent=20)
 
 
-def test_a_revision_that_is_not_the_latest_ready_one_is_not_ready() -> None:
-    assert service_snapshot(knative(latestReadyRevision="rev-1")).newest.ready is False  # type: ignore[union-attr]
-
-
-def test_a_failing_revision_says_why() -> None:
+def test_a_revision_that_is_not_the_latest_ready_one_is_not_ready_and_says_why() -> None:
     objects = knative(latestReadyRevision="rev-1")
+    assert service_snapshot(objects).newest.ready is False  # type: ignore[union-attr]
     failing = {**objects.revisions, "rev-2": revision("rev-2", NEW, "False", reason="ExitCode1", message="it died")}
 
     assert service_snapshot(objects._replace(revisions=failing)).newest.failed == "ExitCode1: it died"  # type: ignore[union-attr]

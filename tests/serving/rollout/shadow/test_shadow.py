@@ -9,6 +9,8 @@ import orjson
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parsed
+from starlette.requests import Request
+from starlette.responses import Response
 
 from qinglan.processes.services import free_port
 from qinglan.store import open_store
@@ -197,17 +199,12 @@ def test_the_judge_decides_in_both_orders_where_one_is_given(world: World, tmp_p
     """One that reads chooses the same rewrite in both places; one that goes by position has not decided."""
 
     async def judge(scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message.get("body", b""), message.get("more_body", False)
-        shown = orjson.loads(orjson.loads(body)["messages"][-1]["content"])
+        body = await Request(scope, receive).json()
+        shown = orjson.loads(body["messages"][-1]["content"])
         reads = "软胶囊" in shown["原始查询"]
         choice = ("乙" if shown["改写甲"] == "用户画像" else "甲") if reads else "甲"
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
         message = completion(orjson.dumps({"更好": choice, "理由": "。"}).decode())
-        await send({"type": "http.response.body", "body": message})
+        await Response(message, media_type="application/json")(scope, receive, send)
 
     async def run(url: str) -> Eyes:
         async with gateway(gateway_config(url), tmp_path) as base:
