@@ -171,13 +171,13 @@ def test_no_altered_history_counts_and_none_of_another_role_key_or_release(
     statement = history_record(*WHERE, entry(built, store))
     new_key(tmp_path / "stranger", "rollout")
     releaser, stranger = load_signer("releaser", keys), load_signer("rollout", tmp_path / "stranger")
-    ours = load_signer("rollout", keys)
+    rollout_signer = load_signer("rollout", keys)
     notes = [
         sign_rollout(statement, releaser),
         sign_rollout(statement, stranger),
-        sign_rollout(statement._replace(digest="9" * 64), ours),
-        sign_rollout(statement._replace(name="chengla/rewriter"), ours),
-        altered(sign_rollout(statement, ours)),
+        sign_rollout(statement._replace(digest="9" * 64), rollout_signer),
+        sign_rollout(statement._replace(name="chengla/rewriter"), rollout_signer),
+        altered(sign_rollout(statement, rollout_signer)),
     ]
     for note in notes:
         store.attach(built.registered.release, ROLLOUT_NOTE, note)
@@ -188,7 +188,7 @@ def test_no_altered_history_counts_and_none_of_another_role_key_or_release(
         ("untrusted", "releaser's, and a rollout's is needed"), ("untrusted", "not in the trust policy"),
         ("altered", "stored beside another"), ("altered", "chengla"), ("altered", "not key"),
     ):  # fmt: skip
-        assert [word in why for found, why in faults if found == state].count(True) == 1, faults
+        assert [word in why for fault_state, why in faults if fault_state == state].count(True) == 1, faults
 
 
 def test_a_key_that_was_revoked_before_counts_no_more(built: SignedRelease, store: Store, keys: Path) -> None:

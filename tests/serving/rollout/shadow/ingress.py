@@ -38,9 +38,9 @@ def ingress() -> Iterator[Ingress]:
         requests.append(Received(host, path, request.headers))
         response = Response(status_code=404)
         if host in routes:
-            kept = {name: value for name, value in request.headers.items() if name not in HOP} | {"host": host}
+            forwarded = {name: value for name, value in request.headers.items() if name not in HOP} | {"host": host}
             async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
-                answer = await http.post(routes[host] + path, content=await request.body(), headers=kept)
+                answer = await http.post(routes[host] + path, content=await request.body(), headers=forwarded)
             response = Response(answer.content, answer.status_code)
         await response(scope, receive, send)
 
