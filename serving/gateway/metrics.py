@@ -32,7 +32,6 @@ class Metrics:
         self._attempts.labels(role).inc()
 
     def retrieval(self, outcome: str) -> None:
-        """Count a retrieval as `hit`, `miss` or `failed`."""
         self._retrievals.labels(outcome).inc()
         self._retrieved[outcome] += 1
 

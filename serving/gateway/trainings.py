@@ -54,7 +54,6 @@ class Trainings(Collector):
         self._reports[key] = self._clock(), snapshot
 
     def snapshots(self) -> list[TrainingSnapshot]:
-        """All snapshots, with the newest report first."""
         return [snapshot for _, snapshot in reversed(self._reports.values())]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:

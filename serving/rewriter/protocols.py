@@ -63,7 +63,6 @@ class ChatRequest(Config):
 
 
 def read_v1(payload: Any) -> list[Instance]:
-    """Read the questions of a V1 request, {"instances": [...]}."""
     instances = payload.get("instances") if isinstance(payload, dict) else None
     if not isinstance(instances, list) or not 0 < len(instances) <= tensors.MOST_INSTANCES:
         raise InvalidInput(

@@ -24,7 +24,6 @@ def output_tensors(labels: int) -> list[dict[str, Any]]:
 
 
 def read_v1(payload: Any) -> list[str]:
-    """Read the texts of a V1 request, {"instances": [...]}."""
     instances = payload.get("instances") if isinstance(payload, dict) else None
     if not isinstance(instances, list):
         raise InvalidInput('Send application/json: {"instances": [{"text": "..."}]}.')

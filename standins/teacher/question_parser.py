@@ -89,5 +89,4 @@ class QuestionParser:
 
 
 def passage_heading(passage: Passage) -> str:
-    """Heading of a passage: its title or, if it has none, its first sentence."""
     return passage.title.strip() or re.split(r"[。！？!?\n]", passage.content.strip(), maxsplit=1)[0]

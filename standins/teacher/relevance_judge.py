@@ -54,7 +54,6 @@ class RelevanceJudge:
         self._model, self._reader, self._vocabulary, self._rates = model, reader, vocabulary, rates
 
     def answer(self, task: PromptTask) -> str:
-        """Answer a task, with the fields of LABEL_FORMAT or CHOICE_FORMAT."""
         if task.kind == "choice":
             return json.dumps({"段落": self._choose(task)}, ensure_ascii=False)
         grade = self._grade(task.question, task.title or task.passage, task.passage)

@@ -62,7 +62,6 @@ def run_driver() -> None:
 
 
 def listen_with_modules(path: str) -> socket.socket:
-    """Import the libraries, and listen for requests of workers."""
     import_libraries()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)

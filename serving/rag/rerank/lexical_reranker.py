@@ -234,7 +234,6 @@ def _passage_features(
 
 
 def shared_weight(weights: Mapping[str, float], text: SearchedText) -> float:
-    """Sum of the weights of the terms that are in the text."""
     return sum(weight for term, weight in weights.items() if term in text)
 
 
