@@ -187,6 +187,8 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
             yield f"! {recipe.name}: no gain on dev ({100 * (recipe.brought or 0):+.1f} points), so it was left out."
     yield from alarm_lines(run, record["ran"])
     yield from lost_row_lines(run, record)
+    if line := shared_rewrite_line(run, record):
+        yield line
     if rows := rows_line(record["steps"]):
         yield rows
     if not is_done(record, "evaluate"):  # the evaluation's table has the same figures for the test
@@ -210,6 +212,16 @@ def lost_rows(run: RunDir, record: Json) -> Iterator[tuple[str, list[Loss], int]
 def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
     for stage, losses, answered in lost_rows(run, record):
         yield from loss_lines(stage, losses, answered)
+
+
+def shared_rewrite_line(run: RunDir, record: Json) -> str:
+    """The warning if the teacher gave the same rewrite for many questions; empty if it did not."""
+    from components.data.generate.shared_rewrites import shared_line
+
+    if not is_done(record, "generate") or not run.shown("rewrites").exists():
+        return ""
+    facts = record["steps"]["generate"]["facts"]
+    return shared_line(facts.get("same_rewrite", 0), facts["rewritten"], run.shown("rewrites"))
 
 
 def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:

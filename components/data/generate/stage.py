@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.data.generate.config import GenerateConfig
+from components.data.generate.shared_rewrites import SharedRewrites
 from qinglan.concurrency import map_in_order
 from qinglan.errors import DataError, OutageError, RowError
 from qinglan.files.digests import digest
@@ -46,6 +47,9 @@ class GenerateCounts(NamedTuple):
     causes: str = ""
     """Lost questions by cause, such as `97 truncated + 3 refused`."""
 
+    same_rewrite: int = 0
+    """Questions whose rewrite many other questions have too."""
+
 
 FIGURES = {
     "rows": "questions",
@@ -53,6 +57,7 @@ FIGURES = {
     "quarantined": "rows without one",
     "lost": "questions that the teacher did not answer",
     "journal_answers": "answers taken from the journal",
+    "same_rewrite": "questions that share their rewrite with many others",
 }
 """Figures on KFP's page, by field."""
 
@@ -71,6 +76,7 @@ async def _generate(
     accepted = set_aside = 0
     paid_now: set[str] = set()
     from_journal: list[str] = []
+    shared = SharedRewrites()
     async with GatewayClient(gateway_url, STEP) as gateway:
 
         async def rewrite(row: Question | QuarantinedRow) -> tuple[Rewrite | QuarantinedRow, bool]:
@@ -90,6 +96,7 @@ async def _generate(
                         from_journal.append(result.call)
                     else:
                         paid_now.add(result.call)
+                    shared.add(result.question, result.rewritten_query)
                     good_file.write(dump_line(result))
                     add([getattr(result, field) for field in TABLE.values()])
                 tick(f"{set_aside} quarantined" if set_aside else "")
@@ -100,7 +107,8 @@ async def _generate(
     check_losses(losses, accepted, config.max_lost, quarantine)
     paid_earlier = sum(call not in paid_now for call in from_journal)
     lost = sum(loss.rows for loss in losses)
-    return GenerateCounts(accepted + set_aside, accepted, set_aside, lost, paid_earlier, causes_in_words(losses))
+    causes, same = causes_in_words(losses), shared.questions()
+    return GenerateCounts(accepted + set_aside, accepted, set_aside, lost, paid_earlier, causes, same)
 
 
 def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantine: Path) -> None:

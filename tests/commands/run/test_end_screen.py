@@ -15,7 +15,7 @@ from qinglan.live.alarms import Alarm
 from qinglan.live.outlets import LIVE_VARIABLE
 from qinglan.live.view import live_training
 from qinglan.messages import chinese
-from qinglan.rows.rows import QuarantinedRow
+from qinglan.rows.rows import QuarantinedRow, Rewrite
 from tests.qinglan.evaluation.gates.test_rewriter_gate import good
 from tests.screens.english import english_left
 
@@ -191,6 +191,37 @@ def test_the_next_step_after_many_cut_answers_is_a_higher_limit(
     [line] = [line for line in screen(run, capsys, of, "gpt").splitlines() if line.startswith("Next: ")]
     assert line.startswith(begins)
     assert "--until validate" in line
+
+
+SHARED = (
+    "! generate: 40 of 60 questions have a rewrite that 5 or more questions got; the most frequent, 40 times: 'Nope'"
+)
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "shared", "begins"),
+    [
+        (["Nope"] * 40 + [f"r{n}" for n in range(20)], 40, SHARED),
+        (["Nope\x1b[2J"] * 60, 60, "! generate: 60 of 60 questions"),
+        ([f"r{n}" for n in range(60)], 0, ""),
+        (["Nope"] * 3 + [f"r{n}" for n in range(57)], 3, ""),
+    ],
+)
+def test_one_rewrite_for_many_questions_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], rewrites: list[str], shared: int, begins: str
+) -> None:
+    run = RunDir(tmp_path)
+    run.files.mkdir()
+    fields = {"tenant_id": "t", "teacher": "t", "call": "c", "conversation_id": "c"}
+    rows = [Rewrite(id=f"r{n}", question=f"q{n}", rewritten_query=text, **fields) for n, text in enumerate(rewrites)]
+    run.shown("rewrites").write_bytes(b"".join(map(dump_line, rows)))
+    of = record("generate")
+    of["steps"]["generate"] = step({"rows": 60, "rewritten": 60, "same_rewrite": shared})
+
+    lines = [line for line in screen(run, capsys, of, "gpt").splitlines() if "! generate" in line]
+    assert len(lines) == bool(begins)
+    assert not begins or lines[0].startswith(begins)
+    assert "\x1b" not in "".join(lines)
 
 
 @pytest.mark.parametrize(("uncounted", "is_reported"), [(0, False), (445, True)])

@@ -147,14 +147,14 @@ def test_cut_rows_are_not_paid_again_at_the_same_limit_and_the_others_are(tmp_pa
     assert len(teacher.requests) == 6 + 1, "the empty answer alone is asked for again"
 
 
-def test_a_teacher_that_declines_in_words_loses_its_rows(tmp_path: Path) -> None:
+def test_a_teacher_that_declines_in_words_loses_its_rows_and_one_text_for_all_is_counted(tmp_path: Path) -> None:
     questions = write_questions(tmp_path, *(f"question {n}" for n in range(10)))
     sorry, nope = completion("I'm sorry, I can't help with that."), completion("Please contact  support")
     teacher = Scripted(*[Reply(200, sorry)] * 3, Reply(200, nope))
     with gateway(tmp_path, teacher) as url:
         counts = run_generate(tmp_path, url, questions, max_lost=1.0)
 
-    assert (counts.rewritten, counts.causes) == (7, "3 refused")
+    assert (counts.rewritten, counts.causes, counts.same_rewrite) == (7, "3 refused", 7)
 
 
 def test_equal_questions_of_one_sheet_were_not_paid_for_earlier(tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_a_teacher_whose_host_is_not_found_quarantines_no_row_and_is_asked_again
     assert not (tmp_path / "bad").exists()
 
     with gateway(tmp_path, Scripted(Reply(200, completion("改写")))) as url:
-        assert run_generate(tmp_path, url, questions) == GenerateCounts(20, 20, 0, 0, 0)
+        assert run_generate(tmp_path, url, questions) == GenerateCounts(20, 20, 0, 0, 0, "", 20)
 
 
 def hit(passage: str, score: float) -> dict[str, Any]:
