@@ -71,7 +71,7 @@ test-cluster: cluster-binaries ## the tests against a real control plane and a r
 	@$(PYTEST) $(if $(QINGLAN_TEST_CLUSTER),--numprocesses 0,--maxprocesses 2) -m "not nightly" tests/cluster
 
 PROFILES ?=
-rehearse: $(READY) ## each step of the files for GPUs, here: narrow models, each step in its own image's environment; PROFILES="a100x4"
+rehearse: $(READY) ## each step of the files for GPUs, here, both lines: narrow models, each step in its own image's environment; PROFILES="a100x4"
 	@$(BIN)/python -m tests.rehearsal $(PROFILES)
 
 test-gpu: $(READY) ## the checks that want a GPU: two minutes on an H100; elsewhere each says that it was skipped

@@ -1,15 +1,15 @@
 """python -m tests.rehearsal PROFILE ...      rehearse profiles for GPUs here, to a served release; `make rehearse`
+python -m tests.rehearsal style-a100 ...   the style line, of a profile of pipelines/configs/style
 
 Prints what differs from the real settings and commands, then the time of each step and each file's result; the last
-line is JSON. A file that fails does not end the others.
+line is JSON. A file that fails does not end the others, and the same command again goes on after the last step done.
 """
 
 import argparse
 import json
-import shutil
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pipelines.execute.execution import StepFailed, run_lock
@@ -24,8 +24,9 @@ from tests.rehearsal.differences import (
     serving_differences,
     setting_differences,
 )
-from tests.rehearsal.progress import Result, StepTime
-from tests.rehearsal.rehearse import ENVIRONMENT, PROCESSES, STAGES, Rehearsal, rehearse
+from tests.rehearsal.progress import Result, StepTime, begin_folder, forget_steps, note_step
+from tests.rehearsal.rehearse import AFTER_PPO, ENVIRONMENT, PROCESSES, STAGES, Rehearsal, rehearse, same_end
+from tests.rehearsal.style import STYLE_PROFILES, begin_style
 
 FILES = [path.stem for name in ("a100*", "one-gpu*") for path in TRAINING.glob(f"{name}.yaml")]
 PROFILES = sorted(FILES, key=lambda name: (len(name), name))
@@ -51,20 +52,35 @@ def print_differences(rehearsal: Rehearsal, stages: tuple[str, ...]) -> None:
             print(f"  {difference}")
 
 
-def begin(profile: str, folder: Path, options: argparse.Namespace) -> Iterator[StepTime]:
-    """Print what differs from the profile; the steps run as they are taken."""
+def begin(
+    profile: str, folder: Path, options: argparse.Namespace, done: Sequence[str], earlier: Sequence[Rehearsal]
+) -> Iterator[StepTime]:
+    """Print the differences of a profile of either line; the steps that are not done run as they are taken.
+
+    What an earlier rehearsal ran by the same commands, on a model laid out alike, is named and not run again.
+    """
+    if profile in STYLE_PROFILES:
+        return begin_style(profile, folder, done)
     stages = STAGES[: STAGES.index(options.until) + 1]
     rehearsal = Rehearsal(profile, folder, options.conversations, options.processes)
     print_differences(rehearsal, stages)
-    return rehearse(rehearsal, stages)
+    alike = next((other.profile for other in earlier if same_end(other, rehearsal)), "")
+    repeated = [stage for stage in stages if alike and stage in AFTER_PPO]
+    if repeated:
+        print(
+            f"{profile}: {', '.join(repeated)}: same commands as {alike}'s, on a model laid out alike: not repeated"
+        )
+    return rehearse(rehearsal, [stage for stage in stages if stage not in (*repeated, *done)])
 
 
-def rehearse_profile(profile: str, folder: Path, options: argparse.Namespace) -> Result:
-    """Rehearse one file in an empty folder. An error is part of the answer; only the user's stop is raised."""
-    shutil.rmtree(folder, ignore_errors=True)
-    steps: list[StepTime] = []
+def rehearse_profile(profile: str, folder: Path, options: argparse.Namespace, earlier: Sequence[Rehearsal]) -> Result:
+    """Rehearse one file after what of it is done. An error is part of the answer; only the user's stop is raised."""
+    steps = [*begin_folder(folder)]
+    if steps:
+        print(f"{profile}: goes on after {steps[-1].stage}; without the folder {folder} it begins anew")
     try:
-        for step in begin(profile, folder, options):
+        for step in begin(profile, folder, options, [step.stage for step in steps], earlier):
+            note_step(folder, step)
             steps.append(step)
             print(step, flush=True)
     except Exception as error:
@@ -78,18 +94,31 @@ def rehearse_profile(profile: str, folder: Path, options: argparse.Namespace) ->
     return Result(profile, tuple(steps))
 
 
+def rehearse_profiles(options: argparse.Namespace) -> list[Result]:
+    """Rehearse each of the files, also after the failure of another."""
+    results: list[Result] = []
+    earlier: list[Rehearsal] = []
+    for profile in options.profiles:
+        folder = options.out.resolve() / profile
+        results.append(rehearse_profile(profile, folder, options, earlier))
+        if profile not in STYLE_PROFILES and not results[-1].failure:
+            earlier.append(Rehearsal(profile, folder, options.conversations, options.processes))
+    return results
+
+
 def read_options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.rehearsal", description="Rehearse profiles for GPUs.")
+    known = [*PROFILES, *STYLE_PROFILES]
+    parser.add_argument("profiles", nargs="*", default=known, help=f"of {', '.join(known)}; all without a name")
     parser.add_argument(
-        "profiles", nargs="*", default=PROFILES, help=f"of {', '.join(PROFILES)}; all if none is named"
+        "--until", default=STAGES[-1], choices=STAGES, help="the last step of the rewriter's; all without this"
     )
-    parser.add_argument("--until", default=STAGES[-1], choices=STAGES, help="the last step; without it all")
     parser.add_argument("--conversations", type=int, default=60, help="conversations of the sample tenant")
     parser.add_argument("--processes", type=int, default=PROCESSES, help="PPO's processes, at most")
     parser.add_argument("--out", type=Path, default=Path("runs/rehearsal"), help="a folder for each file's run")
     options = parser.parse_args(arguments)
-    if unknown := set(options.profiles) - set(PROFILES):
-        parser.error(f"no profile {', '.join(sorted(unknown))}. There are: {', '.join(PROFILES)}")
+    if unknown := set(options.profiles) - set(known):
+        parser.error(f"no profile {', '.join(sorted(unknown))}. There are: {', '.join(known)}")
     return options
 
 
@@ -97,14 +126,16 @@ def main(arguments: list[str] | None = None) -> None:
     options = read_options(arguments)
     try:
         with run_lock(RunDir(options.out)):
-            out = options.out.resolve()
-            results = [rehearse_profile(profile, out / profile, options) for profile in options.profiles]
+            results = rehearse_profiles(options)
     except QinglanError as error:
         say_error(error, "rehearse")
         sys.exit(error.exit_code)
+    failed = any(result.failure for result in results)
+    if not failed:
+        forget_steps(options.out / result.profile for result in results)
     print(*results, sep="\n")
     print(json.dumps([step._asdict() for result in results for step in result.steps], ensure_ascii=False))
-    sys.exit(any(result.failure for result in results))
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,17 @@
-"""Times of a rehearsal's steps, and the result of each file."""
+"""The steps that a rehearsal has done, kept in its folder, so that the same command goes on after them.
 
-from collections.abc import Mapping
+A command whose files all went to their ends forgets them: the next one begins anew.
+"""
+
+import shutil
+from collections.abc import Iterable, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import orjson
+
+STEPS_FILE = "steps.jsonl"
 
 
 class StepTime(NamedTuple):
@@ -30,7 +39,7 @@ class Result(NamedTuple):
     profile: str
     steps: tuple[StepTime, ...]
     failure: str = ""
-    """The first line of its error; empty if the rehearsal reached its end."""
+    """The first line of its error; empty where it went to its end."""
 
     def __str__(self) -> str:
         seconds = sum(step.seconds for step in self.steps)
@@ -39,3 +48,22 @@ class Result(NamedTuple):
             return f"{self.profile}: failed after {last.stage if last else 'nothing'}: {self.failure}"
         note = f"; {last.note}" if last and last.note else ""
         return f"{self.profile}: {last.stage if last else 'nothing'} reached, {seconds:.0f} s{note}"
+
+
+def begin_folder(folder: Path) -> tuple[StepTime, ...]:
+    """The steps that a rehearsal in this folder has done; without any, what is left there of another is removed."""
+    file = folder / STEPS_FILE
+    if not file.is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        return ()
+    return tuple(StepTime(**orjson.loads(line)) for line in file.read_bytes().splitlines())
+
+
+def note_step(folder: Path, step: StepTime) -> None:
+    with (folder / STEPS_FILE).open("ab") as file:
+        file.write(orjson.dumps(step._asdict()) + b"\n")
+
+
+def forget_steps(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        (folder / STEPS_FILE).unlink(missing_ok=True)

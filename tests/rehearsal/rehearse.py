@@ -73,6 +73,10 @@ ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobi
 it would wait for all others that are there."""
 
 
+AFTER_PPO = ("evaluate", "gate", "register", "deploy", "serve")
+NAMED_BY_PROFILE = frozenset({"store", "base"})
+"""Settings that only name what is alike: the folder of a rehearsal's releases, the base's public name."""
+
 POD_MODULES = Path(__file__).parent / "pods"
 
 
@@ -113,8 +117,26 @@ def processes_here(hardware: Hardware, most: int) -> dict[str, int]:
     return {"per_node": processes, "tensor_parallel": min(hardware.tensor_parallel, processes)}
 
 
+def same_end(first: Rehearsal, second: Rehearsal) -> bool:
+    """True if the steps after PPO run the same commands in both rehearsals, on models that are laid out alike."""
+    return _end(first) == _end(second)
+
+
+def _end(rehearsal: Rehearsal) -> tuple[object, ...]:
+    config = rehearsal.here()
+    settings = {name: values for name, values in config.stages().items() if name in AFTER_PPO}
+    settings["register"], settings["deploy"] = (
+        {key: value for key, value in settings[name].items() if key not in NAMED_BY_PROFILE}
+        for name in ("register", "deploy")
+    )
+    return settings, config.sft.tuner, config.ppo.lora, known_shapes()[config.base.model].tied
+
+
 def rehearse(rehearsal: Rehearsal, stages: Sequence[str]) -> Iterator[StepTime]:
-    """Run the data stages together and every later one alone; yields the time of each. An error ends it."""
+    """Run the data stages together and every later one alone; yields the time of each. An error ends it.
+
+    Stages before the first of these are done.
+    """
     config, run = rehearsal.here(), rehearsal.run
     images = stage_images(REWRITER, rehearsal.profile_config(), [name for name in stages if name in REWRITER.stages])
     images |= {"serve": release.SERVE_IMAGE} if "serve" in stages else {}

@@ -10,13 +10,14 @@ import pytest
 from qinglan.files.scratch import SCRATCH_VARIABLE
 from tests.rehearsal.__main__ import PROFILES, main
 from tests.rehearsal.differences import (
+    Difference,
     _leaves,
     command_differences,
     other_differences,
     serving_differences,
     setting_differences,
 )
-from tests.rehearsal.rehearse import DEVICE, POD_MODULES, SIZES, STAGES, Rehearsal
+from tests.rehearsal.rehearse import DEVICE, POD_MODULES, SIZES, STAGES, Rehearsal, same_end
 
 STORES = {"register.store", "deploy.store"}
 PROCESSES = {"ppo.hardware.per_node", "ppo.hardware.tensor_parallel"}
@@ -78,6 +79,20 @@ def test_the_runtime_is_served_by_its_own_options_but_for_size_patience_and_fold
     assert command.here.removesuffix(" --enforce-eager").split()[3:] == command.profile.split()[3:]
 
 
+def test_the_end_is_not_repeated_for_profiles_whose_later_commands_and_model_files_are_alike(tmp_path: Path) -> None:
+    rehearsals = [Rehearsal(profile, tmp_path / profile, 60) for profile in PROFILES]
+
+    alike = {
+        (first.profile, second.profile)
+        for number, second in enumerate(rehearsals)
+        for first in rehearsals[:number]
+        if same_end(first, second)
+    }
+
+    lora = ["a100x4", "a100x8", "a100-multinode"]
+    assert alike == {(first, second) for number, second in enumerate(lora) for first in lora[:number]}
+
+
 @pytest.mark.slow
 def test_a_step_with_a_job_of_several_machines_starts_its_pods_here(tmp_path: Path) -> None:
     code = (
@@ -123,3 +138,7 @@ def test_an_unknown_profile_or_step_is_an_error_that_lists_those_there_are(
 
     assert ended.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_difference_reads_from_there_to_here() -> None:
+    assert str(Difference("sft.gpus", 4, None)) == "sft.gpus: 4 -> -"
