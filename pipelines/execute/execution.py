@@ -47,7 +47,7 @@ Config = TypeVar("Config", bound=LineConfig)
 KILLED: dict[str, Any] = {"message": "the step was killed", "explained": True, "exit_code": 1}
 AGAIN = "Run the same command again"
 STEP_ENDS_SECONDS = 60.0
-"""Seconds that a stopped step has to end its training, before it is killed."""
+"""Seconds that a stopped step gets to end its training before it is killed."""
 
 RUNNING = "running"
 """Status of a run that has not ended, or was killed."""

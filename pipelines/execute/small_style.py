@@ -36,7 +36,7 @@ def has_locked_test(steps: Mapping[str, Any]) -> bool:
 
 
 def without_small_model(record: Mapping[str, Any]) -> str:
-    """The reason why a run made no smaller model; empty if it made one, or ended before its gate."""
+    """Explain why a run made no smaller model; empty if it made one, or has no verdict yet."""
     steps: Mapping[str, Any] = record["steps"]
     ran: Sequence[str] = record["ran"]
     word = record["verdict"].get("word")

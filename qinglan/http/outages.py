@@ -59,7 +59,7 @@ class Retries:
         logging.getLogger("stamina").setLevel(logging.ERROR)  # its lines name no service
 
     def attempts(self) -> Any:
-        """Create the loop of one request; it re-raises the last error when attempts or time have run out."""
+        """Create the retry loop of one request. It re-raises the last error when attempts or time have run out."""
         return stamina.retry_context(
             on=self._on_error,
             attempts=self._attempts,

@@ -1,4 +1,4 @@
-"""Storage by key: the requests of a store to a folder or to S3, and the keys that it may use."""
+"""The interface between a store and its storage, which is a folder or an S3 bucket, and the rules for keys."""
 
 from pathlib import Path
 from typing import NamedTuple, Protocol

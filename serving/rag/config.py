@@ -100,7 +100,8 @@ class ContentConfig(Config):
     """Label of the manner (style) that sensitive questions require."""
 
     called_for_threshold: Fraction = 0.5
-    """Lowest probability of the label at which a question requires this manner; 0 requires it for every question."""
+    """Probability of `label` for a question by itself, from which on its answer must have that manner; 0 requires the
+    manner for every question."""
 
     harmless_threshold: Fraction = 0.5
     """Probability of the label below which an answer lacks the manner."""

@@ -67,7 +67,11 @@ class ContentChecker:
         await self._service.aclose()
 
     async def check(self, query: str, answer: str) -> ContentData:
-        """Check an answer. Both texts are sent in one request, because a second request would double the wait."""
+        """Check if an answer lacks the manner that its question requires.
+
+        The question with the answer and the question by itself are classified in one request, because a second
+        request would double the wait.
+        """
         texts = format_training_text(query, answer), format_training_text(query, "")
         try:
             content = await self._service.post(STYLE_PATH, {"instances": [{"text": text} for text in texts]})

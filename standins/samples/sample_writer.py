@@ -47,7 +47,8 @@ def write_sample(tenant: str, out: Path, conversations: int, seed: int, variant:
 
 
 def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[str, int]:
-    """Write sheet and slices in one pass, so that memory does not grow with the rows. Returns the rows by split."""
+    """Write the sheet and the slices in one pass, so that memory does not grow with the rows. Returns the number of
+    rows in each split."""
     counts = {"train": 0, "dev": 0, "test": 0}
     with (
         atomic_write(out / SLICES) as partial, partial.open("wb") as slices,

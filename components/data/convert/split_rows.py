@@ -77,11 +77,11 @@ def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> di
 
 
 def divide(marks: Mapping[Conversation, Split | None], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Return each conversation's split: the sheet's mark, or for a conversation without a mark a draw.
+    """Return the split of each conversation. A split that the sheet marks is kept; the others are assigned here.
 
-    Without folds, a hash of the conversation decides. With folds, conversations without a mark are divided into parts
-    of equal size, in an order drawn by the seed. One fold is the test. dev is taken evenly from the rest, unless the
-    sheet marks dev rows.
+    Without folds, a hash of the conversation decides. With folds, the unmarked conversations are shuffled by the seed
+    and divided into folds of equal size, and fold number `fold` is the test. Unless the sheet marks dev rows, dev is
+    taken at even intervals from the other conversations; the rest is train.
     """
     if not config.folds:
         return {name: mark or split_of(name, config) for name, mark in marks.items()}

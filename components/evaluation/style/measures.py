@@ -17,7 +17,7 @@ MEASURES = ("accuracy", "macro_f1", "weighted_f1", "ece")
 CLASS_MEASURES = ("precision", "recall", "f1")
 
 Confusions = NDArray[np.float64]
-"""A confusion matrix for each draw."""
+"""Confusion matrices, one per bootstrap sample: samples x true labels x predicted labels."""
 
 
 def row_sums(truth: Groups, probabilities: Columns) -> Columns:

@@ -22,7 +22,7 @@ from qinglan.llm.paid.journal_reader import JournalAnswer, paid_answers_jsonl, r
 
 PAID_ANSWERS_PATTERN = "paid-*.jsonl"
 JOURNAL = "journal"
-"""Name that a statement gives the list of paid answers among its inputs."""
+"""Name under which a statement lists the file of paid answers among its inputs."""
 
 MAX_NAMED_ANSWERS = 20
 """Faulty answers that are named one by one; the rest are counted."""

@@ -256,7 +256,7 @@ class Journal:
         await self.write(("UPDATE entries SET hits = hits WHERE 0", ()))
 
     def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
-        """Record the artifact that holds the step's answers since its last export; repeating it changes nothing."""
+        """Mark the step's answers that are not yet exported as exported in this artifact; repeatable."""
         return self.write(
             ("UPDATE entries SET artifact = ?, waiting = 0 WHERE step = ? AND waiting = 1", (artifact, step))
         )

@@ -116,7 +116,10 @@ class DocumentFrequencies:
             self._merge()
 
     def weigher(self, weight: Callable[[int], float]) -> "PassageWeigher":
-        """Create a weigher of passages; `weight` computes a term's weight from its document frequency."""
+        """Return a PassageWeigher, which scores passages by the weights of their terms.
+
+        `weight` turns a term's document frequency into its weight.
+        """
         self._merge()
         distinct, positions = np.unique(self._counts, return_inverse=True)
         return PassageWeigher(

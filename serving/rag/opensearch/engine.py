@@ -217,9 +217,10 @@ class AliasEngine:
 
 
 def read_served_index(tenant_id: str, kb_name: str, answer: dict[str, object]) -> tuple[str, IndexMetadata]:
-    """Read the name and the metadata of the index that a knowledge base's alias names.
+    """Return the name and metadata of the index behind a knowledge base's alias.
 
-    Raises a DataError if the index is unfinished or belongs to another tenant; a person can switch an alias by hand.
+    A person can switch an alias by hand. So a DataError is raised unless the alias names exactly one index, complete
+    and loaded for this tenant and knowledge base.
     """
     alias = alias_of(tenant_id, kb_name)
     if len(answer) != 1:
