@@ -14,12 +14,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("commands", "pipelines", "components", "serving", "standins", "qinglan")
-PRODUCT_LINES, TEST_LINES = 79_300, 87_800
+PRODUCT_LINES, TEST_LINES = 75_300, 78_000
 """Lines that may be there now. They only go down, to the goals."""
 
 PRODUCT_GOAL, TEST_GOAL = 66_000, 68_000
-COMMENTS = 7.0
-"""Whole-line comments per 1,000 lines of the product, at least; the goal is 8."""
+COMMENTS = 8.0
+"""Whole-line comments per 1,000 lines of the product, at least."""
 
 FILE_LINES = 500
 LOOSE_FILES = 12
