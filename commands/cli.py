@@ -47,14 +47,14 @@ DEBUG = "QINGLAN_DEBUG"
 
 
 class InterruptibleGroup(TyperGroup):
-    """Group of the commands that reports Ctrl-C and SIGTERM; typer itself ends silently."""
+    """Command group that reports Ctrl-C and SIGTERM, because typer itself ends silently."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise interrupted(sys.argv[1:]) from error
-        except (SystemExit, asyncio.CancelledError) as error:  # an event loop raises the second at SIGTERM
+        except (SystemExit, asyncio.CancelledError) as error:  # at SIGTERM, an event loop raises CancelledError
             if isinstance(error, SystemExit) and error.code != TERMINATED:
                 raise
             raise interrupted(sys.argv[1:], TerminatedCommand) from error
@@ -126,7 +126,7 @@ def _options(
 
 
 def _explain_usage(error: typer.TyperException) -> NoReturn:
-    """Print a usage error, which may quote untrusted text, with a hint at --help, and exit."""
+    """Print a usage error with a hint at --help, and exit. The error may quote untrusted text."""
     context = getattr(error, "ctx", None)
     if message := error.format_message():  # empty if a group without a command has printed its help
         hint = context and f"`{context.command_path} --help` shows what it takes."

@@ -1,4 +1,4 @@
-"""Show the help of the commands, and typer's own texts about them, in the language of the person at the terminal."""
+"""Translate the help of the commands, and typer's own texts, into the language of the person at the terminal."""
 
 import sys
 from typing import Any, NoReturn

@@ -40,7 +40,7 @@ def store_address(store: str) -> str:
 
 
 def trust_policy(path: Path | None = None) -> "TrustPolicy":
-    """The trust policy in this file; by default the one beside the keys."""
+    """Load the trust policy from this file; without a path, from trust.yaml in the folder of the signing keys."""
     from qinglan.lineage.signing.keys import keys_folder
     from qinglan.lineage.signing.trust import TRUST_FILE, load_trust
 
@@ -48,7 +48,7 @@ def trust_policy(path: Path | None = None) -> "TrustPolicy":
 
 
 def only_json(as_json: bool) -> AbstractContextManager[Any]:
-    """Send what is printed inside to stderr if stdout holds JSON for a program."""
+    """Redirect all printing inside this context to stderr if `as_json`, so that stdout holds only the JSON."""
     return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 

@@ -1,4 +1,4 @@
-"""`qinglan sample`: a seeded sample of a tenant."""
+"""`qinglan sample`: write a seeded sample of a tenant's data."""
 
 from pathlib import Path
 from typing import Annotated, Any

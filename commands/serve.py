@@ -1,4 +1,4 @@
-"""`qinglan serve NAME`: one of the servers."""
+"""`qinglan serve NAME`: start one of the servers."""
 
 import sys
 from importlib import import_module

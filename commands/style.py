@@ -1,4 +1,4 @@
-"""`qinglan style`: the style model's line, and its answers for a file."""
+"""`qinglan style`: train the style model, and predict the style of each row of a file."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -118,9 +118,9 @@ def submit(
 
 
 def _checked_settings(config: "LineConfig") -> tuple[dict[str, float], "GatewayConfig | None"]:
-    """Bytes that the profile's run keeps on each volume, and its gateway's settings.
+    """Return the bytes that the profile's run keeps on each volume, and the profile's gateway settings.
 
-    A ConfigError is raised for a training that does not fit its machine, and for a run whose judged models are not
+    Raises ConfigError for a training that does not fit its machine, and for a run whose judged models would not be
     counted although the trust policy requires it.
     """
     from pipelines.checks.sizing.check import check_fit, volume_bytes
@@ -188,7 +188,8 @@ def _follow(
 
 
 def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
-    """Readers of the run's pods and Workflow; if the cluster cannot be reached, say so and follow without them."""
+    """Return readers of the run's pods and Workflow. If the cluster cannot be reached, print this and return a view
+    without readers."""
     from pipelines.checks.cluster.cluster_reader import connect
     from pipelines.submit.follower import NO_WORKFLOW, ClusterView
     from pipelines.submit.pods import ClusterPods
@@ -205,5 +206,5 @@ def _cluster_view(namespace: str, say: Callable[[str], None]) -> Any:
 
 
 def _progress_printer(as_json: bool) -> Callable[[str], None]:
-    """Print progress lines, to stderr if stdout holds JSON for a program."""
+    """Return a function that prints progress lines, to stderr if stdout holds JSON for a program."""
     return lambda line: say(line, to=sys.stderr if as_json else sys.stdout)

@@ -21,7 +21,7 @@ class LiveAudit(NamedTuple):
     live: LiveService
     audits: tuple[Audit, ...]
     findings: tuple[Finding, ...]
-    """Problems with what is served; problems within a release are in its own audit."""
+    """Problems of the service, such as a URI that names no release; problems of a release are in `audits`."""
 
     @property
     def error(self) -> QinglanError | None:
@@ -32,8 +32,8 @@ class LiveAudit(NamedTuple):
 
 
 def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], policy: TrustPolicy) -> LiveAudit:
-    """Audit a service in the cluster that KUBECONFIG names. `store`, if given, is read instead of the stores in the
-    addresses of the releases."""
+    """Audit a service in the cluster that KUBECONFIG names. If `store` is set, the releases are read from that store
+    instead of the stores in their addresses."""
     from qinglan.kubernetes.client import connect
 
     parts = TARGET.fullmatch(target.removeprefix(PREFIX))

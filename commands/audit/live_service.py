@@ -1,4 +1,4 @@
-"""Match what a live InferenceService serves to releases: its spec, its revisions, its pods, and its server's metrics.
+"""Find the releases that a live InferenceService serves, from its spec, its revisions, its pods and its metrics.
 
 live = inspect_service(api, "rewriter")
 live.addresses      addresses of the releases in use; each release is then audited
@@ -29,7 +29,7 @@ class ServedUri(NamedTuple):
     where: str
     uri: str
     about: str = ""
-    """The object's share of the traffic, if it is known."""
+    """The object's share of the traffic in words; empty if it is unknown."""
 
 
 class LiveService(NamedTuple):
@@ -127,7 +127,8 @@ def _revision_uris(objects: ServiceObjects) -> Iterator[ServedUri]:
 
 
 def _pod_uri(pod: Object) -> ServedUri:
-    """The URI that the pod's first init container was given, if that is our initialiser, which verifies releases."""
+    """Return the URI in the arguments of the pod's first init container, if that container is our initialiser, which
+    verifies releases. Otherwise the URI is empty."""
     first = (pod["spec"].get("initContainers") or [{}])[0]
     arguments = first.get("args") or []
     verifies = first.get("command") == INITIALISER_COMMAND and len(arguments) == 2
@@ -151,7 +152,7 @@ def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, 
 
 
 def _unrequested_pods(objects: ServiceObjects, requested: set[str]) -> Iterator[Finding]:
-    """Pods that serve a URI that the service does not request, except those of a retired revision."""
+    """Find pods that serve a URI which the service does not request; pods of a retired revision are ignored."""
     for pod in objects.pods:
         served = _pod_uri(pod)
         if served.uri and served.uri not in requested and not _retired(pod, objects):

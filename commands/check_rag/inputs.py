@@ -31,12 +31,12 @@ class CheckInputs(NamedTuple):
     questions: Path | None
     knowledge_base: Path | None
     starts_project_service: bool
-    """True if the profile starts this project's RAG service; the proposed lines for the profile then switch that
+    """True if the profile starts this project's RAG service; the settings that the check proposes then turn it
     off."""
 
     def with_questions(self, texts: Sequence[str]) -> Iterator[Question]:
-        """The questions of the command line, if there are any. Otherwise the training questions of the sheet, or
-        ANY_QUESTION if there is no sheet."""
+        """Yield the command line's questions or, if it has none, the training questions of the sheet. Without a
+        sheet, yield ANY_QUESTION."""
         if texts or self.questions is None:
             for number, text in enumerate(texts or [ANY_QUESTION], 1):
                 if not text.strip():
@@ -60,8 +60,8 @@ def read_inputs(
     url: str, tenant: str, profile: str, questions: Path | None, knowledge_base: Path | None, path: str,
     headers: Sequence[str], options: Sequence[str],
 ) -> CheckInputs:  # fmt: skip
-    """Read the inputs from the profile; options of the command line win. If the profile names the service, its host
-    must be on the allowlist."""
+    """Read the inputs from the profile; options of the command line override it. The host of a service that only the
+    profile names must be on the allowlist."""
     options_of_service = {"base_url": url, "path": path, "headers": dict(map(parse_header, headers))}
     overrides = parse_overrides(options)
 

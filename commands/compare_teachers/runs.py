@@ -1,7 +1,7 @@
-"""Run the rewriter's line up to `validate` for each candidate teacher, on the same rows.
+"""Run the rewriter pipeline up to `validate` for each candidate teacher, on the same rows.
 
 DIR/
-  questions.jsonl     the sample: whole conversations of training
+  questions.jsonl     the sample: whole training conversations
   journal.sqlite      the paid answers of all runs, with one budget; a request that two runs share is paid once
   teachers/<name>/    each teacher's run, as `qinglan run --until validate` writes it
   comparison.json     the results
@@ -40,14 +40,14 @@ STAGES = select_stages(REWRITER, "", "validate")
 
 
 PlannedCalls = Mapping[str, PlanStep]
-"""The paid calls by the name of the teacher, or `judge`."""
+"""Planned paid calls, by the teacher's name; the judge's calls have the key `judge`."""
 
 
 def compare(
     config: RunConfig, teachers: TeachersConfig, root: Path, rows: int, confirm: Callable[[PlannedCalls], None],
     quiet: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run every teacher and write the results; returns the content of comparison.json."""
+    """Run the pipeline with every teacher and write the results; returns the content of comparison.json."""
     shared = RunDir(root)
     config = with_run_files(config, shared, "")
     raise_together([*input_file_problems(config)])
@@ -74,14 +74,15 @@ def compare(
 
 
 def _stand_in_variants(tenant: str, teachers: TeachersConfig) -> Iterator[str]:
-    """Options of the stand-in teacher that plays each candidate with the candidate's own skill."""
+    """Yield the options with which the stand-in teacher imitates each candidate, at that candidate's skill."""
     for choice in teachers.teachers:
         skill = choice.stand_in.model_dump(mode="json") | {"tenant": tenant}
         yield from ("--variant", f"{choice.model.model}={orjson.dumps(skill).decode()}")
 
 
 def _run_config(config: RunConfig, gateway: GatewayConfig, choice: TeacherChoice) -> RunConfig:
-    """The profile with this teacher; losing rows, or finding less, ends no run here, since it is measured."""
+    """Return the profile with this teacher. A run does not stop for lost rows, or for a teacher that is worse than
+    the plain question, because the comparison measures both."""
     model = choice.model
     if config.stand_ins.teacher:
         model = model.model_copy(update={"base_url": gateway.teacher.base_url})
@@ -117,9 +118,9 @@ def _plan_calls(config: RunConfig, runs: Mapping[str, Run]) -> PlannedCalls:
 
 
 def draw_sample(config: RunConfig, count: int, seed: int) -> tuple[list[Question], dict[str, int]]:
-    """Draw whole training conversations with about `count` rows; return them with the sheet's numbers of training
-    rows, and of dev and test rows, which are never used. The same sheet and seed give the same rows, and a larger
-    sample contains the smaller one."""
+    """Draw whole training conversations with about `count` rows in all, never dev or test rows. Also return the
+    sheet's number of training rows, and of dev and test rows. The same sheet and seed give the same rows, and a
+    larger sample contains the smaller one."""
     assert config.questions is not None
     rows = read_questions(config.questions, config.generate.columns, config.tenant_id)
     questions = [row for row in rows if isinstance(row, Question)]
@@ -127,7 +128,7 @@ def draw_sample(config: RunConfig, count: int, seed: int) -> tuple[list[Question
         SplitInput(at, row.id, (row.tenant_id, row.conversation_id), row.split, "")
         for at, row in enumerate(questions, 1)
     ]
-    splits = conversation_splits(surveyed, config.convert)  # one marked turn decides for all of its conversation
+    splits = conversation_splits(surveyed, config.convert)  # the split stated for one turn holds for its conversation
     training = [row for row in questions if splits[row.tenant_id, row.conversation_id] == "train"]
     locked = len(questions) - len(training)
     if not training:

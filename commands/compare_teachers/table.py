@@ -1,4 +1,4 @@
-"""The paired table of candidate teachers on the same rows, and the sentence that recommends one of them."""
+"""Compare candidate teachers in pairs on the same rows, and recommend one of them."""
 
 import math
 from collections import Counter
@@ -32,7 +32,7 @@ FEWEST_CONVERSATIONS = 20
 """Fewest conversations for a conclusion; with fewer, the bootstrap's intervals are too narrow."""
 
 ENOUGH_KNOWN = 0.5
-"""Share of rows with gold passages from which on gold decides (`top1`); below it, scores against the need decide
+"""Least share of rows with gold passages for a decision by gold (`top1`). With fewer, scores against the need decide
 (`judged_top1`)."""
 
 STOOD_IN = "Stand-ins answered in the place of every model: the figures show the method, and no real model."
@@ -49,7 +49,7 @@ class Recommendation(NamedTuple):
     """Name of the recommended teacher; empty if `word` is none."""
 
     rows: int | None = None
-    """Number of rows that would show a difference of the margin; None if it is not known, or if all is shown."""
+    """Number of rows that would show a difference of the margin; None if unknown, or if no comparison is open."""
 
 
 def compare_runs(
@@ -121,7 +121,7 @@ def _costs(run: RunDir, model: PaidModel, rows: set[str]) -> Json:
 
 
 def _paired(table: MetricTable, names: Sequence[str], metric: str, margin: float) -> dict[str, Json]:
-    """Differences on the same rows: of every two teachers, with Holm's correction, and of each and the question."""
+    """Compare on the same rows every two teachers, with Holm's correction, and each teacher with the question."""
     # The better teacher comes first in each pair, by the order of `names`: `recommend` looks pairs up in this order.
     pairs = [*combinations(names, 2), *((name, PLAIN) for name in names)]
     gaps = table.compare(pairs, [metric], {"": None})
@@ -136,14 +136,14 @@ def _paired(table: MetricTable, names: Sequence[str], metric: str, margin: float
 
 
 def best_first(systems: Json, metric: str) -> list[str]:
-    """The teachers by their level of the metric; among equal ones the cheapest comes first."""
+    """Sort the teachers by the metric, best first; of two equal teachers, the cheaper one comes first."""
     names = [name for name in systems if name != PLAIN]
     return sorted(names, key=lambda name: (-systems[name][metric]["value"], systems[name]["cost"]))
 
 
 def recommend(systems: Json, paired: Mapping[str, Json], metric: str, margin: float) -> Recommendation:
-    """Recommend the cheapest teacher that is shown to be less than `margin` worse than the best one. If too few rows
-    show this of a still cheaper teacher, the recommendation is `not shown`."""
+    """Recommend the cheapest teacher that is shown to be less than `margin` worse than the best one. If the rows
+    leave this open for a cheaper teacher (or for any, if only the best one qualifies), the word is `not shown`."""
     names = best_first(systems, metric)
     able = [name for name in names if systems[name]["failed"] <= TOO_MANY_FAILED]
     against_plain = [paired[f"{name} − {PLAIN}"] for name in names]
@@ -159,7 +159,7 @@ def recommend(systems: Json, paired: Mapping[str, Json], metric: str, margin: fl
         elif not (enough and gap["low"] > 0 and gap["p_holm"] < P):
             unclear.append(name)
     take = min(within, key=lambda name: systems[name]["cost"])
-    # A dearer teacher need not be decided on if a cheaper one is shown to be as good.
+    # An open comparison with a more expensive teacher does not matter if a cheaper one is shown to be as good.
     undecided = [name for name in unclear if len(within) == 1 or systems[name]["cost"] < systems[take]["cost"]]
     if undecided:
         needed = [rows for name in undecided if (rows := paired[f"{best} − {name}"]["needed_for_margin"])]
@@ -168,7 +168,7 @@ def recommend(systems: Json, paired: Mapping[str, Json], metric: str, margin: fl
 
 
 def fewest_conversations(gap: Json, margin: float) -> float:
-    """Fewest conversations for a conclusion.
+    """Return the fewest conversations that allow a conclusion.
 
     If none of n conversations differs, the interval has no width, yet up to 3 / n of all may differ at 95 % (the rule
     of three: https://doi.org/10.1001/jama.1983.03330370053031).

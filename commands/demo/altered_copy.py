@@ -20,7 +20,7 @@ LEFT_BEHIND = shutil.ignore_patterns("scratch", "index", "logs", "lock", "retrie
 
 
 def check_audit(root: Path, store: str) -> None:
-    """Audit the run, with the notes beside its release in the store, and print the result in a line.
+    """Audit the run, with the signed notes beside its release in the store, and print the result in one line.
 
     Raises the audit's error, unless a signed override names everything that is missing.
     """
@@ -56,7 +56,8 @@ def check_may_serve(release: Path) -> None:
 
 
 def show_refusal(root: Path, ancestor: str) -> None:
-    """Change one byte of an ancestor in a copy of the run; AlteredError if audit or deploy gate misses it."""
+    """Change one byte of an artifact that the release was made from, in a copy of the run. Raises AlteredError if the
+    audit or the deploy gate misses the change."""
     release = RunDir(root).files / ARTIFACT_FILES["release"]
     if not release.is_dir():
         raise ConfigError(f"{release}: no release there. `make demo` makes one.")

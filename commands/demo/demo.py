@@ -1,4 +1,4 @@
-"""`make demo`: sample both tenants, run the pipeline for the first one, and show the results, also if the gate says
+"""`make demo`: sample both tenants, run the pipeline for the first one, and show the results, even if the gate says
 hold.
 
 `make demo-style`: write a sample of labelled answers, run the style line on it, and ask the small model about a few
@@ -29,8 +29,8 @@ from standins.samples.style import write_style_sample
 
 TENANTS = ("fivedoctors", "chengla")
 UNSURE = 0.7
-"""Confidence below which an answer is printed as unsure. About a tenth of the test's answers are below it, and about
-half of them are right."""
+"""Confidence below which a prediction is printed as unsure. About a tenth of the test's predictions are below it;
+about half of these are right."""
 
 EXCHANGES = (
     ("这个产品有什么优缺点？", "这个产品确实有很多优点，但也存在一些限制，建议您根据自己的需求来判断是否合适。"),
@@ -41,7 +41,7 @@ EXCHANGES = (
 
 def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
     root = out / TENANTS[0]
-    # The lock protects a demo that is under way in this folder: it reads the sample that is overwritten here.
+    # Without the lock, this would overwrite the sample that another demo in this folder still reads.
     with run_lock(RunDir(root)):
         for tenant in TENANTS:
             _sample(tenant, out / "data" / tenant, conversations, seed)
@@ -60,7 +60,7 @@ def run_demo(out: Path, conversations: int, seed: int = 0) -> None:
 
 
 def show_rest(root: Path, verdict: dict[str, Any]) -> None:
-    """Show the rollout and the audit, also if the gate says hold or the canary is rolled back."""
+    """Show the rollout and the audit, even if the gate says hold or the canary is rolled back."""
     run = RunDir(root)
     with run_lock(run):
         config = _config_of(run)
@@ -101,7 +101,7 @@ def run_demo_audit(out: Path) -> None:
 def run_style_demo(out: Path, rows: int, seed: int = 0) -> None:
     started, root = time.monotonic(), out / "run"
     run = RunDir(root)
-    with run_lock(run):  # protects a demo that is under way: it reads the sample that is overwritten here
+    with run_lock(run):  # another demo in this folder may still read the sample
         counts = write_style_sample(out / "data", rows, seed)
     say(
         f"✓ sample: {counts.rows:,} labelled answers, {counts.meant / counts.rows:.1%} of them in the manner meant, "

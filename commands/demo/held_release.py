@@ -3,7 +3,7 @@ signed override allows the rollout.
 
     release_held(config, run, record["verdict"]["reasons"])
 
-`qinglan run` ends before this step, with code 7. In the store, the release's name is not moved to a held model.
+`qinglan run` ends before this step, with code 7. In the store, the release's name never points to a held model.
 """
 
 import os

@@ -1,9 +1,10 @@
-"""Roll out a run's release on this machine: the production controller, real servers on loopback, simulated users.
+"""Roll out a run's release on this machine, with the production controller, real servers on loopback and simulated
+users.
 
     verdict -> register -> deploy -> rollout
 
-The stable version is the run's SFT model. No gate has judged it, so it serves by a signed override, which every audit
-of it shows.
+The stable version is the run's SFT model. No gate has judged that model, so a signed override lets it serve; every
+audit of the model shows the override.
 """
 
 import shutil
@@ -39,7 +40,7 @@ from standins.rollout_local.service import FileTarget, create_service
 from standins.users import PLAIN, RequestBody, Traffic, simulated_users
 
 ROLLOUT_LOG = "rollout.log"
-"""File of the rollout's folder with the controller's decisions and their figures."""
+"""Name of the log in the rollout's folder, with the controller's decisions and their figures."""
 
 FOLDER, SERVER = "loopback", "standins.rollout_local.serve"
 BY, REASON = "qinglan demo", "the first model of this demo: nothing was compared with it"
@@ -79,7 +80,7 @@ def release_store(config: RunConfig) -> Store:
 
 
 def _first_release(config: RunConfig, run: RunDir, folder: Path) -> str:
-    """Make the SFT model a release and sign the override that lets it serve unjudged; returns its URI."""
+    """Release the SFT model and sign the override that lets it serve without a verdict; returns its URI."""
     gate = run.step_record("gate") or {}
     inputs = Inputs(
         run.artifact("evaluation"), run.artifact("sft_model"), run.artifact("report"), Path(gate["lineage"])
@@ -104,7 +105,10 @@ def _deploy(config: RunConfig, chosen: LoopbackConfig, release: Path, folder: Pa
 def _start_servers(
     config: RunConfig, chosen: LoopbackConfig, run: RunDir, folder: Path, stack: ExitStack
 ) -> tuple[Traffic, str]:
-    """Start the router with its models, the RAG service that calls it, and the users who call that service."""
+    """Start the model router, the RAG service, which calls the router, and simulated users, who call the RAG service.
+
+    Returns the users' traffic and the RAG service's URL.
+    """
     router = stack.enter_context(run_service(SERVER, [str(folder), "--port", "0"], folder / "logs" / "router.log"))
     arguments = ["--index-root", str(run.index), "--rewriter", router, "--port", "0"]
     for tenant, path in knowledge_bases(config).items():
@@ -129,7 +133,7 @@ def _wait_for_stable(folder: Path) -> None:
 
 
 def _questions(config: RunConfig, run: RunDir) -> Iterator[RequestBody]:
-    """Sample new questions that are not in the locked test."""
+    """Yield requests with newly sampled questions that are not in the locked test."""
     from standins.samples.conversations import fresh_turns
 
     with (run.files / ARTIFACT_FILES["locked_test"]).open("rb") as file:
@@ -164,7 +168,7 @@ def _run_controller(folder: Path, rag: str) -> State:
         with (folder / ROLLOUT_LOG).open("w", encoding="utf-8") as log:
             for line in process.stdout:
                 log.write(line)
-                if not line.startswith(" "):  # figures of a decision
+                if not line.startswith(" "):  # indented lines are a decision's figures
                     say(Verbatim(f"  {line}".rstrip("\n")))
         code = process.wait()
     if code:

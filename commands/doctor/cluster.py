@@ -1,4 +1,4 @@
-"""Checks of the cluster that KUBECONFIG names: versions, kinds, storage, and all that `qinglan submit` looks for."""
+"""Checks of the cluster that KUBECONFIG names: versions, API groups, storage, and the checks of `qinglan submit`."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,7 +91,7 @@ def kfp_check() -> Check:
 
 
 def requirement_checks(api: Any, config: RunConfig, tenant: str, profile: str, namespace: str) -> Iterator[Check]:
-    """Run the checks of `qinglan submit`, except those of the input files, which only a submission names."""
+    """Run the checks of `qinglan submit`, without input files, because only a submission names its files."""
     with TemporaryDirectory(prefix="qinglan-") as folder:
         graph, pipeline = compile_graph(profile_target("rewriter", tenant, profile, ""), (), Path(folder))
     request = RunRequest(

@@ -44,7 +44,7 @@ def examine(
 
 
 def callable_models(config: RunConfig) -> dict[str, PaidModel]:
-    """The paid models whose hosts may be called; for the other hosts there is an error already."""
+    """Return the paid models whose hosts may be called, by role; the profile's checks already report other hosts."""
     if not config.pays:
         return {}
     models: dict[str, PaidModel] = {str(role): model for role, model in config.gateway.models().items()}

@@ -1,4 +1,4 @@
-"""Checks of a profile: the needs of `qinglan run`, the RAG service's limits, memory and disk, and the plan."""
+"""Checks of a profile: all that `qinglan run` needs, the RAG service's limits, memory and disk, and the plan."""
 
 from collections.abc import Iterator, Mapping
 from datetime import date
@@ -73,7 +73,8 @@ def plan_checks(config: RunConfig, folder: Path | None, snapshot: bool | None, t
 
 
 def readiness_checks(ready: Readiness, words: Mapping[str, str], cluster: bool) -> Iterator[Check]:
-    """An error for each problem, an ok for each other subject, and a warning for each limit of the RAG service."""
+    """Yield an error for each problem, an ok for each subject without one, and a warning for each limit of the RAG
+    service. With `cluster`, problems are only warnings."""
     for subject, problems in ready.by_subject.items():
         for problem in problems:
             check = failed(subject, problem)

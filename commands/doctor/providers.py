@@ -1,4 +1,4 @@
-"""Checks of the paid models: does the host accept the key, and with `--paid`, in which form does the model answer?"""
+"""Check for each paid model that its host accepts the key and, with `--paid`, that one real call is answered."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ from qinglan.reward.judge import read_score
 
 AGAIN = "Run qinglan doctor again; if it stays, see docs/teachers.md."
 SHOWN_MODELS = 10
-"""Most models of a host that the message about a wrong model name lists."""
+"""Highest number of a host's model names in the message about a wrong model name."""
 
 CALL_SECONDS = 60.0
 LIST_SECONDS = 10.0
@@ -41,7 +41,7 @@ def provider_checks(models: Mapping[str, PaidModel], paid: bool) -> Iterator[Che
 
 
 def list_check(role: str, model: PaidModel) -> Check:
-    """Ask the host for its models, which is free and shows if it accepts the key."""
+    """Request the host's list of models, which is free and shows if the host accepts the key."""
     import httpx2
 
     from qinglan.http.http_client import certificate_advice
@@ -71,7 +71,7 @@ def models_url(model: PaidModel) -> str:
 
 
 def listed_models(role: str, model: PaidModel) -> tuple[int, list[str]]:
-    """The status of the host's answer to a request for its models, and their names, if it lists any."""
+    """Request the host's list of models; returns the HTTP status and the model names, empty if none are listed."""
     from qinglan.http.http_client import sync_client
 
     # https://platform.openai.com/docs/api-reference/models/list, which other hosts copy.
@@ -86,14 +86,15 @@ def listed_models(role: str, model: PaidModel) -> tuple[int, list[str]]:
 
 
 def known_models(role: str, model: PaidModel, names: Sequence[str]) -> str:
-    """The next step after a wrong model name: it lists the host's own model names, the most similar first."""
+    """Return the advice for a wrong model name: choose one of the host's names, the most similar first."""
     alike = get_close_matches(model.model, [name[:80] for name in names], SHOWN_MODELS, cutoff=0.0)
     more = f" It has {len(names):,}." if len(names) > len(alike) else ""
     return f"Set gateway.{role}.model to one that it has: {', '.join(alike)}.{more}"
 
 
 def refused_model_step(role: str, model: PaidModel) -> str:
-    """The next step after a final refusal: the host's own models, if it lists them without this one."""
+    """Return the advice after a host refused a call for good. If the host's list of models lacks the profile's model,
+    the advice names similar models, otherwise the settings to check."""
     import httpx2
 
     with suppress(ConfigError, httpx2.HTTPError):
@@ -132,7 +133,8 @@ async def call_check(role: str, model: PaidModel) -> Check:
 
 
 async def ask_once(role: str, model: PaidModel) -> tuple[str, Usage | None]:
-    """Make one call; return the beginning of the answer, or the judgement's points, and the tokens counted."""
+    """Make one call; return the beginning of the rewrite, or the judge's points, and the token counts, None if the
+    host reports none that can be right."""
     upstream = Upstream(model, role, CALL_SECONDS)
     try:
         completion = await upstream.complete(request_of(role, model))

@@ -1,4 +1,4 @@
-"""`qinglan headroom`: what a training by rewards could gain on a run's dev rows, and what each recipe costs.
+"""`qinglan headroom`: measure what PPO could gain on a run's dev rows, and what each training recipe costs.
 
 The rows come from the convert stage. If the run has an SFT model, its rewrites are sampled and sent to the run's RAG
 service. Otherwise the retrievals of the validate stage are used, and no service is called.
@@ -91,8 +91,8 @@ def headroom_report(run: RunDir, samples: int, most_rows: int) -> HeadroomReport
 
 
 def with_own_inputs(config: RunConfig, run: RunDir) -> RunConfig:
-    """The configuration with the inputs as linked in the run's folder: the links still work if the folder was moved
-    together with its data."""
+    """Replace the input paths by the links in the run's folder, which still work if the folder was moved together
+    with its data."""
     links = {name: run.shown(name) for name in ("questions", "knowledge_base")}
     return config.model_copy(update={name: path for name, path in links.items() if path.exists()})
 
@@ -179,7 +179,8 @@ def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], sam
 
 @contextmanager
 def services_folder(run: RunDir) -> Iterator[RunDir]:
-    """The folder for journal and logs of the services: the run's own, or a temporary one while the run is under way.
+    """Yield the folder for the services' journal and logs: the run's own folder, or a temporary one if another
+    process is executing the run.
 
     Two gateways may not write one journal. Nothing is paid here, so the run's journal is not needed.
     """

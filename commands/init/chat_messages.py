@@ -42,10 +42,10 @@ def chat_questions(conversation: str, turns: Sequence[Turn]) -> list[Record]:
 
 
 def message_columns(rows: Sequence[Record], named: Mapping[str, str]) -> MessageColumns | None:
-    """The columns of rows that are single messages; None for any other sheet.
+    """Find the columns of a sheet with a single chat message in each row; None for any other sheet.
 
-    Rows are messages if one column, under any name, holds both the user's and the assistant's role. `named` are the
-    columns that a person gave, by field.
+    Such a sheet has a column, under any name, that holds both the user's and the assistant's role. `named` maps
+    fields to the columns that a person named.
     """
     names = list(dict.fromkeys(name for row in rows for name in row if name))
     sides = [name for name in names if _holds_sides(rows, name)]

@@ -1,4 +1,4 @@
-"""`qinglan init`: a folder of tenants/ from a company's own sheet and documents."""
+"""`qinglan init`: make a folder in tenants/ from a company's own sheet and documents."""
 
 import sys
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 PROJECT_SERVICE = "ours"
 SHOWN_FILES = 10
-"""Most readable documents that are listed by name; unreadable ones are always listed."""
+"""Highest number of readable documents that are listed by name; unreadable ones are always listed."""
 
 
 class Question(NamedTuple):
@@ -158,7 +158,8 @@ def _answer(name: str, question: Question) -> str:
 
 
 def questions_for(language: "Language") -> dict[str, Question]:
-    """The questions beside the language, with their defaults; the default domain is in the prompts' language."""
+    """Return all questions except the one about the language, with their defaults. The default domain is written in
+    `language`."""
     import shutil
 
     from commands.init.profiles import training_names

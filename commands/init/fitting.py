@@ -1,4 +1,4 @@
-"""A paid profile that `qinglan doctor` accepts: a training that fits, and a budget that covers the plan."""
+"""Write a paid profile that `qinglan doctor` accepts: its training fits this machine, its budget covers the plan."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from pipelines.lines.rewriter import RunConfig
 from qinglan.errors import ConfigError
 
 SMALLEST = "laptop"
-"""Name of the training that fits every machine: a tiny model."""
+"""Name of the training file that fits every machine, because it trains a tiny model."""
 
 LENGTHS = (LONGEST_PAID, 3072, 2048, 1536, 0)
 """Token limits of a prompt to try, largest first; 0 keeps the limits of the training's file."""
@@ -33,7 +33,7 @@ class Fitted(NamedTuple):
 def fitted_profile(tenant: str, answers: Answers, data: DataSettings, folder: Path, chosen: bool) -> Fitted:
     """Make the paid profile's text, and test it in the folder that holds the tenant's other files.
 
-    A training that a person has `chosen` is not replaced, since it may be for another machine.
+    `chosen` is True if a person chose the training. It is then not replaced, because it may be for another machine.
     """
     path = folder / f"{answers.teacher}.yaml"
     problem: ConfigError | None = None
@@ -60,7 +60,7 @@ def attempts(answers: Answers, chosen: bool) -> Iterator[tuple[Answers, int]]:
 
 
 def memory_problem(config: RunConfig, folder: Path) -> ConfigError | None:
-    """The reason why a training does not fit, by the check of `qinglan doctor`; None if it fits or is unknown."""
+    """Return the error of `qinglan doctor`'s memory check; None if the training fits or its size is unknown."""
     try:
         check_fit(config, None if on_gpus(config) else cpu_machine(folder), volumes=False)
     except ConfigError as error:
@@ -69,7 +69,7 @@ def memory_problem(config: RunConfig, folder: Path) -> ConfigError | None:
 
 
 def needed_budget(cost: float, budget: float) -> int:
-    """A round budget above the plan's cost with a margin; 0 if the profile's own budget covers it."""
+    """Return a round budget that covers MARGIN times the plan's cost; 0 if the profile's own budget covers it."""
     least = MARGIN * cost
     return 0 if least <= budget else math.ceil(least / STEP) * STEP
 

@@ -1,4 +1,4 @@
-"""Guess which column is which by its name. Pure functions over records."""
+"""Guess from its name which field a column of the sheet holds. Pure functions over records."""
 
 import re
 from collections import Counter
@@ -42,7 +42,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 """Usual column names by field, the pipeline's own name first. Case, spaces, underscores and hyphens are ignored."""
 
 CONVERSATION_NAMES = ("conversation", "对话", "会话", "chat", "dialogue")
-"""Names that mean a conversation's text in some sheets and its id in others: the id if each cell is one word."""
+"""Names that mean a conversation's text in some sheets and its id in others. A column of this name counts as the id
+if each cell is one word."""
 
 ID = re.compile(r"[\w.:#-]{1,64}")
 ID_WITH_DIGIT = re.compile(r"(?=.*\d)[!-~]+")
@@ -54,10 +55,10 @@ OPTIONS = {
 """Options that name a column, by field."""
 
 LEAST_VALUES = 5
-"""Least number of values that a column is judged by."""
+"""Least number of values that a column must have for a warning about them."""
 
 SAMPLE = 500
-"""Number of rows, from the first on, from whose cells columns are guessed."""
+"""Number of first rows whose cells are read for the guesses."""
 
 
 class ColumnGuess(NamedTuple):
@@ -73,7 +74,8 @@ class ColumnGuess(NamedTuple):
 def guess_columns(
     rows: Sequence[Mapping[str, Any]], tenant: str, named: Mapping[str, str] = MappingProxyType({})
 ) -> ColumnGuess:
-    """Guess every field's column. `named` are the columns that a person gave, by field; some of them may be empty."""
+    """Guess every field's column. `named` maps fields to the columns that a person named; an empty name leaves the
+    guess in place."""
     names = list(dict.fromkeys(name for row in rows[:SAMPLE] for name in row if name))
     notes: list[str] = []
     columns = {field: name for field in NAMES if (name := _by_name(field, names))}
@@ -118,8 +120,8 @@ def guess_columns(
 
 
 def unused_note(guess: ColumnGuess, direct: bool) -> str:
-    """A note that names the unused columns and how to use them; empty if all are used. If a run does not read the
-    sheet `direct`, the written questions lack these columns."""
+    """Return a note that names the unused columns and how to use them; empty if all are used. `direct` is True if a
+    run reads the sheet itself; otherwise the file that `qinglan init` writes lacks the unused columns."""
     if not guess.unused:
         return ""
     next_step = "`generate.columns` in the profiles can name them."
@@ -140,7 +142,7 @@ def refuse_missing_columns(path: Path, rows: Sequence[Mapping[str, Any]], named:
 
 
 def _refuse_column_twice(named: Mapping[str, str]) -> None:
-    """Refuse options that name one column for two fields, since the first field's column would be guessed."""
+    """Refuse options that name one column for two fields, because the first field would lose the column."""
     fields: dict[str, str] = {}
     for field, column in named.items():
         if column and fields.setdefault(column, field) != field:
@@ -155,13 +157,13 @@ def _by_name(field: str, names: Sequence[str]) -> str:
 
 
 def with_names(usual: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The columns of `names` whose name is one of the `usual` ones, in the order of `usual`."""
+    """Return the columns in `names` that have one of the `usual` names, in the order of `usual`."""
     plain = {plain_name(name): name for name in reversed(names)}
     return [plain[plain_name(name)] for name in usual if plain_name(name) in plain]
 
 
 def conversation_column(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """The column of conversation ids by its name, or by its cells if the name is ambiguous; empty if none is."""
+    """Find the column of conversation ids by its name, or by its cells if the name is ambiguous; else empty."""
     return _by_name("conversation_id", names) or next(
         (name for name in with_names(CONVERSATION_NAMES, names) if _holds_ids(rows[:SAMPLE], name)), ""
     )

@@ -1,4 +1,4 @@
-"""Records of LLaMA-Factory's alpaca files as questions; its ShareGPT files are chats, which sheet_formats.py reads.
+"""Turn records of LLaMA-Factory's alpaca files into questions. Its ShareGPT files are read by sheet_formats.py.
 
 {"instruction": "...", "input": "...", "output": "...", "history": [["question", "answer"], ...], "system": "..."}
 https://llamafactory.readthedocs.io/en/latest/getting_started/data_preparation.html
@@ -24,14 +24,16 @@ def is_instruction(record: Mapping[str, Any]) -> bool:
 
 
 def shared_instruction(records: Sequence[Mapping[str, Any]]) -> str:
-    """The instruction, a prompt, that all records share although their inputs differ; empty if there is none."""
+    """Return the instruction that all records share, if their inputs differ: it is a prompt and no question. Empty if
+    there is none."""
     instructions = {record["instruction"].strip() for record in records}
     inputs = [(record.get("input") or "").strip() for record in records]
     return instructions.pop() if len(instructions) == 1 and len(set(inputs)) > 1 and all(inputs) else ""
 
 
 def instruction_question(record: Mapping[str, Any], shared: str) -> dict[str, Any]:
-    """The record as a question: instruction, unless it is shared, and input, with history and other fields."""
+    """Turn a record into a question: its instruction, unless all records share it, and its input. The history and
+    other fields are kept."""
     parts = ("" if shared else record["instruction"].strip(), (record.get("input") or "").strip())
     question = "\n".join(filter(None, parts))
     history = {"history_summary": record["history"]} if record.get("history") else {}

@@ -1,4 +1,4 @@
-"""Writes a tenant's two profiles: demo, with stand-ins, and the paid one. Pure functions: settings in, text out."""
+"""Write a tenant's two profiles: demo, with stand-ins, and the paid one. Pure functions: settings in, text out."""
 
 import textwrap
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from qinglan.text.text import one_line
 Teacher = Literal["gpt", "deepseek"]
 Language = Literal["zh", "en"]
 MODEL_TENANT = "fivedoctors"
-"""The project's own tenant, whose profiles are the pattern."""
+"""The project's own tenant, whose profiles are the pattern for new tenants."""
 
 PROMPTS: dict[Language, tuple[str, ...]] = {
     "zh": ("teacher", "student"),
@@ -26,11 +26,11 @@ PROMPTS: dict[Language, tuple[str, ...]] = {
 
 LONGEST_DOMAIN = 60
 LONGEST_PROMPT, LONGEST_ROW = 1024, 1152
-"""Most tokens of a prompt, and of a whole row, in the trial with the tiny model: longer rows would train for
-hours."""
+"""Highest number of tokens in a prompt, and in a whole row, in the trial with the tiny model. Longer rows would train
+for hours."""
 
 LONGEST_PAID = 4096
-"""Most tokens of a paid run's prompt; a longer history is better shortened."""
+"""Highest number of tokens in a paid run's prompt; longer histories lose their oldest turns."""
 
 OWN_RAG, LOCAL_RAG = "the company's own RAG retrieves", "our RAG service on this machine retrieves"
 RAG_HOST = " and your RAG service's."
@@ -61,10 +61,10 @@ class DataSettings(NamedTuple):
 
     questions: str
     knowledge_base: str
-    """Paths relative to the tenant's folder; empty without a knowledge base."""
+    """Path relative to the tenant's folder, like `questions`; empty if there is no knowledge base."""
 
     columns: Mapping[str, str]
-    """Differences from the usual column names."""
+    """Column names by field, only where they differ from the usual names."""
 
     training_rows: int
     seed: int
@@ -161,7 +161,8 @@ def shared_settings(answers: Answers, data: DataSettings) -> dict[str, Any]:
 
 
 def smaller_steps(training: str, rows: int) -> dict[str, Any]:
-    """Smaller sizes of PPO for a sheet with fewer rows than a step takes; empty if it has too few for any step."""
+    """Return smaller PPO sizes for a sheet with fewer rows than a step takes; empty if the sheet has enough rows, or
+    too few for any step."""
     ppo = PpoConfig.parse(load_yaml(TRAINING / f"{training}.yaml").get("ppo", {}), training)
     usable = rows * 3 // 4  # near duplicates are left out later
     if usable >= ppo.prompts or usable < LEAST_PROMPTS:

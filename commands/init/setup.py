@@ -73,7 +73,7 @@ class TenantData(NamedTuple):
 
     @property
     def columns(self) -> dict[str, str]:
-        """Differences from the usual names of columns."""
+        """Column names by field, only where they differ from the usual names."""
         usual = Columns()
         return {name: column for name, column in self.guess.columns.items() if getattr(usual, name) != column}
 
@@ -120,7 +120,7 @@ def read_data(
             "train, dev and test. Bring more conversations."
         )
     documents = read_documents(document_paths) if document_paths else None
-    if records.note:  # the rows were put together of messages, whose other columns they have
+    if records.note:  # the rows were built from messages, which used up the other columns that a person can name
         named = {"user_profile": named.get("user_profile", "")}
     try:
         guess = guess_columns(records.rows, tenant, named)
@@ -190,7 +190,8 @@ def guess_language(data: TenantData) -> Language:
 
 
 def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:
-    """Count the rows of each split, by the sheet's mark for the conversation or as convert draws with this seed."""
+    """Count the rows of each split. A conversation has the split that the sheet states, otherwise the one that the
+    convert stage draws with this seed."""
     marked = {(row.tenant_id, row.conversation_id): row.split for row in reversed(questions) if row.split}
     names = [(row.tenant_id, row.conversation_id) for row in questions]
     config = ConvertConfig(seed=seed)
@@ -198,7 +199,7 @@ def count_splits(questions: Sequence[Question], seed: int) -> Counter[str]:
 
 
 def choose_seed(questions: Sequence[Question]) -> int:
-    """The usual seed. If it leaves dev or test too few rows, the one of SEEDS seeds that leaves them the most."""
+    """Return the usual seed or, if it leaves dev or test too few rows, the best of SEEDS seeds for dev and test."""
     usual = ConvertConfig().seed
 
     def least(seed: int) -> int:
@@ -216,8 +217,8 @@ def write_tenant(
 ) -> tuple[Path, Answers, list[str]]:
     """Write the tenant's folder, whole or not at all.
 
-    A training that no person has `chosen` may be replaced by a smaller one. Returns the folder, the answers that its
-    files follow, and a note on each change.
+    `chosen` is True if a person chose the training; otherwise a smaller one may replace it. Returns the folder, the
+    answers that its files follow, and a note on each change.
     """
     folder = tenant_folder(tenant)
     prompts, seed = prompt_texts(answers), choose_seed(data.questions)
@@ -246,7 +247,8 @@ def write_tenant(
 
 
 def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
-    """Upper bound of the tokens in a student's prompt: a token a character, as in the tiny model's tokenizer."""
+    """Return an upper bound of the tokens in the student's longest prompt. Each character counts as a token, as in
+    the tiny model's tokenizer."""
     lengths = []
     for row in questions:
         prompt_input = PromptQuestion(row.tenant_id, row.question, row.user_profile, row.history_summary)
@@ -296,7 +298,7 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape Markdown in a text from a file: it becomes no link, image or tag. `generate.columns` stays code."""
+    """Escape Markdown in a text from a file, so that it becomes no link or tag. `generate.columns` stays code."""
 
     def escaped(part: str) -> str:
         return "".join(f"\\{letter}" if letter in "`*_[]<>#|\\" else letter for letter in part)

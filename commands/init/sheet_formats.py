@@ -33,7 +33,7 @@ from qinglan.terminal import visible
 
 CHAT_ID_KEYS = ("id", "conversation_id", "session_id", "对话编号")
 SHOWN_SHEETS = 5
-"""Most unread sheets of a workbook that a remark names."""
+"""Highest number of unread sheets of a workbook that a remark names."""
 
 INSTRUCTIONS = ("system", "tools")
 """Keys of ShareGPT files with the model's instructions, which may be long and are no part of the chat."""
@@ -50,7 +50,7 @@ class Records(NamedTuple):
     """True if the pipeline reads the file itself; else the rows must be written as JSONL."""
 
     typed: bool = False
-    """True for JSON: the pipeline takes keys with its own field names as these fields."""
+    """True for JSON, in which the pipeline reads a key with the name of a field as that field."""
 
     chats: bool = False
     """True if the rows are the questions of whole conversations."""
@@ -72,9 +72,9 @@ def read_records(
     sheet: str = "",
     usual_names: Collection[str] = QUESTION_NAMES,
 ) -> Records:
-    """All rows of a file. Its format is detected from its bytes; of the endings only .json and .jsonl count.
+    """Read all rows of a file. The format is detected from the file's bytes, and from the endings .json and .jsonl.
 
-    Rows that are single messages of chats become questions. `named` are the columns that a person gave, by field.
+    Rows that are single messages of chats become questions. `named` maps fields to the columns that a person named.
     `sheet` is the name of a workbook's sheet, by default its first visible one.
     """
     usual = {plain_name(name) for name in usual_names}
@@ -171,7 +171,8 @@ def _json_records(path: Path, content: bytes, text: str, named: Mapping[str, str
 
 
 def _json_values(path: Path, text: str, named: Mapping[str, str]) -> tuple[list[Any], bool]:
-    """The values of a list, of lines, or of the only list in an object; the flag is True for a value a line."""
+    """Return the values of a JSON list, of JSON lines, or of the only list in an object, and True if each line holds
+    one value."""
     if text[:1] == "[":
         values = parse_json(text, str(path), half_characters=True)
         columns = message_columns(values, named) if read_turns(values) else None
@@ -192,7 +193,7 @@ def _json_values(path: Path, text: str, named: Mapping[str, str]) -> tuple[list[
 
 
 def _only_list(value: Any) -> list[Any] | None:
-    """The records in an object that wraps them, such as {"version": 1, "data": [...]}."""
+    """Return the records in an object that wraps them, such as {"version": 1, "data": [...]}; otherwise None."""
     lists = [item for item in value.values() if isinstance(item, list)] if isinstance(value, dict) else []
     wrapped = len(lists) == 1 and all(isinstance(item, dict) for item in lists[0]) and not read_turns(lists[0])
     return lists[0] if wrapped else None

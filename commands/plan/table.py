@@ -7,7 +7,7 @@ from pipelines.checks.promotion import promotion_lines
 from qinglan.terminal import Verbatim, in_language, labelled, listed
 
 UNFIT_SHOWN = 10
-"""Most rows set aside that the terminal shows."""
+"""Highest number of unusable rows that the terminal shows."""
 
 
 def print_plan(plan: Plan) -> None:
@@ -60,7 +60,7 @@ def print_plan(plan: Plan) -> None:
 
 
 def prepayment_in_words(plan: Plan) -> str:
-    """Tell how much paying ahead saves, and how long it takes; empty if it saves nothing."""
+    """Say how much money `qinglan prepay` saves, and how long it takes; empty if it saves nothing."""
     if plan.prepaid_cost >= plan.cost:
         return ""
     steps = " and ".join(step.step for step in plan.steps if step.prepaid_cost is not None)

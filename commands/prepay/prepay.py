@@ -1,10 +1,10 @@
-"""`qinglan prepay`: fill a run's journal through the providers' batch APIs, before `qinglan run` asks.
+"""`qinglan prepay`: fill a run's journal with answers from the providers' batch APIs, before `qinglan run`.
 
-These requests are known before the run asks:
+These requests are known before the run sends them:
 - generate: the teacher's rewrites
 - validate: the judge's needs, for rows whose need the sheet does not state
-- augment and evaluate, once the run has divided its rows: the teacher's further rows, and the judgements of the
-  systems that need no model
+- augment and evaluate, once the run has split its rows: the teacher's further rows, and the judgements of the systems
+  that need no trained model
 
 They have the journal keys of the live calls, so the run finds the answers and does not pay again. Requests that no
 batch answered are left to the run.
@@ -49,13 +49,13 @@ from qinglan.rows.rows import Question, ValidatedRewrite
 from qinglan.terminal import say
 
 MOST_ROWS = 50_000
-"""Most rows of one batch; services refuse more."""
+"""Highest number of rows in one batch; services refuse more."""
 
 ANSWERS = {"generate": "rewrites", "validate": "needs", "augment": "further rows", "evaluate": "judgements"}
 """Names of the answers that each step pays for."""
 
 SHOWN = 10
-"""Most unpaid rows that are named one by one."""
+"""Highest number of unpaid rows that are named one by one."""
 
 
 class QuoteLine(NamedTuple):
@@ -110,11 +110,11 @@ Approve = Callable[[Quote], bool]
 
 
 def prepay_run(config: RunConfig, root: Path, approve: Approve, most_rows: int = MOST_ROWS) -> Prepayment | None:
-    """Pay ahead for the calls of a run in that folder; None if the quote was not approved."""
+    """Pay ahead for the calls of a run in the folder `root`; None if the quote was not approved."""
     run = RunDir(root)
     config = with_run_files(config, run, "")
     check_currency(config.gateway)
-    # The examiner is asked only once the run has divided its rows.
+    # The examiner's requests are known only once the run has split its rows.
     roles = ("teacher", "judge", *(["examiner"] if run.shown("locked_test").exists() else []))
     raise_together([*input_file_problems(config), *missing_keys_and_hosts(config, roles)])
     sheet = read_sheet(config)
@@ -148,7 +148,7 @@ def give_up(root: Path) -> list[Batch]:
 
 
 def known_requests(config: RunConfig, run: RunDir) -> Iterator[PaidRequest]:
-    """Requests of the run's stages that depend on no answer, as the stages send them."""
+    """Yield the requests of the run's stages that are known now, exactly as the stages send them."""
     assert config.questions is not None
     for row in read_questions(config.questions, config.generate.columns, config.tenant_id):
         if not isinstance(row, Question):
@@ -193,8 +193,8 @@ async def prepay(
 def plan_calls(
     requests: Iterator[PaidRequest], models: Mapping[str, PaidModel], settled: set[str], answered_prompts: set[str]
 ) -> tuple[dict[str, list[BatchCall]], tuple[QuoteLine, ...], int]:
-    """Return the calls to pay for by role, each once, a line of the quote for each step and role, and the number of
-    calls that need no batch."""
+    """Return three things: the calls to pay for, by role and each only once; the quote's line for each step and role;
+    the number of calls that need no batch."""
     keys, known = set[str](), 0
     calls: dict[str, list[BatchCall]] = defaultdict(list)
     tokens: dict[tuple[str, str], TokenCount] = defaultdict(TokenCount)
@@ -278,8 +278,8 @@ class _Rounds:
             batches = []
 
     async def _fill(self, others_open: bool) -> list[Batch]:
-        """Make the round's batches and reserve their cost in the journal; empty if open batches hold the rest of the
-        budget. BudgetError if no batch is open and calls are left."""
+        """Make the round's batches and reserve their cost in the journal; empty if no further call fits the budget.
+        Raises BudgetError if calls are left and no batch is open."""
         batches: list[Batch] = []
         for role, calls in self._calls.items():
             room = self._budget - self._journal.spent()

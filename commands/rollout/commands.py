@@ -1,4 +1,4 @@
-"""Commands of people to a rollout: pause, resume, promote, abort. Each becomes a change of its spec, or a refusal."""
+"""Translate a command to a rollout (pause, resume, promote, abort) into a change of its spec, or refuse it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple

@@ -24,7 +24,8 @@ from qinglan.store import Store, open_store
 def start_rollout(
     target: str, store: str, namespace: str, settings: Path | None, policy: TrustPolicy, api: Api | None = None
 ) -> Deployed:
-    """Start a rollout of a tenant/model, a digest or its beginning; a refusal lists all reasons."""
+    """Start a rollout of the release that `target` names: tenant/model, a digest, or the beginning of a digest. If it
+    is refused, the error lists all reasons."""
     api_of_namespace = (api or connect()).within(namespace)
     release_store = open_store(store)
     rollouts = ClusterRollouts(api_of_namespace.namespace, api_of_namespace)

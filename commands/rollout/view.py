@@ -47,13 +47,14 @@ class RolloutView(NamedTuple):
 
 
 def read_rollout(rollout: Object, rollouts: Iterable[Object] = ()) -> RolloutView:
-    """Parse a rollout; `rollouts` gives its place in the queue. DataError if an incompatible controller wrote it."""
+    """Parse a rollout; `rollouts` are all of its namespace, to find the one that must end first. Raises DataError if
+    an incompatible controller wrote the status."""
     meta, status = rollout["metadata"], rollout.get("status") or {}
     where = f"modelrollout {meta['namespace']}/{meta['name']}"
     state = State.parse(_known_fields(State, status), f"{where}, status")
     policy = _known_fields(RolloutSpec, rollout["spec"])
     by_default = "checks" not in policy
-    if by_default:  # until the controller writes them: a step of 0 % is admitted only with a shadow's checks
+    if by_default:  # until the controller writes them, assume a shadow's checks: only these admit a step of 0 %
         checks = state.checks or default_checks(shadowed=True)
         policy["checks"] = [check.model_dump(by_alias=True) for check in checks]
     spec = RolloutSpec.parse(policy, where)
@@ -82,7 +83,7 @@ def _known_fields(model: type[CamelCaseConfig], values: Mapping[str, Any]) -> di
 
 
 def find_rollout(rollouts: Iterable[Object], name: str, namespace: str) -> Object:
-    """Find a rollout by its name or its service's name: then the current rollout, or the newest if all have ended."""
+    """Find a rollout by its own name, or the current one of the service `name`, or its newest if all have ended."""
     every = list(rollouts)
     exact = [rollout for rollout in every if rollout["metadata"]["name"] == name]
     same_service = rollouts_of_service(every, name)
@@ -100,7 +101,7 @@ HEADS = ("ROLLOUT", "SERVICE", "RELEASE", "PHASE", "PERCENT", "STEP", "OUTCOME",
 def table(rollouts: Iterable[RolloutView], namespace: str) -> list[str]:
     """Format one line per rollout, as kubectl does; long reasons are never wrapped."""
     rows = [HEADS, *map(table_row, rollouts)]
-    if len(rows) == 1:  # the API server says the same of a namespace that does not exist
+    if len(rows) == 1:  # the API server's list is empty, too, for a namespace that does not exist
         return [
             f"no rollouts in {namespace}; `kubectl get namespace {namespace}` says whether there is one of this name"
         ]

@@ -1,5 +1,5 @@
-"""The end of a run: a screen of at most 30 lines with verdict, systems, rows, cost, files and the next command, and
-RUN/summary.txt with the same and all details."""
+"""Report the end of a run: on a screen of at most 30 lines with verdict, systems, rows, cost, files and the next
+command, and with all details in RUN/summary.txt."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +34,7 @@ SUMMARY_WIDTH = 160
 """Columns of summary.txt: wide enough that no table of it folds a cell."""
 
 SMALL_REASONS = 3
-"""Most reasons of the small model's verdict that the screen shows."""
+"""Highest number of reasons of the small model's verdict that the screen shows."""
 
 ROW_COUNTS = (
     ("rows in the sheet", "generate", "rows"),
@@ -43,7 +43,7 @@ ROW_COUNTS = (
     ("accepted by the score", "validate", "accepted"),
     ("SFT training rows", "convert", "sft_train"),
 )
-"""Counts of the rows that are left: name, stage and fact."""
+"""Row counts to print: name, the stage, and the stage's fact with the count."""
 
 LEFT_OUT = (
     ("near duplicates of dev or test", "convert", "near_duplicates", "left_out"),
@@ -55,7 +55,7 @@ LEFT_OUT = (
 """Rows left out of training: the reason, the stage and fact that count them, and the artifact that lists them."""
 
 LOSING_STAGES = (("generate", "rewritten"), ("validate", "validated"))
-"""The stages that lose rows if a model gives no usable answer, and their count of answered rows."""
+"""Stages that lose rows if a model gives no usable answer, each with the fact that counts its answered rows."""
 
 
 def print_summary(config: RunConfig, run: RunDir, record: Json) -> None:
@@ -148,10 +148,9 @@ def is_done(record: Json, stage: str) -> bool:
 
 
 def gated_evaluation(run: RunDir, record: Json) -> dict[str, Any]:
-    """The evaluation of a run that reached it, with the verdict of this run's gate; empty for other runs.
+    """Return the run's evaluation with the verdict of this run's gate; empty if no evaluation was made.
 
-    The file has the verdict by the settings at the time of the evaluation; a gate that runs by --only may have other
-    settings.
+    The verdict in the evaluation's file used the settings at that time; a gate that runs by --only may use others.
     """
     if (record["steps"].get("evaluate") or {}).get("status") != "done":
         return {}
@@ -293,7 +292,8 @@ def first_figures(steps: Json) -> Iterator[str]:
 
 
 def cost_lines(config: RunConfig, money: Json, before: Json) -> Iterator[str]:
-    """Lines on the cost of a run's calls, at the profile's prices for a stand-in, and on what may be paid besides."""
+    """Lines on the cost of a run's calls, at the profile's prices if a stand-in answered, and on calls whose cost is
+    uncertain."""
     currency, calls = config.gateway.teacher.price.currency, answered_calls(money) - answered_calls(before)
     if config.pays:
         yield (

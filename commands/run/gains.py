@@ -1,4 +1,4 @@
-"""The trainings of a run as recipes: the gain of each on dev, its time and cost, and whether it was taken."""
+"""Describe a run's trainings as recipes: the gain of each on dev, its time and cost, and whether the run used it."""
 
 import math
 from collections.abc import Iterator
@@ -34,14 +34,15 @@ class Recipe(NamedTuple):
     """Source of the time: measured in this run, estimated by `fit`, or not known."""
 
     brought: float | None = None
-    """Measured gain on dev; None before it has run."""
+    """Measured gain on dev; None before the recipe has run."""
 
     left_out: bool = False
-    """True if the run went on without it, because less was found with it on dev."""
+    """True if the run continued without the recipe, because the retrievals on dev were worse with it."""
 
 
 def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterator[Recipe]:
-    """Each recipe with gain on dev, time and price; with `headroom`, one that has not run yet is estimated."""
+    """Yield each recipe with its gain on dev, time and price. With `headroom`, a recipe that has not run yet is
+    estimated."""
     estimated = estimates(config, run) if headroom else {}
     expected = {"sft": headroom.learned, "ppo": headroom.gain} if headroom else {}
     for name, about in RECIPES.items():
@@ -53,7 +54,8 @@ def recipes(run: RunDir, config: RunConfig, headroom: Headroom | None) -> Iterat
 
 
 def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
-    """The recipe with its measured gain on dev, unless that is in mean reward and no share of questions."""
+    """Return the recipe with its measured gain on dev. A gain in mean reward is ignored, because it is no share of
+    questions."""
     if gain is None or gain.measure == "mean reward":
         return recipe
     low, high = gain.interval or (math.nan, math.nan)
@@ -72,7 +74,8 @@ Cost = tuple[float | None, float | None, str]
 
 
 def measured_cost(run: RunDir, stage: str) -> Cost | None:
-    """Seconds of a stage that this run has done itself; its price is unknown, as the machine's is."""
+    """Return the seconds of a stage that this run executed itself, otherwise None. The price is unknown, because the
+    price of the machine is."""
     record = run.step_record(stage) or {}
     reused = record.get("facts", {}).get("reused")  # a training of an earlier attempt
     return (duration_seconds(record), None, "measured") if record.get("status") == "done" and not reused else None

@@ -34,8 +34,8 @@ from standins.samples.tenant_content import TENANTS, content_file
 
 ROLES = ("teacher", "judge", "examiner")
 ENOUGH_LABELS = 1_000
-"""Most labelled rows to fit the local reranker on: with all 2,431 rows of a sample, scores separate no better (AUC
-.87, .85)."""
+"""Highest number of labelled rows on which the local reranker is fitted. More did not help: with all 2,431 rows of a
+sample, scores separated no better (AUC .87, .85)."""
 
 
 def run_pipeline(
@@ -52,11 +52,11 @@ def run_pipeline(
     config, sheet = checked.config, checked.sheet
     checked.raise_problems()
     if approve and REWRITER.gateway & set(stages):
-        approve(checked.plan)  # it is shown with its warnings
+        approve(checked.plan)  # the approval shows the plan with its warnings
     else:
         for warning in checked.plan.warnings:
             say(f"! {warning}", to=sys.stderr)
-        if "evaluate" in stages and checked.plan.promotion.obstacles:  # it may be useful without a promotion
+        if "evaluate" in stages and checked.plan.promotion.obstacles:  # the run may be useful without a promotion
             lines = promotion_lines(checked.plan.promotion)
             say("! Can this be promoted?", *(f"  {line}" for line in lines), to=sys.stderr)
     check_keys()
@@ -91,7 +91,7 @@ def run_style(
 
 
 def hide_release(run: RunDir, stages: Sequence[str]) -> None:
-    """Remove the link to an earlier run's release: this run's gate may hold, or may not be reached."""
+    """Remove the link to an earlier run's release, because this run's gate may hold, or may not be reached."""
     if run.shown("release").is_symlink() and "register" not in stages:
         message = "[release] files/release is gone: it was made of what the run held before. The store keeps it."
         say(message, to=sys.stderr)
@@ -116,7 +116,7 @@ def run_gateway(
             yield gateway_url
             record["gateway"] = _gateway_report(gateway_url)
     except BaseException:
-        # Nothing was paid yet, or the journal is broken: then the run's own error matters.
+        # If the journal cannot be read (nothing was paid yet, or it is broken), the run's own error matters more.
         with suppress(QinglanError):
             record["gateway"] = read_report(run.journal)  # the gateway has ended, and so have its last calls
         raise

@@ -23,7 +23,7 @@ from qinglan.terminal import Verbatim, in_language, labelled
 
 SPLITS = ("train", "dev")
 CAPTIONS = {"sheet": "need", "augment": "rewrite"}
-"""The caption of a note's quote, by stage."""
+"""Caption of the quoted text in a stage's note, by stage."""
 
 KIND_NOTES = {"hindsight": "a rewrite in hindsight", "pseudo": "a question from a passage"}
 """Descriptions of the teacher's further rows, by kind."""
@@ -36,10 +36,10 @@ class StageNote(NamedTuple):
     outcome: str
     detail: str
     quote: str = ""
-    """Words of the sheet or of a model, which are never translated."""
+    """Text from the sheet or a model, which is never translated."""
 
     quoted: bool = False
-    """True if the outcome, too, is words of the sheet or of a model."""
+    """True if the outcome is also text from the sheet or a model."""
 
 
 def row_history(run: RunDir, row_id: str) -> list[StageNote]:
@@ -61,7 +61,7 @@ def row_history(run: RunDir, row_id: str) -> list[StageNote]:
 
 
 def note_lines(note: StageNote) -> Iterator[str]:
-    """The lines of a note; a question, a need or a rewrite stays as it is."""
+    """Format the lines of a note; the text of a question, need or rewrite is not translated."""
     stage = in_language(note.stage) if note.stage == "sheet" else note.stage  # the others are names of stages
     yield Verbatim(f"{stage:<9} {note.outcome if note.quoted else in_language(note.outcome)}")
     yield Verbatim(f"          {in_language(note.detail)}")
@@ -80,7 +80,8 @@ def _stopped(run: RunDir) -> list[StageNote]:
 
 
 def _output(run: RunDir, stage: str, name: str) -> Path:
-    """The path of a stage's output: the link in files/, or in its record if the stage failed after writing it."""
+    """Return the path of a stage's output: the link in files/ or, if the stage failed after writing the output, the
+    path in the stage's record."""
     record = run.step_record(stage) or {}
     written = mapping_or_empty(mapping_or_empty(record.get("outputs")).get(name)).get("uri")
     return Path(written) if record.get("status") == "failed" and written else run.shown(name)

@@ -4,9 +4,9 @@ Each format is read by its own library into headings and paragraphs. Scripts, fo
 out, and nothing is fetched.
 """
 
-# markitdown 0.1.9 was compared on 40 documents (2026-11-28) and not taken: it loses the pages of PDFs (of one 4,600
-# of 5,654 words run together), adds the targets of links and the navigation of HTML pages (5 % more words), reads
-# .docx by mammoth as we do, and its import takes 2 CPU seconds and 139 MB, onnxruntime among them.
+# markitdown 0.1.9 was compared on 40 documents (2026-11-28) and not taken: it loses the page numbers of PDFs (in one
+# PDF, 4,600 of 5,654 words run together), adds link targets and the navigation of HTML pages (5 % more words), and
+# reads .docx by mammoth as we do. Its import takes 2 CPU seconds and 139 MB, onnxruntime among them.
 
 import re
 import signal
@@ -35,11 +35,11 @@ DROPPED_TAGS = ("script", "style", "noscript", "template", "nav", "footer", "ifr
 BLOCK_TAGS = (*HEADING_TAGS, "p", "li", "tr", "pre", "div", "blockquote", "dt", "dd", "section", "article", "br")
 CELL_TAGS = ("td", "th")
 SECONDS, SECONDS_A_MB = 60, 20
-"""CPU seconds that reading a document may take, and further seconds for each MB: a PDF of 2,000 pages takes about a
-minute."""
+"""CPU seconds that reading a document may take, and further seconds for each MB of the file. A PDF of 2,000 pages
+takes about a minute."""
 
 SHOWN_FILES = 5
-"""Most files that the error names if no file holds a passage."""
+"""Highest number of files that the error names if no file holds a passage."""
 
 SCANNED = (".pdf", ".docx")
 """Formats that may hold pictures of pages."""
@@ -132,7 +132,7 @@ def read_documents(roots: Iterable[Path]) -> Documents:
 
 
 def list_files(roots: Iterable[Path]) -> tuple[list[tuple[Path, PurePath]], int]:
-    """The files except links, each with its path inside the named folder, and the number of hidden documents."""
+    """List all files except links, each with its path inside its root; also return the number of hidden documents."""
     files, hidden = list[tuple[Path, PurePath]](), 0
     for root in roots:
         if fault := path_fault(root, "Give the documents of the knowledge base.", folder=True):
@@ -153,13 +153,13 @@ def list_files(roots: Iterable[Path]) -> tuple[list[tuple[Path, PurePath]], int]
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise a DataError after `seconds` of CPU time: some parsers take time by the square of the file's size."""
+    """Raise a DataError after `seconds` of CPU time: the time of some parsers grows with the square of the size."""
 
     def end(*_: object) -> None:
         raise DataError(f"could not be read in {seconds:.0f} s of work. Save it again, or split it")
 
     before = signal.signal(signal.SIGVTALRM, end)
-    # A signal each second after the first: a library's `except` may have caught the error of the first.
+    # The signal is repeated each second, because a library's `except` may catch the error of the first one.
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds, 1)
     try:
         yield
@@ -189,7 +189,7 @@ def _passages(path: Path, source: PurePath) -> FilePassages:
 def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> FilePassages:
     """The passages of all sheets that have a column of texts, with a remark on each other sheet.
 
-    An id that occurs in two sheets is an error: leaving one sheet out would hide it.
+    An id that occurs in two sheets is an error, because leaving one of the sheets out would hide the conflict.
     """
     passages, left_out, sheet_of = list[Passage](), list[str](), dict[str, str]()
     for name in sheets:
@@ -359,7 +359,7 @@ def read_pdf(path: Path) -> Iterator[Block]:
 
 
 def join_lines(text: str) -> Iterator[str]:
-    """Join a page's lines to paragraphs, which end at an empty or a short line, or with a sentence."""
+    """Join a page's lines into paragraphs; each ends at an empty line, a short line or the end of a sentence."""
     lines = [line.strip() for line in text.splitlines()]
     width = max(map(len, lines), default=0)
     paragraph = ""

@@ -1,4 +1,4 @@
-"""Markdown without its invisible parts: comments, scripts, imports of MDX, tags. Pure functions.
+"""Remove the invisible parts of Markdown: comments, scripts, imports of MDX, tags. Pure functions.
 
 without_hidden("<Tabs>\\n<!-- internal -->\\nInstall it.")    "\\n\\nInstall it."
 
@@ -22,7 +22,7 @@ INCLUDE = re.compile(r"\s*<<<\s+\S")
 """A line that includes a snippet of another file (https://vitepress.dev/guide/markdown#import-code-snippets)."""
 
 IMPORT = re.compile(r"import\s.{0,200}['\"];?\s*$")
-"""An import of JavaScript in a line, at the beginning of a block (https://mdxjs.com/docs/what-is-mdx/#esm)."""
+"""A line that imports JavaScript, at the beginning of a block (https://mdxjs.com/docs/what-is-mdx/#esm)."""
 
 BRACES = r"\{(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*\}"
 TAG = re.compile(
@@ -56,10 +56,11 @@ def without_hidden(text: str) -> str:
 
 
 def _without_comments(lines: Sequence[str]) -> Iterator[str]:
-    """Lines without comments, scripts and styles.
+    """Yield the lines without comments, scripts and styles.
 
     A comment, script or style without an end hides the rest of the page if a line begins with it, as in a browser
-    (https://spec.commonmark.org/0.31.2/#html-blocks). Elsewhere, and in an MDX comment, the mark is text.
+    (https://spec.commonmark.org/0.31.2/#html-blocks). Within a line, or for an MDX comment, a start mark without an
+    end is ordinary text.
     """
     last = {start: number for number, line in enumerate(lines) for start, end in ENDS.items() if end.search(line)}
     fence, start = "", ""
@@ -75,8 +76,9 @@ def _without_comments(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _visible_part(line: str, start: str, ending: Collection[str]) -> tuple[str, str]:
-    """Return the visible part of a line, and the mark of a hidden part that is still open after it. `ending` are the
-    marks whose end is in this line or below."""
+    """Return the visible part of a line, and the start mark (such as `<!--`) of a hidden part that is still open at
+    its end. `start` is the mark that is open before the line; `ending` are the marks whose end is in this line or
+    below."""
     shown, at = list[str](), 0
     while True:
         if start:
@@ -103,7 +105,8 @@ def _without_imports(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _without_tags(text: str, closed: Collection[str]) -> str:
-    """Text without its tags. A tag is closed or needs no end tag: <NAME> in a sentence is a word."""
+    """Remove the tags from a text. <NAME> counts as a tag only if it is closed somewhere or needs no end tag;
+    otherwise it is a word and stays."""
 
     def replacement(match: re.Match[str]) -> str:
         name, fields = match["name"], match["fields"] or ""

@@ -1,4 +1,4 @@
-"""Markdown as documentation sites write it: front matter, anchors, fenced code, admonitions. Pure functions.
+"""Read Markdown as documentation sites write it: front matter, anchors, fenced code, admonitions. Pure functions.
 
 read_markdown("---\\ntitle: 部署\\n---\\n## 步骤 {#steps}\\n...")    Page("部署"), Block("步骤", 2), Block("...")
 """
@@ -21,15 +21,15 @@ ADMONITION = re.compile(r"\s*:{3,}\s*(?:[\w-]+\s*)?(.*)$")
 """The first or last line of a box (:::tip Title); only the title is kept as text."""
 
 FIELD = re.compile(r"\s*[A-Za-z_][\w-]*\s*:(?:\s|$)")
-"""The first line of front matter, also of broken YAML. If text between two `---` lines begins in another way, it is
+"""The first line of front matter, even if its YAML is broken. Text between two `---` lines that begins differently is
 ordinary text."""
 
 MOST_FIELDS, LONGEST_FIELD = 20, 200
-"""Most fields of front matter that each passage takes as metadata, and most characters of a field."""
+"""Highest number of front matter fields that become a passage's metadata, and of characters in such a field."""
 
 
 def read_markdown(text: str) -> Iterator[Page | Block]:
-    """The page's title and metadata, then its headings and paragraphs; fenced code stays as it is."""
+    """Yield the page's title and metadata, then its headings and paragraphs; fenced code stays as it is."""
     page, body = _front_matter("\n".join(text.splitlines()))
     if page:
         yield page

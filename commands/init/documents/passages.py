@@ -11,10 +11,10 @@ from qinglan.rag.contract import Passage
 from qinglan.terminal import visible
 
 LONGEST = 600
-"""Most characters of a passage: a handful of sentences, so that a prompt has room for several passages."""
+"""Highest number of characters in a passage: a few sentences, so that a prompt has room for several passages."""
 
 LONGEST_CODE = 1500
-"""Most characters of fenced code in one passage; a judge does not read more of a passage."""
+"""Highest number of characters of fenced code in a passage, because a judge reads no more of a passage."""
 
 LONGEST_TITLE = 80
 SECTION = " › "
@@ -31,7 +31,7 @@ class Page(NamedTuple):
     title: str = ""
     metadata: Mapping[str, Any] = MappingProxyType({})
     draft: bool = False
-    """The page is not published, so it gives no passage."""
+    """True if the page is not published; it then gives no passage."""
 
     remark: str = ""
     """A remark on front matter that cannot be read; empty if there is none."""
@@ -49,7 +49,8 @@ class Block(NamedTuple):
 
 
 def document_passages(source: PurePath, blocks: Iterable[Page | Block]) -> Iterator[Passage]:
-    """Passages of one document. The title of each names its headings; its id is the file's name with a number."""
+    """Cut one document into passages. A passage's title names the headings above it; its id is the file's name with a
+    number."""
     blocks = list(blocks)
     own_heading = sum(isinstance(block, Block) and block.level == 1 for block in blocks) == 1
     about, path = Page(), dict[int, str]()
@@ -95,8 +96,8 @@ def _title(page: str, source: PurePath, path: Mapping[int, str], own_heading: bo
     too long together, each is cut to the same width.
 
     The page's title is the one in its metadata, else its first-level heading, else the file's name. `own_heading` is
-    True if the page has exactly one first-level heading, which often repeats the title in other words: it is left out
-    above other headings.
+    True if the page has exactly one first-level heading. It often repeats the title in the metadata in other words,
+    so it is then left out above other headings.
     """
     headings = [path[level] for level in sorted(path) if level > 1 or len(path) == 1 or not (page and own_heading)]
     page = page or path.get(1) or source.stem
@@ -107,7 +108,7 @@ def _title(page: str, source: PurePath, path: Mapping[int, str], own_heading: bo
 
 
 def fence_numbers(lines: Sequence[str]) -> Iterator[int]:
-    """Yield for each line the number of its fenced code block, with the fences themselves; 0 for text."""
+    """Yield for each line the number of its fenced code block, which includes the fence lines; 0 for text."""
     number, fence = 0, ""
     for line in lines:
         before, fence = fence, next_fence(fence, line)
@@ -125,7 +126,8 @@ def next_fence(marks: str, line: str) -> str:
 
 
 def split_text(text: str) -> Iterator[str]:
-    """Split a text, if possible at ends of sentences, into pieces of at most LONGEST characters, or longer code."""
+    """Split a text into pieces of at most LONGEST characters, if possible at ends of sentences. Only fenced code may
+    be longer."""
     piece = ""
     for part in _parts(text):
         if piece and len(piece) + len(part) > LONGEST:
@@ -148,7 +150,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _code(lines: Sequence[str]) -> Iterator[str]:
-    """A block of fenced code, split above LONGEST_CODE characters into blocks with fences of their own."""
+    """Yield a block of fenced code; above LONGEST_CODE characters, as several blocks with their own fences."""
     if sum(map(len, lines)) <= LONGEST_CODE:
         yield "".join(lines)
         return
