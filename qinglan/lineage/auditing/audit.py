@@ -1,4 +1,4 @@
-"""Audit a release, a run or an artifact: its bytes, and the chain of statements from which it comes.
+"""Audit a release, a run or an artifact: check its bytes, and the signed statements about how it was made.
 
 result = audit("runs/demo/fivedoctors", load_trust(Path("trust.yaml")))
 result.verdict     # intact, incomplete or altered
@@ -71,7 +71,7 @@ def audit(
     only_bytes: bool = False,
     now: datetime | None = None,
 ) -> Audit:
-    """Audit a target. With `only_bytes`, an artifact with a signed digest but without its bytes counts as missing."""
+    """Audit a target. With `only_bytes`, an artifact whose digest is signed, but whose bytes are not here, is missing."""
     with open_target(target, store, files) as opened:
         return audit_target(opened, policy, name, only_bytes, now)
 
@@ -118,7 +118,7 @@ def audit_target(
 
 
 def without_attestations(graph: Graph) -> Graph:
-    """Return the graph with every attested artifact as missing, for an auditor who accepts only bytes."""
+    """Return the graph with every attested artifact marked missing, for an auditor who wants to compare all bytes."""
     why = "its digest is signed, but its bytes are not here to compare"
     things = {
         digest: thing._replace(state="missing", why=why) if thing.state == "attested" else thing
@@ -190,7 +190,7 @@ def as_json(result: Audit) -> dict[str, Any]:
 
 
 def counts(graph: Graph) -> dict[str, int]:
-    """Number of artifacts in each state, the worst state first."""
+    """Count the artifacts in each state, the worst state first."""
     states = [thing.state for thing in graph.things.values()]
     return {state: states.count(state) for state in WORST_FIRST}
 

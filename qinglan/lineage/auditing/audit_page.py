@@ -1,4 +1,4 @@
-"""An audit as one HTML page: the tree of artifacts, then each step and artifact with its record.
+"""Render an audit as one HTML page: the tree of artifacts, then the details of each step and artifact.
 
 The page shows text from statements, which anybody may have written, so all text is escaped.
 """

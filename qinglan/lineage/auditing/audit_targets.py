@@ -46,10 +46,10 @@ SHOWN_NAMES = {
     "sft": "chats", "ppo": "prompts", "augmented_sft": "augmented_chats", "augmented_ppo": "augmented_prompts",
     "distil": "distil_table",
 }  # fmt: skip
-"""Name of an artifact by its name in `files/`, if the two differ."""
+"""Names of artifacts by their names in `files/`, if the two names differ."""
 
 SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
-"""Name of a sheet's artifact by the sheet's name in `files/`, if the two differ."""
+"""Names of the artifacts of sheets by the sheets' names in `files/`, if the two names differ."""
 
 SHEET_SUFFIXES = frozenset({".xlsx"})
 """File suffixes of sheets. A sheet in `files/` is a copy that people may edit, not the signed artifact."""
@@ -89,7 +89,7 @@ class AuditTarget(NamedTuple):
 
 @contextmanager
 def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Iterator[AuditTarget]:
-    """Find the target. A release from a store is downloaded, and deleted when the block ends."""
+    """Find the target of an audit. A release in a store is downloaded, and deleted when the block ends."""
     more = [FileEvidence(path) for path in files]
     if Path(target).exists():
         yield _local_target(Path(target), more)
@@ -122,7 +122,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
 
 
 def resolve_digest(store: Store, target: str) -> str:
-    """Return the digest in the store that begins with `target`; a DataError unless there is exactly one."""
+    """Return the store's only digest that begins with `target`; raises a DataError if there is none or are several."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
     if len(matches) > 1:  # an attacker may have planted a list of files under a wrong digest, to hide a release
         pushed, matches = matches, []
@@ -160,10 +160,10 @@ def release_target(
     absent: frozenset[str] = frozenset(),
     store: Store | None = None,
 ) -> AuditTarget:
-    """Describe a release. The walk starts at the outputs in its statement: whole folders, not the files in them.
+    """Describe a release. Its audit starts from the outputs in its statement, without the single files in folders.
 
-    If some files are `absent`, the folder cannot be hashed, and `digest` is used as its digest. A `store` adds the
-    notes stored beside the release, and the list of models that its locked test has judged.
+    If some files are `absent`, the folder cannot be hashed, so `digest` is taken as its digest. From a `store`, the
+    notes beside the release are read, and the uses of its locked test are checked.
     """
     evidence = CombinedEvidence([ReleaseFolder(folder, absent), *more])
     actual, findings = digest if absent else digest_of(folder), []
@@ -210,7 +210,7 @@ def _local_target(path: Path, more: list[FileEvidence]) -> AuditTarget:
 
 
 def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
-    """Describe a run: the outputs of all its steps, the last step first, and its release if it has one."""
+    """Describe a run. Its audit starts from its release, if it has one, and from all outputs, the last step's first."""
     run = RunFolder(root)
     statements, findings = _run_statements(run)
     if not statements:
@@ -250,9 +250,9 @@ def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
 
 
 def shown_file_findings(run: RunFolder) -> Iterator[Finding]:
-    """Find the entries of `files/` that do not lead to the artifact of their name.
+    """Yield a finding for each entry of `files/` that does not lead to the artifact of its name.
 
-    Sheets are skipped: they are copies that people fill in, so a change is only a remark.
+    Sheets are skipped, because they are copies that people fill in. A changed sheet is only a remark.
     """
     for path in _shown_files(run):
         name = shown_name(path)
@@ -272,7 +272,7 @@ def shown_file_findings(run: RunFolder) -> Iterator[Finding]:
 
 
 def shown_file_remarks(run: RunFolder) -> Iterator[str]:
-    """List sheets in `files/` that differ from what a step wrote, and artifacts that `files/` no longer shows."""
+    """Name the sheets in `files/` that were changed since a step wrote them, and artifacts that `files/` lacks."""
     files = _shown_files(run)
     for path in files:
         digests = run.recorded_digests(name := shown_name(path))

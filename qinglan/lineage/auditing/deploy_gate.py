@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
     override: Override | None = None
     grave: bool = False
-    """True if an override cannot cover all reasons (`is_grave`)."""
+    """True if an override cannot cover some of the reasons (`is_grave`)."""
 
 
 def may_deploy(
@@ -132,8 +132,9 @@ def gate_faults(
 ) -> Iterator[str]:
     """Check that the gate promoted within the policy's limits, and that gate, evaluation and release fit together.
 
-    The gate must have judged the release's evaluation, and the evaluation the release's model. `required` lists the
-    stages of the model line. The release's digests are from its statement, which the audit compared with the bytes.
+    The gate must have judged the release's evaluation, and the evaluation must be of the release's model. `required`
+    lists the stages of the model line. The release's digests are taken from its statement, because the audit has
+    already compared them with the bytes.
     """
     # A smaller model's line has gate_small and evaluate_small beside its teacher's stages.
     gate, evaluate = (
@@ -193,7 +194,7 @@ def break_glass(
 
 
 def is_grave(finding: Finding) -> bool:
-    """True if no override covers the finding: something is altered or untrusted, or a release file is missing."""
+    """Return True if an override cannot cover a finding: a thing is altered or untrusted, or a release file is missing."""
     return finding.state in GRAVE or finding.what.partition("/")[0] in RELEASE_FILES
 
 

@@ -34,7 +34,7 @@ class Descendant(NamedTuple):
     stage: str
     ended: str
     names: tuple[str, ...]
-    """Names that point to a release in the store, each marked `(now)`; without any, the name in its statement."""
+    """Names in the store that point to a release, each with `(now)`; if there are none, the name in its statement."""
 
     where: str
     fault: str
@@ -112,7 +112,7 @@ def _descend(digest: str, steps: Sequence[SignedStatement]) -> list[SignedStatem
 
 
 def _whole_digest(digest: str, steps: Iterable[SignedStatement]) -> str:
-    """Return the digest that begins with these characters, or the characters themselves if no statement has one."""
+    """Complete a shortened digest to the only digest in `steps` that begins with it; unchanged if there is none."""
     if not DIGEST.fullmatch(digest):
         raise DataError(f"{digest}: no file here, and no digest: those have 8 to 64 characters of 0-9 and a-f.")
     parts = (part for step in steps for part in (*step.statement.used, *_outputs(step)))
@@ -130,9 +130,9 @@ def _rank(step: SignedStatement, name: str) -> int:
 
 
 def _signature_fault(step: SignedStatement, policy: TrustPolicy) -> str:
-    """Return why the signature is not trusted; empty if it is trusted.
+    """Return why a statement's signature is not trusted; empty if it is trusted.
 
-    The tenant is the one that the statement names. If it names none, a tenant for which the key may sign is taken.
+    The signature is checked for the tenant that the statement names or, if it names none, for a tenant of the key.
     """
     keys = (policy.keys[signature.key] for signature in step.envelope.signatures if signature.key in policy.keys)
     allowed = next((tenant for key in keys for tenant in key.tenants), "")

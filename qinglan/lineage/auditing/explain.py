@@ -71,7 +71,7 @@ def _data_lines(graph: Graph) -> list[str]:
 
 
 def _paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
-    """List the number and cost of the paid answers, per step and in total. `lists` are the lists by digest.
+    """List number and cost of the paid answers, per step and in total. `lists` are paths of their lists, by digest.
 
     The steps of a run share one journal, and a fold's list repeats earlier lists, so a call counts only for the first
     step that names it. If a list is missing, the numbers in its step's statement are used.
@@ -143,7 +143,7 @@ def _compared_values(target: AuditTarget, graph: Graph) -> Iterator[tuple[str, s
 
 
 def _metric_values(evaluation: Mapping[str, Any]) -> dict[str, str]:
-    """Return the candidate's figures, and its differences to other systems, with confidence intervals."""
+    """Return the metrics of the evaluation's candidate, and its differences to other systems, with intervals."""
     systems, paired = mapping_or_empty(evaluation.get("systems")), mapping_or_empty(evaluation.get("paired"))
     candidate = str(evaluation.get("candidate", ""))
     metrics = mapping_or_empty(systems.get(candidate) or next(iter(systems.values()), None))

@@ -20,7 +20,7 @@ MARKS: dict[State, tuple[str, str]] = {
 }
 VERDICT_COLOURS = {"intact": "green", "incomplete": "yellow", "altered": "red"}
 MAX_DEPTH = 60
-"""Levels of the tree that are printed, since a chain may have thousands."""
+"""Largest number of tree levels that are printed, since a chain may have thousands."""
 
 
 class TreeLine(NamedTuple):

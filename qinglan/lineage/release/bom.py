@@ -32,13 +32,13 @@ def _validator() -> Any:
 
 
 def schema_fault(text: str) -> str:
-    """Return why the text is not strict CycloneDX 1.6; an empty text if it is."""
+    """Return why a text is not strict CycloneDX 1.6; empty if it is."""
     error = _validator().validate_str(text)
     return "" if error is None else str(error.data if hasattr(error, "data") else error).splitlines()[0][:200]
 
 
 def bom_fault(path: Path, name: str, model: ArtifactRef, files: Mapping[str, str]) -> str:
-    """Return why the file is not the bill of this model; an empty text if its name, digest and files match."""
+    """Return why a file is not this model's bill of materials; empty if its name, digest and files match."""
     # An older statement calls a folder's digest sha256. The bill of such a release does the same.
     kind = CYCLONEDX_HASHES.get(model.algorithm, CYCLONEDX_HASHES[FILE_ALGORITHM])
     try:

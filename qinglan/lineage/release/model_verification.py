@@ -6,9 +6,10 @@
         ... the model is loaded from the copy ...
 
 The model is a folder inside its release (release_folder.py), which the storage initialiser has written. A later
-change on the node is detected. A model without a release has only a digest; it is refused if a trust policy is named.
+change on the node is detected. A model without a release can be compared with nothing; it is refused if a trust policy
+is named.
 
-If others can write to a file, it may change between the read that compares it and the read that loads it. Neither its
+If other users can write to a file, it may change after it was compared and before it is loaded. Neither its
 timestamps nor its inode show this: a write through a shared mapping (mmap) to a page that is already dirty updates no
 timestamp.
 https://man7.org/linux/man-pages/man2/mmap.2.html#NOTES
@@ -47,7 +48,7 @@ VERSION_LENGTH = 12
 REFETCH_HINT = "Do not load it; fetch the release again, and run `qinglan audit` to see what changed."
 WEIGHTS = (".safetensors", ".safetensors.index.json")
 COPY_BYTES = 1 << 24
-"""Bytes that are copied at a time."""
+"""Number of bytes that are copied at a time."""
 
 
 class ModelVerification(NamedTuple):
@@ -93,7 +94,7 @@ def verified_copy(
 def verify_model(
     folder: Path, weights: bool = True, trust: Path | None = None, copy: Path | None = None
 ) -> ModelVerification:
-    """Compare a model's folder with its release; an AlteredError or a DataError if they differ.
+    """Compare a model's folder with its release; raises an AlteredError or a DataError if they differ.
 
     Without `weights`, the merged weights may be missing. With `trust`, the release must have a trusted signature.
     With `copy`, the files are first copied there, and the copies are compared.
@@ -132,7 +133,10 @@ def verify_model(
 
 
 def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
-    """Digests of all files that the release's statement lists, including files that stayed in the store."""
+    """Return the digests of all files that a release's statement lists, including files that stayed in the store.
+
+    Raises an AlteredError if the statement contradicts itself.
+    """
     subjects = release.statement.made
     for part in subjects:
         if why := algorithm_fault(part, folder=part.name in FOLDERS):
@@ -147,7 +151,7 @@ def release_files(folder: Path, release: ReleaseStatement) -> dict[str, str]:
 
 
 def is_merged_weights(name: str) -> bool:
-    """True for merged weights, which a server with base and adapter does not need."""
+    """Return True for merged weights, which a server with base model and adapter does not need."""
     folder, _, file = name.rpartition("/")
     return folder == MODEL and file.endswith(WEIGHTS)
 
@@ -180,7 +184,7 @@ def _copied(folder: Path, files: Mapping[str, Path], copy: Path, weights: bool) 
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    """Yield the file's bytes in pieces. An error of reading names this file, and an error of writing the copy."""
+    """Yield a file's bytes in pieces. A failed read raises an error that names this file instead of the copy."""
     with open_plain(path) as file, reading(path):
         while piece := file.read(COPY_BYTES):
             yield piece

@@ -26,7 +26,7 @@ class ReleaseAddress(NamedTuple):
 
 
 def parse_release_uri(uri: str) -> ReleaseAddress:
-    """Parse an address; a ConfigError if it names no release by digest."""
+    """Parse an address; raises a ConfigError if it does not name a release by its digest."""
     match = RELEASE_URI.fullmatch(uri)
     if match is None:
         raise ConfigError(

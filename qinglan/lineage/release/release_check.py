@@ -87,7 +87,10 @@ class ReleaseContents(NamedTuple):
         return [item for item in self.lineage.values() if isinstance(item, SignedStatement)]
 
     def gate(self) -> tuple[list[SignedStatement], bool]:
-        """The gate's statements about this verdict and evaluation; and False if the verdict is not to promote."""
+        """Return the gate's statements about this release, and False if the lineage holds a verdict to hold.
+
+        If the lineage lacks the verdict's file, the second value is True.
+        """
         verdict = next((part.digest for part in self.release.statement.used if part.name == VERDICT), "")
         gates = gate_statements(self.lineage_statements(), self.signed_digest(EVALUATION), verdict)
         paper = self.listing.files.get(f"{LINEAGE}/{verdict_file_name(verdict)}")
@@ -97,10 +100,10 @@ class ReleaseContents(NamedTuple):
 def check_release(
     folder: Path, policy: TrustPolicy, name: str = "", absent: frozenset[str] = frozenset()
 ) -> list[Finding]:
-    """Return a finding for each file. `name` is the requested release, as tenant/model.
+    """Return a finding for each file of a release. `name` is the requested release, as tenant/model.
 
-    If some model files are `absent`, the model's own signature cannot be verified, since it covers all of them. Then
-    only the signed digests in the release's statement are checked.
+    If some model files are `absent`, the model's own signature cannot be verified, since it covers all files. Then the
+    model's files are compared only with the digests in the release's statement.
     """
     listing = plain_files(folder)
     digests: dict[str, str] = {}
@@ -134,7 +137,7 @@ def check_release(
 
 
 def _without_statement(folder: Path, listing: Listing, why: str) -> list[Finding]:
-    """Findings for a release whose own statement is missing or malformed, so that no file can be trusted."""
+    """Return the findings if a release's own statement is missing or malformed, so that no file can be trusted."""
     state: State = "altered" if os.path.lexists(folder / PROVENANCE) else "missing"
     findings = [Finding(PROVENANCE, state, why.removeprefix(f"{folder / PROVENANCE}: "))]
     findings += [Finding(name, "altered", fault) for name, fault in listing.faults.items()]
@@ -148,7 +151,7 @@ def _without_statement(folder: Path, listing: Listing, why: str) -> list[Finding
 def _read_lineage(
     listing: Listing, digests: Mapping[str, str], signed: Mapping[str, ArtifactRef]
 ) -> dict[str, SignedStatement | str]:
-    """Read the lineage's statements whose bytes match the release's statement. Other checks report the rest."""
+    """Read the lineage's statements whose bytes match the release's statement. Other checks report those that differ."""
     statements: dict[str, SignedStatement | str] = {}
     for name, path in listing.files.items():
         same = name in signed and digests.get(name) == signed[name].digest
@@ -230,7 +233,7 @@ def _check_bom(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_origin(contents: ReleaseContents) -> Iterator[Finding]:
-    """Check that the statement names model and evaluation as inputs too, so that the walk can continue from them."""
+    """Check that the statement names model and evaluation also as inputs, so that the audit can trace them back."""
     used = {part.digest for part in contents.release.statement.used}
     for name in (MODEL, EVALUATION):
         if (digest := contents.signed_digest(name)) and digest not in used:
@@ -251,7 +254,7 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
-    """Compare the prompts in the model's card with those of its training rows, which trusted statements name."""
+    """Compare the prompts in the model's card with the prompts of its training rows, which trusted statements name."""
     name = f"{MODEL}/{CARD}"
     if name not in contents.listing.files:
         return
@@ -270,7 +273,7 @@ def trusted_statements(lineage: Iterable[SignedStatement], policy: TrustPolicy, 
 
 
 def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
-    """Check that a gate made the verdict from this evaluation, that it promotes, and that the release is newer."""
+    """Check that a gate promoted the model because of this evaluation, before the release was signed."""
     release = contents.release.statement
     gates, promoted = contents.gate()
     if not gates:
@@ -285,9 +288,9 @@ def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
-    """Repeat the decision from the figures, with the settings of evaluation and gate, and compare the results.
+    """Decide again from the evaluation's figures and the gate's settings: a signed verdict may contradict its figures.
 
-    A signed verdict may contradict its figures. A verdict of hold is not checked, since it lets nothing through.
+    A verdict to hold is not checked, since it permits no deployment.
     """
     gates, promoted = contents.gate()
     if not gates or not promoted or contents.digests.get(EVALUATION) != contents.signed_digest(EVALUATION):
@@ -307,7 +310,7 @@ def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def judge_again(path: Path, rules: Iterable[Any]) -> list[Verdict]:
-    """Verdicts on an evaluation: one by its own settings, and one by the settings in each gate's statement."""
+    """Return verdicts on an evaluation: one by its own settings, and one by the settings in each gate's statement."""
     evaluation = read_evaluation(path)
     kind = kind_of(evaluation, path.name)
     gates = [rule for rule in rules if isinstance(rule, Mapping) and rule.keys() >= kind.gate.model_fields.keys()]

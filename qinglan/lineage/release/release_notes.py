@@ -1,10 +1,11 @@
 """Signed notes beside a release in its store: overrides of the deploy gate, and histories of rollouts.
 
-An override ("breaking the glass") lets a release be deployed although something is missing. A releaser's key signs
-it; it says who and why, and every later audit shows it in red. It never covers changed bytes or wrong signatures.
+An override ("breaking the glass") permits the deployment of a release although evidence is missing. It says who
+permits it and why, a releaser's key signs it, and every later audit shows it in red. It never covers changed bytes or
+wrong signatures.
 
 A rollout's statement holds the policy, all decisions with their figures, the outcome and the reasons, signed by a key
-of the role `rollout`. It permits nothing; an audit can compare it with what is served.
+of the role `rollout`. It permits nothing, but an audit can compare it with the release that is served.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -90,7 +91,7 @@ class CheckedRollout(NamedTuple):
 def make_override(
     signer: Signer, digest: str, name: str, by: str, reason: str, missing: Sequence[str], at: datetime | None = None
 ) -> bytes:
-    """Sign an override; a ConfigError without a person, a long enough reason or a releaser's key."""
+    """Sign an override; raises a ConfigError without a person, a long enough reason or a releaser's key."""
     if not (by + reason).isprintable():
         raise ConfigError("--by and --break-glass: a line of plain text each, as every later audit shows them.")
     if not by.strip() or len(reason.strip()) < MIN_REASON_LENGTH:
@@ -105,7 +106,7 @@ def make_override(
 def read_override(
     sealed: bytes, policy: TrustPolicy, tenant: str, now: datetime | None = None, where: str = "override"
 ) -> Override:
-    """Read an override; a DataError if no trusted releaser's key signed it."""
+    """Read an override; raises a DataError if it is malformed or no trusted releaser's key signed it."""
     envelope = open_envelope(sealed, where)
     try:
         digest, name, predicate = _parse(envelope, BREAK_GLASS)
@@ -138,7 +139,7 @@ def read_overrides(
 
 
 def rollout_payload(rollout: RolloutStatement) -> bytes:
-    """Return the bytes to sign. Equal histories give equal bytes."""
+    """Serialise a rollout's statement to the bytes that are signed. Equal statements give equal bytes."""
     predicate = rollout._asdict()
     return _payload(ROLLOUT_TYPE, predicate.pop("name"), predicate.pop("digest"), predicate)
 
@@ -148,7 +149,7 @@ def sign_rollout(rollout: RolloutStatement, signer: Signer) -> bytes:
 
 
 def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
-    """True if a note holds this statement. Signatures are not compared: two over the same bytes may differ."""
+    """Return True if a note holds this statement. Signatures are ignored, because two over the same bytes may differ."""
     try:
         return rollout_payload(_parse_rollout(open_envelope(note))) == rollout_payload(rollout)
     except DataError:
@@ -167,7 +168,7 @@ def read_rollout_notes(
 def read_rollout_note(
     note: bytes, policy: TrustPolicy, digest: str, tenant: str, now: datetime
 ) -> CheckedRollout | None:
-    """Check a rollout's note, and give it the state attested, altered or untrusted. None for another kind of note."""
+    """Check a rollout's note as attested, altered or untrusted; returns None for another kind of note."""
     try:
         envelope = open_envelope(note)
         if ROLLOUT_TYPE.encode() not in envelope.payload[:300]:
@@ -190,7 +191,7 @@ def read_rollout_note(
 
 
 def note_findings(changed: Iterable[str], rollouts: Iterable[CheckedRollout]) -> list[Finding]:
-    """Return findings about changed notes and untrusted rollout statements. A rollout's outcome is not a finding."""
+    """Return findings about changed notes and untrusted rollout statements. A failed rollout is not a finding."""
     why = "it is not what was laid beside the release, so it is not trusted"
     findings = [Finding(f"note {name}", "altered", why) for name in changed]
     return findings + [
@@ -226,7 +227,7 @@ def _payload(kind: str, name: str, digest: str, predicate: Mapping[str, Any]) ->
 
 
 def _parse(envelope: Envelope, kind: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Digest and name of the release, and the predicate; one of PARSE_ERRORS for another kind of note."""
+    """Return digest and name of a note's release, and its predicate; raises a PARSE_ERRORS error for another kind."""
     body = parse_json_mapping(envelope.payload, "note")
     if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, kind):
         raise ValueError(f"a {body['predicateType']}")

@@ -3,8 +3,8 @@
     steps = read_earlier_steps(Path(before.path), signer)
     fault = input_fault("evaluation", digest, steps)
 
-Before a step reads an input, it refuses an input that differs from the output that an earlier step signed. Otherwise
-it would sign a result of changed bytes.
+Before a step reads its inputs, it refuses those that differ from the outputs that earlier steps signed. Otherwise it
+would sign a result that was made from changed bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from qinglan.lineage.signing.trust import TrustPolicy, policy_at_hand
 from qinglan.lineage.trace.release_folder import paper_faults
 
 Proof = Literal["proven", "unproven", "altered"]
-"""proven: signed by a known key. unproven: by no known key. altered: a known key's signature does not match."""
+"""proven: a known key signed it. unproven: no known key signed it. altered: a known key's signature does not match."""
 
 
 class EarlierStep(NamedTuple):
@@ -32,9 +32,9 @@ class EarlierStep(NamedTuple):
 
 
 def read_earlier_steps(lineage: Path | None, signer: Signer) -> list[EarlierStep]:
-    """Read the statements in the folder, oldest first; malformed ones are skipped.
+    """Read the statements in the folder, oldest first; malformed statements are skipped.
 
-    The trust policy checks the signatures. Without a policy, the keys of this machine do.
+    Their signatures are checked with the trust policy or, if there is none, with the keys on this machine.
     """
     policy = policy_at_hand()
     keys = {} if policy else _keys_at_hand(signer)
@@ -63,7 +63,7 @@ def _proof_by_keys(envelope: Envelope, keys: Mapping[str, PublicKey]) -> Proof:
 
 
 def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
-    """Public keys of this machine's private keys, by id. A pod has only its step's keys; rotated keys are gone."""
+    """Return the public keys of this machine's private keys, by id. Rotated keys and those of other pods are missing."""
     signers = [signer]
     for role in ROLES:
         with suppress(ConfigError):
@@ -72,7 +72,7 @@ def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
 
 
 def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
-    """Return why an input differs from the output of this name that an earlier step signed; empty if it does not."""
+    """Return how an input differs from the output of the same name that an earlier step signed; empty if it is equal."""
     makers = signed_outputs(name, steps)
     if not makers or digest in {output.digest for _, output in makers}:
         return ""
@@ -84,11 +84,11 @@ def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
 
 
 def signed_outputs(name: str, steps: Sequence[EarlierStep]) -> list[tuple[str, ArtifactRef]]:
-    """Return the outputs of this name that an input may be, each with its stage; `steps` are oldest first.
+    """Return the signed outputs of this name with which an input may agree, each with its stage.
 
-    Unproven statements count only if no proven one names such an output. If a run made the output several times, the
-    last one counts. If the newest statement's run made one, only that is returned: statements of other runs may lie
-    beside it, from KFP's cache or from the folds of a cross-fitted run.
+    `steps` are oldest first. Unproven statements count only if no proven statement names such an output. If a run made
+    the output several times, the last one counts. If the newest statement's run made the output, other runs' outputs
+    are ignored; their statements can be in the same folder because of KFP's cache or a cross-fitted evaluation.
     """
 
     def makers(of: Sequence[EarlierStep]) -> list[tuple[Statement, ArtifactRef]]:

@@ -57,7 +57,7 @@ EXTERNAL_INPUT_NAMES = frozenset({"questions", "knowledge_base", "labelled"})
 
 
 class Artifact(Protocol):
-    """The part of a KFP artifact that is used here, so that this module does not import KFP."""
+    """Type of a KFP artifact with the fields that this module uses, so that it does not import KFP."""
 
     metadata: dict[str, Any]
     schema_title: str
@@ -79,7 +79,7 @@ class StepReport(NamedTuple):
     """Outputs that are not KFP artifacts."""
 
     papers: dict[str, bytes]
-    """Small supporting files for the lineage folder, by name; each holds the bytes of one input or output."""
+    """Contents of small supporting files for the lineage folder, by file name; each is one input or output."""
 
 
 @contextmanager
@@ -95,8 +95,8 @@ def recorded(
     """Write the record of a stage before and after it runs. If the stage fails, the record holds the error.
 
     The key is loaded first, so that a missing key ends the stage before a long training, not after it. Inputs are
-    compared with what earlier steps signed. `siblings` holds the lineages of inputs that other runs made, by the
-    prefix of the inputs' names, such as "fold 1 ".
+    compared with the outputs that earlier steps signed. `siblings` holds the lineage folders of inputs that other runs
+    made, by the prefix of the inputs' names, such as "fold 1 ".
     """
     # KFP gives a step its inputs' paths; their digests are taken before the stage reads them.
     # https://www.kubeflow.org/docs/components/pipelines/user-guides/data-handling/artifacts/
@@ -140,7 +140,7 @@ def recorded(
 def _refuse_altered(
     inputs: Mapping[str, Artifact], digests: Mapping[str, str], lineages: Mapping[str, Path], signer: Signer
 ) -> None:
-    """Refuse inputs and lineages that differ from the signed statements. `lineages` are by prefix of input names."""
+    """Refuse inputs and lineages that were changed. `lineages` maps a prefix of input names to their lineage folder."""
     for start, folder in lineages.items():
         steps = read_earlier_steps(folder, signer)
         refuse_changed_lineage(folder, steps)
@@ -151,7 +151,7 @@ def _refuse_altered(
 
 
 def _verified_digest(name: str, item: Artifact) -> str:
-    """Digest of an artifact; for a reference to a base model, the digest of the weights, which are verified."""
+    """Return an artifact's digest. For a reference to a base model, verify the weights and return their digest."""
     path = Path(item.path)
     if name != BASE or not is_reference(path):
         return digest(path)

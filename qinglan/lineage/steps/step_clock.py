@@ -1,7 +1,7 @@
-"""Clock for the times in a step's statement. They stay in order even if the machine's clock is set back.
+"""Clock for the times in a step's statement, which stay in order even if the machine's clock is set back.
 
     clock = step_clock(signer, lineage)
-    clock.started       when the step began
+    clock.started       the time at which the step began
     clock.now()         the present time by the same clock
 
 An audit marks a step as altered if it ended before it started, or started before its inputs were made. If the
@@ -20,13 +20,13 @@ LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class StepClock:
-    """Clock that never goes back. It starts at the machine's time, or later, at the end of the earlier steps.
+    """Clock that never goes back. It starts at the machine's time or at `earlier`, whichever is later.
 
     After its start it counts by `time.monotonic`, which does not change when the machine's clock is set.
     """
 
     def __init__(self, earlier: datetime = LONG_AGO) -> None:
-        # A `since` written by hand may have more digits than iso_time keeps: round it up to a whole millisecond.
+        # A key's `since` in trust.yaml may have more digits than iso_time keeps, so round it up to a millisecond.
         earlier += timedelta(microseconds=-earlier.microsecond % 1000)
         self.began = max(datetime.now(UTC), earlier)
         self._monotonic = time.monotonic()
@@ -40,9 +40,9 @@ class StepClock:
 
 
 def step_clock(signer: Signer, lineage: Path | None) -> StepClock:
-    """Return the clock of a step. It starts after the steps whose statements are in the `lineage` folder.
+    """Return the clock of a step. It does not start before the end of the steps whose statements are in `lineage`.
 
-    It does not start before the signing key was made, if a trust policy on this machine holds that time.
+    It does not start before the signing key was made either, if a trust policy on this machine names the key.
     """
     policy = policy_at_hand()
     key = policy.keys.get(signer.id) if policy else None

@@ -1,4 +1,4 @@
-"""Add what is not a KFP artifact to a step's record: paid answers, prices, knowledge bases, prompts, the verdict.
+"""Add inputs and outputs that are not KFP artifacts to a step's record, such as paid answers, prompts or the verdict.
 
     add_gateway_usage(step, "generate", gateway_url)
     add_prompts(step, "teacher.*")
@@ -39,7 +39,7 @@ AWAY_STATUSES = {502, 503, 504}
 
 
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
-    """Add the paid answers of this stage and the knowledge bases; an OutageError if the gateway does not answer."""
+    """Add a stage's paid answers, prices and knowledge bases; raises an OutageError if the gateway does not answer."""
     with gateway_http(gateway_url) as http:
         paid = read_gateway(http, PAID_PATH, {"step": stage})
         prices = read_gateway(http, PRICES_PATH)
@@ -79,7 +79,7 @@ def add_student_prompts(step: StepReport, prompts: Mapping[str, str]) -> None:
 
 
 def add_reward(step: StepReport, config: RewardConfig) -> None:
-    """Add the reward's definition, and its style model if it has one."""
+    """Add the reward's settings, and the digest of its style model if it has one."""
     defined = orjson.dumps(config.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
     add_supporting_file(step, "reward", "reward.json", defined)
     if config.style is not None:
@@ -117,7 +117,7 @@ def add_verdict(step: StepReport, verdict: Verdict) -> None:
 
 
 def gateway_http(gateway_url: str) -> Client:
-    """Client of the run's own gateway. Responses have no size limit: the list of paid answers may be long."""
+    """Return a client of the run's gateway without a size limit, since the list of paid answers may be long."""
     return sync_client(gateway_url, timeout=TIMEOUT_SECONDS, largest=None)
 
 
@@ -136,7 +136,7 @@ def served_knowledge_bases(http: Client) -> list[dict[str, Any]]:
 
 
 def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = None) -> bytes:
-    """Return the body of the gateway's response; an OutageError if the request fails."""
+    """Return the body of the gateway's response; raises an OutageError if the request fails."""
     try:
         response = _get(http, path, parameters).raise_for_status()
     except httpx2.HTTPError as error:
@@ -145,8 +145,8 @@ def read_gateway(http: Client, path: str, parameters: dict[str, str] | None = No
 
 
 def _get(http: Client, path: str, parameters: dict[str, str] | None = None) -> httpx2.Response:
-    """Request a path of the gateway. It waits out an outage for the configured time: the stage's finished work could
-    be lost if it failed here."""
+    """Request a path of the gateway. An outage is waited out for the configured time, since the stage's finished work
+    could be lost if the request failed."""
 
     def is_away(error: Exception) -> bool:
         return isinstance(error, httpx2.TransportError | httpx2.HTTPStatusError)
