@@ -6,17 +6,16 @@ chain from a released model back to the spreadsheet, the knowledge base and ever
 
 Signatures are made with EC keys on P-256 (keys.py, trust.py). A key has one of three roles:
 
-    builder      signs what a stage made (record.py)
-    releaser     signs what may serve: a release, its model, an entry of a name, an override (register,
-                 deploy_gate.py)
-    rollout      signs how a rollout ended (release_notes.py)
+    builder      signs the inputs and outputs of a stage (record.py)
+    releaser     signs releases, their models, entries in a name's history, and overrides (register, deploy_gate.py)
+    rollout      signs the outcome of a rollout (release_notes.py)
 
 The trust policy, trust.yaml, says which key may sign for which tenants and times. It is public; the auditor and the
 deploy gate use their own copy. A run's records, a store and file names are not trusted.
 
 Files of a release (release_folder.py). A store keeps a release under the digest of its folder.
 
-    model/                        the weights that were judged, byte for byte
+    model/                        the evaluated model, byte for byte
     model.sig                     OpenSSF model signature over model/ (model_signature.py)
     provenance.dsse.json          the release's own statement
     mlbom.cdx.json                CycloneDX bill of materials (bom.py)
@@ -25,9 +24,9 @@ Files of a release (release_folder.py). A store keeps a release under the digest
 
 Checks: `check_release` compares a release's own files with its statement (release_check.py). `walk`
 follows the chain back and compares bytes and times (walk.py). `audit` does both (audit.py); `may_deploy` also
-requires the stages of the line and a gate that promoted (deploy_gate.py). `verify_model` is the short form for a
-server that loads a model (model_verification.py). A step refuses inputs that differ from their statements
-(earlier_steps.py).
+requires every stage of the model line, and a gate that promoted the model (deploy_gate.py). `verify_model` is a
+shorter check for a server that loads a model (model_verification.py). A step refuses inputs that differ from their
+statements (earlier_steps.py).
 
     from pathlib import Path
     from qinglan.lineage.auditing.audit import audit

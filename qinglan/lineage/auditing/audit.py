@@ -71,7 +71,7 @@ def audit(
     only_bytes: bool = False,
     now: datetime | None = None,
 ) -> Audit:
-    """Audit a target. With `only_bytes`, an artifact whose digest is signed, but whose bytes are not here, is missing."""
+    """Audit a target. With `only_bytes`, an artifact counts as missing if its bytes are not here to compare."""
     with open_target(target, store, files) as opened:
         return audit_target(opened, policy, name, only_bytes, now)
 

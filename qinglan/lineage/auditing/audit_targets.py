@@ -122,7 +122,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
 
 
 def resolve_digest(store: Store, target: str) -> str:
-    """Return the store's only digest that begins with `target`; raises a DataError if there is none or are several."""
+    """Return the only digest in the store that begins with `target`; raises a DataError for none or several."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
     if len(matches) > 1:  # an attacker may have planted a list of files under a wrong digest, to hide a release
         pushed, matches = matches, []
@@ -210,7 +210,7 @@ def _local_target(path: Path, more: list[FileEvidence]) -> AuditTarget:
 
 
 def _run_target(root: Path, more: list[FileEvidence]) -> AuditTarget:
-    """Describe a run. Its audit starts from its release, if it has one, and from all outputs, the last step's first."""
+    """Describe a run. Its audit starts from its release, if it has one, and from the outputs of all its steps."""
     run = RunFolder(root)
     statements, findings = _run_statements(run)
     if not statements:

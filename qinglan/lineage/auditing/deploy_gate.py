@@ -194,7 +194,7 @@ def break_glass(
 
 
 def is_grave(finding: Finding) -> bool:
-    """Return True if an override cannot cover a finding: a thing is altered or untrusted, or a release file is missing."""
+    """Return True if no override can cover a finding: altered or untrusted artifacts, or missing release files."""
     return finding.state in GRAVE or finding.what.partition("/")[0] in RELEASE_FILES
 
 

@@ -6,8 +6,8 @@
         ... the model is loaded from the copy ...
 
 The model is a folder inside its release (release_folder.py), which the storage initialiser has written. A later
-change on the node is detected. A model without a release can be compared with nothing; it is refused if a trust policy
-is named.
+change on the node is detected. A model without a release cannot be compared, so it is refused if a trust policy is
+named.
 
 If other users can write to a file, it may change after it was compared and before it is loaded. Neither its
 timestamps nor its inode show this: a write through a shared mapping (mmap) to a page that is already dirty updates no

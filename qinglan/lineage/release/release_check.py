@@ -87,7 +87,7 @@ class ReleaseContents(NamedTuple):
         return [item for item in self.lineage.values() if isinstance(item, SignedStatement)]
 
     def gate(self) -> tuple[list[SignedStatement], bool]:
-        """Return the gate's statements about this release, and False if the lineage holds a verdict to hold.
+        """Return the gate's statements about this release, and False if the lineage's verdict does not say promote.
 
         If the lineage lacks the verdict's file, the second value is True.
         """
@@ -102,8 +102,8 @@ def check_release(
 ) -> list[Finding]:
     """Return a finding for each file of a release. `name` is the requested release, as tenant/model.
 
-    If some model files are `absent`, the model's own signature cannot be verified, since it covers all files. Then the
-    model's files are compared only with the digests in the release's statement.
+    If some model files are `absent`, the model's own signature cannot be verified, since it covers all files. Then
+    only the digests in the release's statement are compared.
     """
     listing = plain_files(folder)
     digests: dict[str, str] = {}
@@ -151,7 +151,7 @@ def _without_statement(folder: Path, listing: Listing, why: str) -> list[Finding
 def _read_lineage(
     listing: Listing, digests: Mapping[str, str], signed: Mapping[str, ArtifactRef]
 ) -> dict[str, SignedStatement | str]:
-    """Read the lineage's statements whose bytes match the release's statement. Other checks report those that differ."""
+    """Read the lineage's statements whose bytes match the release's statement. Other checks report mismatches."""
     statements: dict[str, SignedStatement | str] = {}
     for name, path in listing.files.items():
         same = name in signed and digests.get(name) == signed[name].digest
@@ -254,7 +254,7 @@ def _check_lineage(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_prompts(contents: ReleaseContents) -> Iterator[Finding]:
-    """Compare the prompts in the model's card with the prompts of its training rows, which trusted statements name."""
+    """Compare the prompts in the model's card with the prompts of its training, which trusted statements name."""
     name = f"{MODEL}/{CARD}"
     if name not in contents.listing.files:
         return
@@ -288,9 +288,9 @@ def _check_gate_verdict(contents: ReleaseContents) -> Iterator[Finding]:
 
 
 def _check_figures(contents: ReleaseContents) -> Iterator[Finding]:
-    """Decide again from the evaluation's figures and the gate's settings: a signed verdict may contradict its figures.
+    """Decide again from the evaluation's figures and the gate's settings, and compare with the signed verdict.
 
-    A verdict to hold is not checked, since it permits no deployment.
+    A signed verdict may contradict its figures. A verdict to hold is not checked, since it permits no deployment.
     """
     gates, promoted = contents.gate()
     if not gates or not promoted or contents.digests.get(EVALUATION) != contents.signed_digest(EVALUATION):

@@ -149,7 +149,7 @@ def sign_rollout(rollout: RolloutStatement, signer: Signer) -> bytes:
 
 
 def is_same_statement(note: bytes, rollout: RolloutStatement) -> bool:
-    """Return True if a note holds this statement. Signatures are ignored, because two over the same bytes may differ."""
+    """Return True if a note holds this statement. Signatures are ignored, since two over equal bytes may differ."""
     try:
         return rollout_payload(_parse_rollout(open_envelope(note))) == rollout_payload(rollout)
     except DataError:

@@ -1,4 +1,4 @@
-"""DSSE envelopes: signatures over raw bytes, which are verified exactly as they were signed, never re-encoded.
+"""DSSE envelopes. A signature covers the raw bytes of a payload, so it is verified without re-encoding them.
 
 sealed = sign_envelope(payload, IN_TOTO, [signer])
 payload = open_envelope(sealed).payload       # not verified yet: `TrustPolicy.check_signatures` does that
@@ -49,7 +49,7 @@ def pre_authentication_encoding(payload: bytes, payload_type: str) -> bytes:
 
 
 def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
-    """Parse an envelope without verifying it; a DataError if it is not one."""
+    """Parse an envelope without verifying its signatures; raises a DataError if it is malformed."""
     try:
         body = parse_json_mapping(sealed, where)
         signatures = tuple(
@@ -64,9 +64,9 @@ def open_envelope(sealed: bytes, where: str = "envelope") -> Envelope:
 
 
 def _decoded(text: str) -> bytes:
-    """Decode canonical base64 only: the library also accepts other spellings, such as more padding.
+    """Decode canonical base64, and refuse other spellings that the library accepts, such as more padding.
 
-    One signature must not have two spellings, as a statement's id is the hash of its envelope.
+    One signature must not have two spellings, because a statement's id is the hash of its envelope.
     """
     content = base64.b64decode(text, validate=True)
     if base64.b64encode(content).decode() != text:

@@ -4,19 +4,19 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 State = Literal["verified", "attested", "missing", "altered", "untrusted"]
-"""attested: a trusted key signed its digest, but its bytes are not here. untrusted: no trusted key signed it."""
+"""attested: a trusted key signed the digest, but the bytes are not here. untrusted: no trusted key signed it."""
 
 WORST_FIRST: tuple[State, ...] = ("altered", "untrusted", "missing", "attested", "verified")
 FAULTS = WORST_FIRST[:3]
 GRAVE = WORST_FIRST[:2]
-"""States that no override covers."""
+"""States that an override of the deploy gate cannot cover."""
 
 AuditVerdict = Literal["intact", "incomplete", "altered"]
 
 
 class Finding(NamedTuple):
     what: str
-    """A name that a person knows: `model/model.safetensors`, `statement of sft`."""
+    """Name of the checked thing, such as `model/model.safetensors` or `statement of sft`."""
 
     state: State
     why: str

@@ -1,6 +1,6 @@
 """EC keys (P-256) of three roles.
 
-A builder's key signs what stages make, a releaser's key what may serve, and a rollout's key how a rollout ended.
+A builder's key signs the work of stages, a releaser's key signs releases, a rollout's key the outcome of a rollout.
 
     keys/builder.pem  releaser.pem  rollout.pem    private, from a file or a mounted Kubernetes Secret
     keys/trust.yaml                        public: which key may sign what; see trust.py
@@ -32,7 +32,7 @@ from qinglan.files.plain_files import read_plain
 Role = Literal["builder", "releaser", "rollout"]
 ROLES: tuple[Role, ...] = ("builder", "releaser", "rollout")
 KEYS_VARIABLE = "QINGLAN_KEYS"
-"""Environment variable with the folder of keys, if it is not the default one."""
+"""Environment variable that names the folder of keys; if it is empty, `keys_folder` chooses a default folder."""
 
 CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 """The order n of P-256 (SEC 2, secp256r1)."""
@@ -76,7 +76,7 @@ def with_low_s(signature: bytes) -> bytes:
 
 
 def has_low_s(signature: bytes) -> bool:
-    """True if the signature has the smaller s, and for bytes that are not a signature, which never verify."""
+    """Return True if the signature has the smaller s. Malformed bytes also return True, because they never verify."""
     try:
         return with_low_s(signature) == signature
     except ValueError:
@@ -84,13 +84,13 @@ def has_low_s(signature: bytes) -> bool:
 
 
 def keys_folder() -> Path:
-    """Return the folder in QINGLAN_KEYS; else the mounted one, if it exists; else ~/.config/qinglan/keys."""
+    """Return the folder in QINGLAN_KEYS, else the mounted folder if it exists, else ~/.config/qinglan/keys."""
     named = os.environ.get(KEYS_VARIABLE) or (MOUNTED_KEYS if MOUNTED_KEYS.is_dir() else "~/.config/qinglan/keys")
     return Path(named).expanduser()
 
 
 def load_signer(role: Role, folder: Path | None = None) -> Signer:
-    """Load the role's private key. If it is missing, a ConfigError says how to get one."""
+    """Load a role's private key; raises a ConfigError if it is missing, malformed or writable by other users."""
     path = (folder or keys_folder()) / f"{role}.pem"
     try:
         if path.stat().st_mode & 0o022:
@@ -132,7 +132,7 @@ def public_pem(key: ec.EllipticCurvePublicKey) -> str:
 
 
 def parse_public_key(pem: str) -> PublicKey:
-    """Parse a public key in PEM; a ConfigError if it is not an EC key on P-256."""
+    """Parse a public key in PEM; raises a ConfigError if it is not an EC key on P-256."""
     try:
         key = load_pem_public_key(pem.encode())
     except (ValueError, UnsupportedAlgorithm) as error:

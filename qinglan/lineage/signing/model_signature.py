@@ -1,10 +1,11 @@
-"""Model signature in the OpenSSF's format (OMS). The public model-signing library makes it, so anyone can verify it.
+"""Sign a model in OpenSSF's format (OMS) with the public model-signing library, so that anyone can verify it.
 
     sign_model(folder, signature, signer)
     python -m model_signing verify key --no-ignore-git-paths --signature model.sig --public_key releaser.pub model/
 
-A key signs, and no certificate, because the library accepts expired certificates. Each file has one digest, because
-the library cannot verify shards. No file is ignored, not even git's. The model's name is in the release's statement.
+The signer uses a key instead of a certificate, because the library accepts expired certificates. Each file has one
+digest, because the library cannot verify digests of shards. All files are signed, also those of git. The model's name
+is in the release's statement.
 """
 
 import base64
@@ -22,7 +23,7 @@ from qinglan.lineage.signing.keys import PublicKey, Signer, public_pem
 SERIALIZATION = {"method": "files", "hash_type": "sha256", "allow_symlinks": False}
 Fault = tuple[State, str]
 OTHER_FILES = "Signature mismatch"
-"""Beginning of the library's message for a valid signature over other files than these."""
+"""Start of the library's message if a signature is valid, but was made over other files."""
 
 
 def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
@@ -35,7 +36,7 @@ def sign_model(folder: Path, signature: Path, signer: Signer) -> None:
 
 
 def signature_fault(folder: Path, signature: Path, key: PublicKey) -> Fault | None:
-    """Return why the file is not the key's signature over exactly the files of the folder; None if it is.
+    """Check that a file is the key's signature over exactly the folder's files; returns a fault, or None if it is.
 
     The folder must hold plain files only. The library checks for missing and extra files only if the signature says
     that no file was ignored, so its serialization must be SERIALIZATION.

@@ -18,11 +18,11 @@ from qinglan.lineage.signing.trust import TrustPolicy
 
 
 class SignedStatement(NamedTuple):
-    """A statement in its envelope, unverified."""
+    """A parsed statement with its envelope, whose signatures are not verified yet."""
 
     where: str
     digest: str
-    """SHA-256 of the envelope, which is the id of the step."""
+    """SHA-256 of the envelope; it is used as the id of the step."""
 
     envelope: Envelope
     statement: Statement
@@ -33,7 +33,7 @@ class SignedStatement(NamedTuple):
 
 
 def parse_signed_statement(sealed: bytes, where: str) -> SignedStatement:
-    """Parse an envelope and its statement; a DataError if either is malformed or the end time is not a time."""
+    """Parse an envelope and its statement; raises a DataError if one of them or the end time is malformed."""
     envelope = open_envelope(sealed, where)
     statement = from_payload(envelope.payload, where)
     parse_time(statement.ended)
@@ -45,7 +45,7 @@ def read_signed_statement(path: Path) -> SignedStatement:
 
 
 def read_lineage(lineage: Path) -> list[SignedStatement]:
-    """Read all statements of the folder, oldest first; a DataError if a file is not a statement."""
+    """Read all statements in the folder, oldest first; raises a DataError if one is malformed."""
     statements = [read_signed_statement(path) for path in lineage.glob(f"*{ENVELOPE_SUFFIX}")]
     return sorted(statements, key=lambda item: (item.statement.at, item.where))
 
@@ -55,14 +55,14 @@ def signing_role(statement: Statement) -> Role:
 
 
 def verify_statement(item: SignedStatement, policy: TrustPolicy, tenant: str) -> tuple[State, str, str]:
-    """Call `verify_signatures` with the role that signs this stage's statements, and the time in the statement."""
+    """Verify a statement's signatures for its stage's signing role, at the end time that the statement claims."""
     return verify_signatures(item.envelope, policy, signing_role(item.statement), tenant, item.statement.at)
 
 
 def verify_signatures(
     envelope: Envelope, policy: TrustPolicy, role: Role, tenant: str, at: datetime
 ) -> tuple[State, str, str]:
-    """State that the signatures give a statement, the reason, and the key that signed it or claims to."""
+    """Verify an envelope. Returns its state, the reason, and the id of the trusted key or else the claimed key."""
     claimed = next((signature.key for signature in envelope.signatures), "")
     if envelope.payload_type != IN_TOTO:
         return "untrusted", f"its payload is a {envelope.payload_type!r}", claimed

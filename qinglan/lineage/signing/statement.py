@@ -27,18 +27,18 @@ UNKNOWN_ALGORITHM = "sha256 of a file, sha3_256 of a folder"
 """Algorithm of a digest whose statement does not say if it belongs to a file or a folder."""
 
 COMMIT = "gitCommit"
-"""Algorithm of the input `code`, a git commit. All other artifacts are bytes that can be compared."""
+"""Digest algorithm of the input `code`, which is a git commit. All other artifacts are bytes that can be compared."""
 
 BUILDER = "urn:qinglan:builder:v1"
 RELEASE_STAGE = "release"
 """Name of the only stage whose statement a releaser's key signs."""
 
 EXTERNAL_INPUT = "given"
-"""Annotation of an external input. No step made it, so the chain may end there."""
+"""Annotation that marks an external input. No step made it, so the chain of statements may end at it."""
 
 
 class ArtifactRef(NamedTuple):
-    """An artifact by its digest."""
+    """Reference to an artifact by its digest."""
 
     name: str
     digest: str
@@ -74,7 +74,7 @@ class Statement(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """Return the tenant in the step's settings; empty if they name none."""
+        """Return the tenant that the step's settings name; empty if they name no tenant."""
         named = self.config.get("tenant_id")
         return named if isinstance(named, str) else ""
 
@@ -85,7 +85,7 @@ class Statement(NamedTuple):
 
 
 def parse_time(text: str) -> datetime:
-    """Parse an ISO time with a time zone and convert it to UTC; a DataError if it is not one."""
+    """Parse an ISO time with a time zone and convert it to UTC; raises a DataError for any other text."""
     try:
         moment = datetime.fromisoformat(text)
     except (ValueError, TypeError) as error:
@@ -100,7 +100,7 @@ def parse_time(text: str) -> datetime:
 
 
 def to_payload(statement: Statement) -> bytes:
-    """Return the bytes to sign."""
+    """Serialise a statement to the JSON bytes that are signed."""
     settings = flatten_config(statement.config)
     seeds = {path: value for path, value in settings.items() if path.rpartition(".")[2] == "seed"}
     body = {
@@ -129,7 +129,7 @@ def to_payload(statement: Statement) -> bytes:
 
 
 def from_payload(payload: bytes, where: str = "statement") -> Statement:
-    """Parse a payload; a DataError if it is not the statement of a stage."""
+    """Parse a payload into a statement; raises a DataError if it is not the statement of a stage."""
     try:
         body = parse_json_mapping(payload, where)
     except DataError as error:
@@ -169,7 +169,7 @@ def _resource(part: ArtifactRef) -> dict[str, Any]:
 
 
 def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
-    """Return a fault if a folder's digest has a file's algorithm, or the reverse; empty if the algorithm is right."""
+    """Return a fault if a folder's digest has the algorithm of files, or a file's that of folders; else empty."""
     right = FOLDER_ALGORITHM if folder else FILE_ALGORITHM
     if part.algorithm in (right, UNKNOWN_ALGORITHM):
         return ""
@@ -191,7 +191,7 @@ def _mapping(value: Any) -> dict[str, Any]:
 
 
 def flatten_config(config: Any, path: str = "") -> dict[str, Any]:
-    """Flatten nested settings into a dict by path, such as `train.epochs`."""
+    """Flatten nested settings into one dict, whose keys are dotted paths such as `train.epochs`."""
     if not isinstance(config, Mapping):
         return {path: config}
     inside = [flatten_config(value, f"{path}.{name}" if path else str(name)) for name, value in config.items()]

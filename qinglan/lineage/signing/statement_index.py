@@ -27,7 +27,7 @@ MAX_CLOCK_DIFFERENCE = timedelta(seconds=5)
 """Largest difference between the clocks of two machines that sign."""
 
 FOLD_INPUT = re.compile(r"^fold \d+ ")
-"""Prefix of the names that a cross-fitted evaluation gives the artifacts of its folds."""
+"""Prefix that a cross-fitted evaluation puts before the names of a fold's artifacts."""
 
 NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -36,15 +36,15 @@ class Step(NamedTuple):
     """A statement, and the state of its signature."""
 
     id: str
-    """SHA-256 of its envelope."""
+    """SHA-256 of the statement's envelope."""
 
     statement: Statement
     state: State
-    """attested: a trusted key signed it, for this tenant and at the time that it names."""
+    """attested: a trusted key signed the statement for this tenant, and could sign at the time that it claims."""
 
     why: str
     signer: str
-    """Id of the trusted key that signed it; if there is none, of the key that it claims."""
+    """Id of the trusted key that signed the statement; without a trusted key, the key id in its first signature."""
 
     where: str
 
@@ -70,7 +70,7 @@ class StatementIndex:
 
     findings: list[Finding] = field(default_factory=list)
     makers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """Ids of the steps that claim to have made a digest, by digest. Steps that only passed it on are left out."""
+    """By digest, ids of the steps that claim to have made the artifact. Steps that only copied it are left out."""
 
     external: set[str] = field(default_factory=set)
     """Digests that a trusted statement names as external inputs."""
@@ -79,10 +79,10 @@ class StatementIndex:
     """Digests that an untrusted statement names as external inputs."""
 
     inputs: dict[str, list[tuple[str, Step]]] = field(default_factory=lambda: defaultdict(list))
-    """Inputs of trusted steps by digest: the name of each input and the step that used it."""
+    """By digest, the uses of an artifact by trusted steps: its name as an input, and the step that used it."""
 
     outputs: dict[str, list[tuple[str, Step]]] = field(default_factory=lambda: defaultdict(list))
-    """Outputs of trusted steps by name: the digest of each output and the step that made it."""
+    """By name, the outputs of trusted steps: the digest of each output, and the step that made it."""
 
     def add(self, step: Step) -> None:
         self.steps[step.id] = step
@@ -185,10 +185,10 @@ def future_finding(ahead: Sequence[Step], now: datetime) -> Finding | None:
 
 
 def exchanged_reason(digest: str, index: StatementIndex) -> str:
-    """Return why bytes that no step made are an exchanged artifact; empty if they are not.
+    """Explain why an artifact that no step made is a changed copy of a signed output; empty if it is not.
 
-    They are exchanged if a trusted step used them under the name of an output, and an earlier trusted step had signed
-    that output with other bytes.
+    It is a changed copy if a trusted step used it under the name of an output that an earlier trusted step had signed
+    with other bytes.
     """
     uses = index.inputs.get(digest, ())
     for name, user in sorted(uses, key=lambda use: (use[1].began, use[0], use[1].id)):
@@ -209,9 +209,9 @@ def exchanged_reason(digest: str, index: StatementIndex) -> str:
 def maker_of(digest: str, index: StatementIndex) -> str:
     """Return the id of the step that made a digest; empty if no step made it.
 
-    Several steps may have made the same bytes, such as a stage that ran twice, or steps that wrote an empty file.
-    Trusted steps come first, then the newest steps of the audited run, then the earliest step. Only a trusted step
-    counts as the maker of an external input.
+    Several steps may have made the same bytes, for example if a stage ran twice or if steps wrote an empty file. Then
+    trusted steps are preferred, next the newest steps of the audited run, next the step that ended first. Only a
+    trusted step counts as the maker of an external input.
     """
     makers = [index.steps[step_id] for step_id in index.makers.get(digest, ())]
     if not makers:
@@ -221,6 +221,6 @@ def maker_of(digest: str, index: StatementIndex) -> str:
 
 
 def first_made(digest: str, maker: Step, index: StatementIndex) -> datetime:
-    """Earliest time at which the bytes are known to exist. A step before `maker` may have made them first."""
+    """Return the earliest time at which `maker` or a trusted step made the bytes with this digest."""
     makers = (index.steps[step_id] for step_id in index.makers[digest])
     return min([maker.done, *(step.done for step in makers if step.is_trusted)])

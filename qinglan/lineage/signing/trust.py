@@ -1,20 +1,20 @@
-"""The trust policy: which key may sign what, for which tenants and times. Keys are made, rotated and revoked here.
+"""Trust policy: which key may sign what, for which tenants and times; and functions to make, rotate and revoke keys.
 
 keys:
   9f2c...:                       id: SHA-256 of the public key
-    role: builder                a builder signs what stages make, a releaser what may serve, a rollout its outcome
+    role: builder                builder (signs stages), releaser (signs releases) or rollout (signs outcomes)
     tenants: [fivedoctors]       or ["*"]
     since: 2026-11-22T08:00:00Z
-    until: 2027-01-10T09:30:00Z  rotated: what it signed before stays trusted
-    revoked: {at: 2026-12-24T00:00:00Z, reason: laptop lost}    what it signed from then on is not trusted
+    until: 2027-01-10T09:30:00Z  time of rotation: signatures with an earlier date stay trusted
+    revoked: {at: 2026-12-24T00:00:00Z, reason: laptop lost}    signatures from this time on are not trusted
     public: |
       -----BEGIN PUBLIC KEY-----
-clean_code: true               optional: nothing is deployed that was made by code with uncommitted changes
+clean_code: true               optional: a model that code with uncommitted changes made is not deployed
 evaluate:                      optional: limits on evaluations and gates, each stricter than the project's own
   rewriter: {draws: 10000, gate: {rows: 400, p: 0.01, by: gold}}
-  counted: true                models that a test judges must be counted, else nothing is promoted or deployed
+  counted: true                promote and deploy only models whose locked test counts the models that it judged
 
-new_key(folder, "builder")     a private key in the folder, named in the policy beside it
+new_key(folder, "builder")     makes a private key in the folder and adds it to the policy there
 rotate_key(folder, "releaser")
 """
 
@@ -48,25 +48,25 @@ from qinglan.lineage.signing.keys import (
 
 TRUST_FILE = "trust.yaml"
 TRUST_VARIABLE = "QINGLAN_TRUST"
-"""Environment variable with the policy as YAML, since KServe's storage container can have no volumes."""
+"""Environment variable with the policy as YAML text, because KServe's storage container cannot mount volumes."""
 
 EVERYONE = "*"
 
 
 class KeyRotation(NamedTuple):
-    """A key that was replaced."""
+    """Result of `rotate_key`: ids of the replaced key and of its replacement."""
 
     old: str
     new: str
     until: datetime
-    """Latest time at which the old key's signatures are trusted."""
+    """Latest date of a signature by the old key that is still trusted."""
 
     clock_behind: timedelta
     """Time by which the policy's newest date is ahead of this machine's clock; zero if it is not ahead."""
 
 
 LOW_S_SINCE = datetime(2026, 12, 1, tzinfo=UTC)
-"""Date from which only signatures with the smaller s count (`keys.has_low_s`). Many older ones have the larger s."""
+"""Date from which only signatures with the smaller s count (`has_low_s`). Many older signatures have the larger s."""
 
 
 def _utc(moment: datetime) -> datetime:
@@ -83,10 +83,10 @@ UtcTime = Annotated[datetime, AfterValidator(_utc)]
 
 class Revocation(Config):
     at: UtcTime
-    """Time from which the key's signatures do not count. A thief can backdate signatures, so choose it early."""
+    """Time from which the key's signatures do not count. Choose it early, because a thief can backdate signatures."""
 
     reason: str = Field(min_length=1)
-    """Reason, shown in every audit."""
+    """Reason for the revocation, shown in every audit."""
 
 
 class TrustedKey(Config):
@@ -94,7 +94,7 @@ class TrustedKey(Config):
     """Kind of statements that the key may sign."""
 
     tenants: tuple[str, ...] = (EVERYONE,)
-    """Tenants for which the key may sign; "*" is all."""
+    """Tenants for which the key may sign; "*" means all tenants."""
 
     since: UtcTime
     """Time at which the key was made; a signature with an earlier date is not trusted."""
@@ -137,7 +137,7 @@ class TrustPolicy(Config):
         return self
 
     def fault(self, key: str, role: Role, tenant: str, at: datetime) -> str:
-        """Return why a signature of this key does not count; empty if it does."""
+        """Return why a key's signature does not count for a role, a tenant and a time; empty if it does."""
         trusted = self.keys.get(key)
         if trusted is None:
             return f"key {key[:12]} is not in the trust policy"
@@ -154,9 +154,10 @@ class TrustPolicy(Config):
         return ""
 
     def check_signatures(self, envelope: Envelope, role: Role, tenant: str, at: datetime) -> tuple[State, str, str]:
-        """Return the state that the signatures give, the reason, and the id of the trusted key that signed.
+        """Verify an envelope's signatures. Returns its state, the reason, and the id of the trusted key that signed.
 
-        If a trusted key's signature does not match the bytes, the bytes were changed.
+        One valid signature of a trusted key is enough for `attested`. Without one, the state is `altered` if a
+        trusted key's signature does not match the bytes, else `untrusted`.
         """
         state: State = "untrusted"
         faults = []
@@ -185,7 +186,7 @@ def load_trust(path: Path) -> TrustPolicy:
 
 
 def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
-    """Return the policy in this process's environment, or else the one beside its keys."""
+    """Load the policy from the variable QINGLAN_TRUST or, if it is empty, from trust.yaml in the folder of keys."""
     text = environment.get(TRUST_VARIABLE, "")
     if not text.strip():
         return load_trust(keys_folder() / TRUST_FILE)
@@ -193,7 +194,7 @@ def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
 
 
 def policy_at_hand() -> TrustPolicy | None:
-    """Return `default_trust`, or None if there is no policy. A step's pod may have only its keys."""
+    """Load the policy like `default_trust`, or return None if there is none: a step's pod may have only its keys."""
     if not os.environ.get(TRUST_VARIABLE, "").strip() and not (keys_folder() / TRUST_FILE).is_file():
         return None
     return default_trust()
@@ -209,9 +210,9 @@ def save_trust(path: Path, policy: TrustPolicy) -> None:
 
 
 def ensure_keys(folder: Path) -> bool:
-    """Make a key for each role if the folder has no key and no policy; True if keys were made.
+    """Make a key for each role if the folder has no key and no policy; returns True if keys were made.
 
-    A new user has no keys. If some exist, the others are missing on purpose.
+    A folder with some keys is left as it is, because its other keys are missing on purpose.
     """
     if has_keys(folder):
         return False
@@ -238,9 +239,9 @@ def new_key(folder: Path, role: Role, tenants: tuple[str, ...] = (EVERYONE,)) ->
 def rotate_key(folder: Path, role: Role) -> KeyRotation:
     """Replace a role's key. The old private key is deleted, so that it can sign nothing more.
 
-    The old key's `until` is never before its `since`, even if the clock was set back: otherwise nothing that it
-    signed would be trusted. The new key's `since` is now, even if a clock was ahead when the old key was made:
-    otherwise the new key could sign only with dates in the future.
+    The old key's `until` is never before its `since`, even if the clock was set back, because otherwise none of its
+    signatures would be trusted. The new key's `since` is the present time, even if the old key is dated in the
+    future, because otherwise the new key could sign only with dates in the future.
     """
     load_signer(role, folder)  # an error if there is no key to replace
     # Two commands at once would delete each other's new key.
@@ -272,7 +273,7 @@ def _rotate(folder: Path, role: Role) -> KeyRotation:
 
 
 def revoke_key(folder: Path, key: str, reason: str, at: str = "") -> tuple[str, str]:
-    """Revoke a key; returns its id and the time from which it is not trusted."""
+    """Revoke the key whose id begins with `key`; returns its id and the time from which it is not trusted."""
     policy = load_trust(folder / TRUST_FILE)
     matches = [key_id for key_id in policy.keys if key and key_id.startswith(key)]
     if len(matches) != 1:
@@ -309,6 +310,6 @@ def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy
 
 
 def _now() -> datetime:
-    """Time cut to milliseconds, as in statements. Else a key's first signature could be dated before the key."""
+    """Return the time in whole milliseconds, as in statements: else a key's first signature could predate the key."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)

@@ -22,7 +22,7 @@ from qinglan.lineage.signing.trust import TrustPolicy, policy_at_hand
 from qinglan.lineage.trace.release_folder import paper_faults
 
 Proof = Literal["proven", "unproven", "altered"]
-"""proven: a known key signed it. unproven: no known key signed it. altered: a known key's signature does not match."""
+"""proven: a known key signed it. unproven: no known key did. altered: a known key's signature does not match."""
 
 
 class EarlierStep(NamedTuple):
@@ -63,7 +63,7 @@ def _proof_by_keys(envelope: Envelope, keys: Mapping[str, PublicKey]) -> Proof:
 
 
 def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
-    """Return the public keys of this machine's private keys, by id. Rotated keys and those of other pods are missing."""
+    """Return the public keys of this machine's private keys, by id. Rotated keys are missing."""
     signers = [signer]
     for role in ROLES:
         with suppress(ConfigError):
@@ -72,7 +72,7 @@ def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
 
 
 def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
-    """Return how an input differs from the output of the same name that an earlier step signed; empty if it is equal."""
+    """Compare an input with the output of the same name that an earlier step signed; returns a fault or nothing."""
     makers = signed_outputs(name, steps)
     if not makers or digest in {output.digest for _, output in makers}:
         return ""
@@ -86,9 +86,9 @@ def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
 def signed_outputs(name: str, steps: Sequence[EarlierStep]) -> list[tuple[str, ArtifactRef]]:
     """Return the signed outputs of this name with which an input may agree, each with its stage.
 
-    `steps` are oldest first. Unproven statements count only if no proven statement names such an output. If a run made
-    the output several times, the last one counts. If the newest statement's run made the output, other runs' outputs
-    are ignored; their statements can be in the same folder because of KFP's cache or a cross-fitted evaluation.
+    `steps` are oldest first. Unproven statements count only if no proven statement names such an output. If a run
+    made the output several times, the last one counts. If the newest statement's run made the output, outputs of
+    other runs are ignored; KFP's cache or a cross-fitted evaluation can put statements of other runs beside it.
     """
 
     def makers(of: Sequence[EarlierStep]) -> list[tuple[Statement, ArtifactRef]]:

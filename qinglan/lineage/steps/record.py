@@ -95,8 +95,8 @@ def recorded(
     """Write the record of a stage before and after it runs. If the stage fails, the record holds the error.
 
     The key is loaded first, so that a missing key ends the stage before a long training, not after it. Inputs are
-    compared with the outputs that earlier steps signed. `siblings` holds the lineage folders of inputs that other runs
-    made, by the prefix of the inputs' names, such as "fold 1 ".
+    compared with the outputs that earlier steps signed. `siblings` holds the lineage folders of inputs that other
+    runs made, by the prefix of the inputs' names, such as "fold 1 ".
     """
     # KFP gives a step its inputs' paths; their digests are taken before the stage reads them.
     # https://www.kubeflow.org/docs/components/pipelines/user-guides/data-handling/artifacts/
@@ -140,7 +140,7 @@ def recorded(
 def _refuse_altered(
     inputs: Mapping[str, Artifact], digests: Mapping[str, str], lineages: Mapping[str, Path], signer: Signer
 ) -> None:
-    """Refuse inputs and lineages that were changed. `lineages` maps a prefix of input names to their lineage folder."""
+    """Refuse changed inputs and lineages. `lineages` holds the lineage folder for each prefix of input names."""
     for start, folder in lineages.items():
         steps = read_earlier_steps(folder, signer)
         refuse_changed_lineage(folder, steps)

@@ -39,7 +39,7 @@ AWAY_STATUSES = {502, 503, 504}
 
 
 def add_gateway_usage(step: StepReport, stage: str, gateway_url: str) -> None:
-    """Add a stage's paid answers, prices and knowledge bases; raises an OutageError if the gateway does not answer."""
+    """Add a stage's paid answers, prices and knowledge bases; raises an OutageError if the gateway is down."""
     with gateway_http(gateway_url) as http:
         paid = read_gateway(http, PAID_PATH, {"step": stage})
         prices = read_gateway(http, PRICES_PATH)

@@ -1,4 +1,4 @@
-"""Compare bytes with the digests that they should have; each path is hashed once."""
+"""Compare the bytes of artifacts with their expected digests; each path is hashed once."""
 
 import sys
 from collections.abc import Iterable, Mapping, Set
@@ -13,14 +13,14 @@ from qinglan.terminal.progress import step_progress
 
 MEGABYTE = 1 << 20
 PRECEDENCE: tuple[State, ...] = ("altered", "verified", "missing")
-"""Order in which copies decide the state of a digest: altered if a copy is altered, else verified if a copy is."""
+"""States of an artifact's copies, the decisive one first: one altered copy counts more than a verified copy."""
 
 
 class DigestCheck(NamedTuple):
-    """The state of one digest's bytes."""
+    """Result of comparing an artifact's bytes with its digest."""
 
     state: State
-    """State of the bytes: verified, altered or missing."""
+    """One of verified, altered or missing."""
 
     where: str
     size: int | None = None
@@ -28,10 +28,11 @@ class DigestCheck(NamedTuple):
 
 
 def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: Set[str]) -> dict[str, DigestCheck]:
-    """Check the bytes of each digest. A digest without a known location is left out.
+    """Compare the bytes of each artifact with its digest. Artifacts without a known location are left out.
 
-    Records are not signed, so a forged record could point anywhere. A path outside the run is read only for a digest
-    that a trusted statement names, and only if path and digest are both of a file or both of a folder.
+    Records are not signed, so a forged record could point anywhere. Therefore a path outside the run is read only for
+    digests in `signed`, which trusted statements name, and only if path and digest are of the same kind (file or
+    folder).
     """
     locations = {
         digest: [
@@ -55,7 +56,7 @@ def check_digests(parts: Mapping[str, ArtifactRef], evidence: Evidence, signed: 
 
 
 def _location_fault(part: ArtifactRef, location: EvidenceLocation) -> str:
-    """Return a fault of the location itself, such as a link; empty if only its bytes can decide."""
+    """Return a fault that shows before bytes are read, such as a symbolic link in the path; empty if none does."""
     if location.hashed:
         return ""
     if location.root is None:

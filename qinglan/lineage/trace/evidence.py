@@ -34,7 +34,7 @@ class EvidenceLocation(NamedTuple):
 
 
 class Evidence:
-    """Base class of all evidence, without statements or bytes."""
+    """Base class of all evidence. Its own methods return nothing."""
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
         """Yield each envelope's path and bytes; the same envelope may come more than once."""
@@ -49,7 +49,7 @@ class Evidence:
         return ()
 
     def papers(self) -> Iterator[tuple[Path, str]]:
-        """Supporting files beside the statements (prompts, prices, lists of paid answers), with their digests."""
+        """Yield path and digest of each supporting file, such as prompts, prices and lists of paid answers."""
         return ((path, digest) for digest, paths in self._papers.items() for path in paths)
 
     def journals(self) -> Sequence[Path]:
@@ -57,7 +57,7 @@ class Evidence:
 
     @cached_property
     def _papers(self) -> Mapping[str, Sequence[Path]]:
-        """Paths of supporting files by digest. A file may have several: a lineage repeats earlier steps' files."""
+        """Paths of supporting files by digest. A file may have several, since steps copy earlier steps' files."""
         return {}
 
     def _paper_locations(self, digest: str) -> tuple[EvidenceLocation, ...]:
@@ -86,7 +86,7 @@ class CombinedEvidence(Evidence):
 
 
 class FileEvidence(Evidence):
-    """Any file or folder. Its contents are found by digest, hashed once; a git repository also proves commits."""
+    """Any file or folder. Its contents are hashed once and found by digest; in a git repository, also commits."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -120,10 +120,10 @@ class FileEvidence(Evidence):
 
 
 class ReleaseFolder(Evidence):
-    """A release's folder. Its statement gives the digests of its files; supporting files in lineage/ are hashed."""
+    """A release's folder. Files are found by the digests in its statement; supporting files are hashed first."""
 
     def __init__(self, path: Path, absent: frozenset[str] = frozenset()) -> None:
-        """`absent` files stayed in the store. If there are any, the model's folder counts as absent too."""
+        """Set the folder, and the `absent` files that stayed in the store. If any did, so did the model's folder."""
         self.path, self.absent = path, absent | ({MODEL} if absent else set())
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
@@ -155,7 +155,7 @@ class ReleaseFolder(Evidence):
 
 
 class RunFolder(Evidence):
-    """A run's folder, which may have been moved: paths below artifacts/ in its records are looked up in this folder.
+    """A run's folder. It may have been moved, so paths below artifacts/ in its records are looked up in this folder.
 
     Only outputs of this run's steps must exist. An external input, such as the spreadsheet, may be gone.
     """
@@ -182,7 +182,7 @@ class RunFolder(Evidence):
 
     @cached_property
     def records(self) -> dict[str, dict[str, Any]]:
-        """Each step's record by stage. Records are not signed."""
+        """Records of the run's steps, by stage. Records are not signed."""
         records = {}
         for path in sorted((self.root / "records").glob("*.json")):
             if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX):
@@ -195,9 +195,9 @@ class RunFolder(Evidence):
         return [ReleaseFolder(path.parent) for path in sorted((self.root / "artifacts").rglob(PROVENANCE))]
 
     def digest_of(self, path: Path, name: str = "") -> str:
-        """Return the digest that the records give the artifact at this path, if it has this name; else an empty text.
+        """Return the recorded digest of the artifact at a path; empty if no record of the run names the path.
 
-        Without a name, an artifact of any name counts.
+        With a `name`, only artifacts of that name count.
         """
         artifacts = (item for item in self._artifacts if name in ("", item[0]))
         resolved = path.resolve()
@@ -208,7 +208,7 @@ class RunFolder(Evidence):
 
     @cached_property
     def _artifacts(self) -> list[tuple[str, str, Path | None]]:
-        """Name, digest and path of each artifact in the records. The path is None if none can be found."""
+        """Name, digest and path of each artifact in the records. The path is None if it cannot be found."""
         artifacts = []
         for record in self.records.values():
             for kind in ("inputs", "outputs"):
@@ -233,7 +233,7 @@ class RunFolder(Evidence):
         return candidate if _exists(candidate) else None
 
     def _is_inside(self, path: Path) -> bool:
-        """True if the path's text lies in this run's folder; links are not followed."""
+        """Return True if the path, without following links, lies in this run's folder."""
         return ".." not in path.parts and path.absolute().is_relative_to(self.root.absolute())
 
     @cached_property
@@ -256,7 +256,7 @@ def mapping_or_empty(value: Any) -> dict[str, Any]:
 
 
 def supporting_files(folders: Iterable[Path]) -> dict[str, list[Path]]:
-    """Return the files beside the statements, by digest."""
+    """Return the files in these folders that are not statements, by digest."""
     files: dict[str, list[Path]] = {}
     for path in (path for folder in folders if folder.is_dir() for path in sorted(folder.iterdir())):
         if path.is_file() and not path.name.endswith(ENVELOPE_SUFFIX):
@@ -265,14 +265,14 @@ def supporting_files(folders: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def local_path(uri: str) -> Path | None:
-    """Return the path on this machine; None for a URI of another kind."""
+    """Return the path of a file:// URI or of a plain path; None for any other URI."""
     if uri.startswith("file://"):
         return Path(unquote(urlsplit(uri).path))
     return Path(uri) if uri and "://" not in uri else None
 
 
 def _exists(path: Path) -> bool:
-    """True if the path exists. False also if the system refuses the path, such as one of 5,000 characters."""
+    """Return True if the path exists. A path that the system refuses, for example as too long, does not exist."""
     try:
         return path.exists()
     except (OSError, ValueError):

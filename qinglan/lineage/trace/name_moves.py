@@ -1,4 +1,4 @@
-"""Signatures on a name's history. They prove who pointed a name at a release, and which entries came before.
+"""Sign and check the history of a name in a store, to prove who pointed the name at which release.
 
 store.point(name, digest, expected, signer.id, sign_with(signer))
 name_findings(claim, policy, now)       # [] if a trusted releaser's key signed the newest entry
@@ -28,7 +28,7 @@ from qinglan.store.name_history import EntrySignature, HistoryEntry, NameHistory
 from qinglan.store.store import RELEASES, Store
 
 ENTRY_TYPE = "application/vnd.qinglan.name+json"
-"""DSSE's payload type of an entry. With it, a signature over anything else is not valid for an entry."""
+"""DSSE payload type of a history entry. Because of it, another document's signature never counts for an entry."""
 
 
 class NameClaim(NamedTuple):
@@ -60,7 +60,7 @@ def sign_with(signer: Signer) -> SignEntry:
 
 
 def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[Finding]:
-    """Return the findings against the newest entry: it is not trusted, or a newer entry seems to be missing."""
+    """Return findings if the newest entry is not trusted, or if an even newer entry seems to be missing."""
     name, newest = claim.history.name, claim.history.current
     if fault := entry_fault(claim.history, policy, now):
         return [fault]
@@ -99,7 +99,7 @@ def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Fin
 
 
 def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str:
-    """Return why register cannot have written the newest entry; empty if it may have, even with a rotated key."""
+    """Return why `register` cannot have written the newest entry; empty if it may have, also with a rotated key."""
     newest, number = history.current, len(history.history)
     if not newest.signature:
         signed_before = any(entry.signature for entry in history.history)
@@ -116,8 +116,7 @@ def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str
 
 
 def forgotten_releases(history: NameHistory, rollouts: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List the rollouts that deployed a release of this name which the history does not contain, each with the first
-    characters of the release's digest."""
+    """List rollouts of this name whose release the history lacks, each with the start of the release's digest."""
     pointed_at = {entry.digest for entry in history.history}
     releases = ((rollout["metadata"]["name"], rollout["spec"]["release"]) for rollout in rollouts)
     return [
@@ -136,7 +135,7 @@ def _envelope(entry: HistoryEntry) -> Envelope:
 
 
 def _signed_later(sealed: bytes, name: str, newest: HistoryEntry, policy: TrustPolicy) -> bool:
-    """True if a trusted key signed this statement of a promoted release of the name after the newest entry."""
+    """Return True if a trusted key signed a promoted release for this name, later than the newest entry."""
     try:
         item = parse_signed_statement(sealed, PROVENANCE)
     except DataError:

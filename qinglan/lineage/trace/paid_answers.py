@@ -25,14 +25,14 @@ JOURNAL = "journal"
 """Name under which a statement lists the file of paid answers among its inputs."""
 
 MAX_NAMED_ANSWERS = 20
-"""Faulty answers that are named one by one; the rest are counted."""
+"""Largest number of faulty answers that an audit names one by one; more are only counted."""
 
 COST_TOLERANCE = 1e-9
-"""Largest difference of two costs that counts as rounding, in the currency of the prices."""
+"""Largest difference between two costs that counts as rounding, in the currency of the prices."""
 
 
 def check_journals(evidence: Evidence, statements: Iterable[Statement]) -> Iterator[Finding]:
-    """Compare every list of paid answers in the evidence with every journal in it."""
+    """Compare every list of paid answers in the evidence with every journal in the evidence."""
     papers = paid_lists(evidence)
     signed = {part.digest: item for item in statements for part in item.used if part.name == JOURNAL}
     for journal in evidence.journals():
@@ -60,7 +60,7 @@ def paid_lists(evidence: Evidence) -> dict[str, Path]:
 
 
 def read_costs(paid_list: Path) -> dict[str, float] | None:
-    """Return the cost of each call that a list names; None if the file is not such a list."""
+    """Return the cost of each call in a list of paid answers; None if the file is not such a list."""
     with open_plain(paid_list) as lines:
         try:
             rows = [parse_json_mapping(line, paid_list.name) for line in lines]
@@ -79,7 +79,7 @@ def _journal_faults(answers: Iterable[JournalAnswer]) -> Iterator[Finding]:
 
 
 def compare_answers(paper: str, lines: Iterable[bytes], answers: Mapping[str, JournalAnswer]) -> Iterator[Finding]:
-    """Find calls of the list whose answer is missing in the journal or differs there; `answers` are by call."""
+    """Yield a finding for each listed answer that the journal lacks or holds differently; `answers` are by call."""
     for number, line in enumerate(lines, 1):
         try:
             row = parse_json_mapping(line, paper)

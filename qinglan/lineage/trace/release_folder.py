@@ -1,10 +1,10 @@
 """A release's folder: a model that may serve, with the evidence for it.
 
     model/                 the model, byte for byte as it was evaluated
-    model.sig              the releaser's signature over it (OMS)
-    provenance.dsse.json   the releaser's statement: this name, these files, this verdict
+    model.sig              the releaser's signature over model/ (OMS)
+    provenance.dsse.json   the releaser's statement, with the release's name, files and verdict
     mlbom.cdx.json  evaluation.json  report.html
-    lineage/               the statements of every step before it, and their supporting files
+    lineage/               the statements of all earlier steps, and their supporting files
 
 release = read_release(folder)      # nothing is verified; release_check.py does that
 """
@@ -29,7 +29,7 @@ SIGNATURE, PROVENANCE, BOM = "model.sig", "provenance.dsse.json", "mlbom.cdx.jso
 EVALUATION, REPORT = "evaluation.json", "report.html"
 
 VERDICT = "verdict"
-"""The gate's verdict: an output of the gate and an input of the release."""
+"""Name of the gate's verdict, which is an output of the gate and an input of the release."""
 
 PROMOTE, HOLD = "promote", "hold"
 
@@ -43,7 +43,7 @@ class Release(NamedTuple):
     tenant: str
     statement: Statement
     digest: str
-    """Digest of the whole folder. A store keeps the release under it, and a name points to it."""
+    """Digest of the whole folder, under which a store keeps the release."""
 
 
 class ReleaseStatement(NamedTuple):
@@ -58,14 +58,14 @@ class ReleaseStatement(NamedTuple):
 
 
 def read_release(folder: Path) -> Release:
-    """Read a release and hash its files; a DataError if the folder is not a release."""
+    """Read a release and hash its files; raises a DataError if the folder is not a release."""
     release = read_release_statement(folder)
     files = {name: sha256_file(path) for name, path in sorted_files(plain_files(folder).files)}
     return Release(release.name, release.tenant, release.statement, tree_digest(files))
 
 
 def read_release_statement(folder: Path) -> ReleaseStatement:
-    """Read the statement and the name in it; a DataError if there is no such statement."""
+    """Read a release's own statement and the name in it; raises a DataError if it is missing or not a release's."""
     path = folder / PROVENANCE
     if path.is_symlink() or not path.is_file():
         raise DataError(f"{path}: no such file, or not a plain one. The register stage writes a release.")
@@ -77,7 +77,7 @@ def read_release_statement(folder: Path) -> ReleaseStatement:
 
 
 def read_figures(folder: Path | None) -> dict[str, Any]:
-    """Read the release's evaluation, unverified; empty if it cannot be read."""
+    """Read a release's evaluation without verifying it; returns an empty dict if it cannot be read."""
     try:
         return parse_json_mapping(read_plain(folder / EVALUATION), EVALUATION) if folder else {}
     except (OSError, DataError):
@@ -99,7 +99,7 @@ def release_artifacts(files: Mapping[str, str]) -> list[ArtifactRef]:
 
 
 def files_inside(files: Mapping[str, str], folder: str) -> dict[str, str]:
-    """Return the files of one folder by their paths in it, in the order that the folder's digest requires."""
+    """Return one folder's files by their paths in the folder, in the order that the folder's digest requires."""
     return {
         name.removeprefix(f"{folder}/"): files[name]
         for name in sorted(files, key=str.encode)
@@ -129,9 +129,9 @@ def gate_statements(lineage: list[SignedStatement], evaluation: str, verdict: st
 
 
 def paper_faults(statements: Iterable[Statement], files: Mapping[str, str]) -> dict[str, str]:
-    """Return the faults of a lineage's supporting files, by file. `files` maps their names to digests.
+    """Return the faults of a lineage's supporting files, by file. `files` maps names of files to digests.
 
-    A file is at fault if no statement names its bytes, or if it has the name of another artifact. With a wrong name,
+    A file has a fault if no statement names its bytes, or if it has the name of another artifact. Under a wrong name,
     a reader would take one prompt for another.
     """
     named: dict[str, dict[str, None]] = {}

@@ -34,13 +34,13 @@ class ArtifactNode(NamedTuple):
     state: State
     why: str
     step: str = ""
-    """Id of the step that made it; empty at the end of the chain."""
+    """Id of the step that made the artifact; empty if no step is known."""
 
     external: bool = False
     """True for an external input, which no step made."""
 
     where: str = ""
-    """Path at which its bytes were checked; without a check, the address in its statement."""
+    """Path at which the bytes were checked; if they were not checked, the address in the statement."""
 
     size: int | None = None
     algorithm: str = FILE_ALGORITHM
@@ -50,14 +50,14 @@ class ArtifactNode(NamedTuple):
 class Graph(NamedTuple):
     starts: tuple[str, ...]
     things: Mapping[str, ArtifactNode]
-    """Artifacts by digest: the starts and everything that they were made from. Inputs come before their outputs."""
+    """Artifacts by digest: `starts` and all artifacts from which they were made. Inputs come before outputs."""
 
     steps: Mapping[str, Step]
     findings: tuple[Finding, ...] = ()
-    """Findings about other files: changed statements, and supporting files that no statement names."""
+    """Findings about dates in the future, changed statements, and supporting files that no statement names."""
 
     counts_from: datetime | None = None
-    """Date of the newest statement that is dated in the future; None if no statement is."""
+    """Latest date of a trusted statement in the future, from which on the chain counts; None if no date is."""
 
     def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
         """Return the inputs of the step that made the artifact."""
@@ -71,13 +71,13 @@ class Graph(NamedTuple):
 
 class ProvenanceChain(NamedTuple):
     parts: dict[str, ArtifactRef]
-    """Artifacts of the chain by digest, under the name first met. Inputs come before their outputs."""
+    """Artifacts of the chain by digest. Inputs come before their outputs."""
 
     makers: dict[str, str]
-    """Id of the step that made each digest; empty if no step did."""
+    """By digest, the id of the step that made the artifact; empty if no step made it."""
 
     loops: frozenset[str]
-    """Steps that use something made from their own output."""
+    """Ids of steps that use an artifact which was made from their own output."""
 
 
 def walk(
@@ -89,11 +89,11 @@ def walk(
     now: datetime | None = None,
     until: datetime | None = None,
 ) -> Graph:
-    """Return the artifacts `starts` and everything that they were made from, each with its state. A step that ended
-    after `until`, the time of the release, is marked altered.
+    """Return the artifacts `starts` and all artifacts from which they were made, each with its state.
 
-    All signed statements that are dated in the future give one finding, which says what to do. The rest of the graph
-    is computed as of the newest of these dates, so that one wrong clock does not mark the whole chain.
+    A step that ended after `until`, the time of the release, is marked altered. All statements that are dated in the
+    future give one finding. The rest of the graph is computed as of the newest of these dates, so that one wrong
+    clock does not mark the whole chain as altered.
     """
     now = now or datetime.now(UTC)
     starts = tuple(dict.fromkeys(starts))
@@ -123,7 +123,7 @@ def walk(
 
 
 def collect_chain(starts: Iterable[str], index: StatementIndex) -> ProvenanceChain:
-    """Collect the chain depth first. A stack replaces recursion, since the chain may be thousands of steps long."""
+    """Collect all artifacts from which `starts` were made, depth first. A stack is used, since chains can be long."""
     parts: dict[str, ArtifactRef] = {}
     makers: dict[str, str] = {}
     # A part is added when all its inputs are in it, so inputs come first, as in the graph.
@@ -163,7 +163,7 @@ def artifact_node(
     index: StatementIndex,
     check: DigestCheck | None,
 ) -> ArtifactNode:
-    """Build the node of an artifact. Its state is the worse of its maker's statement and its bytes."""
+    """Build the node of an artifact. Its state is the worse one of its maker's statement and of its bytes."""
     part, maker = chain.parts[digest], steps.get(chain.makers[digest])
     output = next((part for part in maker.statement.made if part.digest == digest), part) if maker else part
     state, why = _statement_state(digest, maker, index)
@@ -205,7 +205,7 @@ def steps_by_time(graph: Graph) -> list[Step]:
 
 
 def stage_steps(graph: Graph) -> dict[str, Step]:
-    """One step per stage: the one in the released model's own chain, not in a fold's; else the last one."""
+    """Return one step per stage: the last one in the released model's own chain, or else the last one of all."""
     steps = {step.statement.stage: step for step in steps_by_time(graph)}
     release = steps.get(RELEASE_STAGE)
     models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
@@ -214,7 +214,7 @@ def stage_steps(graph: Graph) -> dict[str, Step]:
 
 
 def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """Yield these digests and all that they were made from, each once. `inputs` returns an artifact's inputs."""
+    """Yield these digests and all digests from which they were made, each once. `inputs` returns direct inputs."""
     waiting, known = list(digests), set[str]()
     while waiting:
         if (digest := waiting.pop()) not in known:
@@ -224,7 +224,7 @@ def ancestors(digests: Iterable[str], inputs: Callable[[str], Iterable[str]]) ->
 
 
 def _statement_state(digest: str, maker: Step | None, index: StatementIndex) -> tuple[State, str]:
-    """Return the state and the reason by the statements, before the bytes are compared."""
+    """Return an artifact's state and its reason according to the statements, before the bytes are compared."""
     if maker is not None:
         return maker.state, maker.why and f"statement of {maker.statement.stage}: {maker.why}"
     if digest in index.external:
