@@ -1,4 +1,5 @@
-"""A first step that belongs to no stage. Its result tells KFP's cache if the paid stages would get other answers."""
+"""First step of a graph, which belongs to no stage. KFP's cache repeats the paid stages if this step's result
+changes."""
 
 from components.image import CPU_IMAGE
 from components.step_component import step_component

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Protocol
 
 SPACE = "&nbsp;" * 3
-"""Space at the end of a cell, since KFP's page leaves none between columns, and drops blanks there."""
+"""Space added to the end of a cell, since KFP's page shows no space between columns, and drops plain blanks."""
 
 CELL_END = re.compile(r" \| (?=\S)")
 

@@ -1,7 +1,7 @@
-"""Check the teacher's answers before anything is retrieved for them. All functions are pure.
+"""Check the teacher's answers before they are searched with. All functions are pure.
 
-It must be possible to write a rewrite in hindsight without seeing the passage, so it may not copy a sentence or a
-number from it. A copy would find the passage too, but would teach the student to make up passages.
+The teacher saw the passage, but the student will not. A rewrite that copies a sentence or a number of the passage is
+refused: it would find the passage, but would teach the student to make up passages.
 """
 
 import orjson
@@ -26,7 +26,8 @@ def check_hindsight(case: HindsightCase, query: str) -> None:
 
 
 def read_pseudo(case: PseudoCase, text: str) -> tuple[Question, str]:
-    """Return the question in the teacher's answer and the query that finds it; a RowError if it has none."""
+    """Return the question and the query in the teacher's answer. Raises a RowError if the question or a field is
+    missing."""
     answer = orjson.loads(text)
     if wrong := [name for name in PSEUDO_FIELDS if not isinstance(answer.get(name), str)]:
         raise RowError("malformed", f"The answer has no text {', '.join(wrong)}.", text)

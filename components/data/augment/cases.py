@@ -1,7 +1,7 @@
-"""Choose the rows and passages for the teacher's further answers. The same files and seed give the same choice.
+"""Choose the rows and passages about which the teacher is asked again. The same files and seed give the same choice.
 
-Rewrites in hindsight are for rows of train only. Questions are written in the style of train rows, from passages that
-are not relevant to a row of dev or test, nor nearly the same as such a passage.
+Second rewrites (in hindsight, with the passage in view) are only for rows of train. New questions are written in the
+style of train rows, from passages that are neither relevant to a row of dev or test nor similar to such a passage.
 """
 
 import heapq
@@ -32,7 +32,8 @@ from qinglan.text.same_tasks import TaskIndex
 
 STEP = "augment"
 OVERSAMPLED = 4
-"""Passages drawn per passage that is needed, since some are too similar to a passage of dev or test."""
+"""Number of passages drawn for each passage that is needed. Some are dropped later, because they are too similar to a
+passage of dev or test."""
 
 PassageKey = tuple[str, str]
 """Tenant and passage id."""
@@ -48,7 +49,7 @@ class Inputs(NamedTuple):
 
 
 class HindsightCase(NamedTuple):
-    """A training row whose relevant passage the teacher's rewrite does not find first."""
+    """A training row for which the teacher's rewrite does not rank a relevant passage first."""
 
     row: Question
     prompt: TrainingPrompt
@@ -96,7 +97,8 @@ class Cases(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Training rows: those whose passage was missed, and by tenant all rows, knowledge bases and system prompts."""
+    """Rows of train: the rows for which the teacher's rewrite ranks no relevant passage first, and all rows by
+    tenant. Also each tenant's knowledge base digest and system prompt."""
 
     misses: list[tuple[Question, TrainingPrompt, int | None]]
     by_tenant: dict[str, list[Question]]
@@ -105,7 +107,7 @@ class _Rows(NamedTuple):
 
 
 def paid_requests(inputs: Inputs, config: AugmentConfig) -> Iterator[PaidRequest]:
-    """Yield all paid requests of the stage, as it sends them."""
+    """Yield every paid request exactly as the stage will send it."""
     cases = read_cases(inputs, config)
     for case in cases.hindsight:
         yield PaidRequest(Entry(STEP, case.row.id, "teacher"), list(case.messages(config)))
@@ -173,7 +175,7 @@ def _held_out_rows(inputs: Inputs) -> Iterator[tuple[Question, tuple[str, ...]]]
 
 
 def _drawn_misses(rows: _Rows, config: AugmentConfig) -> list[tuple[Question, TrainingPrompt, int | None]]:
-    """Draw as many missed rows as calls are allowed, by the seed, in the order of the file."""
+    """Draw rows of `misses` by the seed, one for each allowed call. Returns them in the order of the file."""
     keys = [draw_key(config.seed, row.tenant_id, row.id) for row, _, _ in rows.misses]
     drawn = heapq.nsmallest(config.hindsight_calls, range(len(keys)), key=keys.__getitem__)
     return [rows.misses[at] for at in sorted(drawn)]

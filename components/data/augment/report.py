@@ -28,7 +28,8 @@ class Tally:
 
 
 def report_lines(report: Mapping[str, Any]) -> list[str]:
-    """Return lines on the useful answers of each kind and the reasons of the rest; none without answers."""
+    """Return a line for each kind with the number of useful answers and the reasons why others were dropped. A kind
+    without answers gets no line."""
     lines: list[str] = []
     for kind, about in KINDS.items():
         tally = report.get(kind, {})
@@ -46,6 +47,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    """List the counts by reason, in the words of augment_left_out.jsonl, so that a reader finds the rows there."""
+    """Format the counts by reason. Reasons are spelled as in augment_left_out.jsonl, so that a reader can search for
+    them."""
     words = (f"{reason} {count:,}" for reason, count in counts.items())
     return f"; {', '.join(words)}" if counts else ""

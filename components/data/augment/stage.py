@@ -1,8 +1,8 @@
 """Let the teacher write further rows: rewrites with the relevant passage in view, and questions from passages.
 
 Only rows of train are used, and passages that are relevant to no row of dev or test. A rewrite is kept if it finds
-the passage at a better rank than before. A question is kept if its query finds the passage first. dev and test do not
-change.
+the passage at a better rank than the teacher's first rewrite. A question is kept if its query finds the passage
+first. dev and test do not change.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ FIGURES = {
     "unusable": "both: dropped for other reasons",
     "anchors": "passages: questions in PPO, rows",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 class Outputs(NamedTuple):
@@ -173,7 +173,8 @@ async def _in_trial(
 
 
 def _write_chats(inputs: Inputs, out: Path, cases: Cases, answers: _Answers) -> tuple[int, int]:
-    """Write SFT's rows with the further ones. Returns their number, and how many of convert's rows are replaced.
+    """Write SFT's training rows, including the further rows. Returns the number of rows, and how many of convert's
+    rows were replaced.
 
     The subfolder WITHOUT_FURTHER holds convert's rows, with which SFT trains a second model for comparison.
     """

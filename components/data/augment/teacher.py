@@ -22,7 +22,7 @@ class HindsightRow(NamedTuple):
 
 
 class Teacher:
-    """The run's teacher, whose prompt here contains the passage."""
+    """Client that asks the run's teacher, with the passage in the prompt."""
 
     def __init__(self, gateway: GatewayClient, rag: RagClient, cases: Cases, config: AugmentConfig) -> None:
         self._gateway, self._rag, self._cases, self._config = gateway, rag, cases, config

@@ -12,11 +12,12 @@ class ConvertConfig(SplitConfig):
     """Conversion of validated rewrites into training files and a locked test."""
 
     folds: int = Field(default=0, ge=0, le=20)
-    """Number of folds of a sheet that is too small for a locked test. Only a run with `cross_fit` sets it."""
+    """Number of folds into which a sheet is divided if it is too small for a locked test. Only a run with `cross_fit`
+    sets it."""
 
     fold: int = Field(default=0, ge=0, le=20)
-    """Number of the fold that is the test, counted from 1. With 0 there is no test: train and dev are for the
-    released model."""
+    """Number of the fold that is the test, counted from 1. If `folds` is set and this is 0, there is no test: train
+    and dev hold the rows of all folds, for the released model."""
 
     near_duplicate: float = Field(default=0.8, gt=0, le=1)
     """Similarity from which two rows count as the same task: Jaccard index of three-character pieces of question and

@@ -14,7 +14,7 @@ from qinglan.text.same_tasks import TaskIndex
 LeftOutReason = Literal["near_duplicate", "balance"]
 
 LEAST_DEV = 2
-"""Smallest number of dev conversations in a fold. Two are needed, since one of them may have no row for SFT."""
+"""Smallest number of dev conversations in a fold. One would not be enough, since it may have no row for SFT."""
 
 
 class SplitInput(NamedTuple):
@@ -34,7 +34,7 @@ class SplitInput(NamedTuple):
 
 
 class SplitAssignment(NamedTuple):
-    """Split of a row; or the reason why it has no split, with the figures as text."""
+    """Split of a row, or the reason why the row is left out. `detail` explains the reason with figures."""
 
     split: Split | None
     reason: LeftOutReason | None = None
@@ -64,7 +64,7 @@ def assign_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> list[Spl
 
 
 def conversation_splits(rows: Sequence[SplitInput], config: ConvertConfig) -> dict[Conversation, Split]:
-    """Return each conversation's split: the one that the sheet marks, else one drawn by the settings."""
+    """Return each conversation's split: the split in the sheet's split column or, if it is empty, a drawn split."""
     assigned: dict[Conversation, Split] = {}
     for row in rows:
         if row.sheet_split and assigned.setdefault(row.conversation, row.sheet_split) != row.sheet_split:
@@ -120,7 +120,8 @@ def _likeness(question: str, other: str, row_id: str, split: Split, threshold: f
 
 
 def left_out_for_balance(training: Sequence[Conversation], ratio: float, seed: int) -> set[Conversation]:
-    """Choose conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest.
+    """Choose conversations to leave out, so that no tenant has more than `ratio` times the rows of the smallest
+    tenant.
 
     `training` names a conversation once per row. Whole conversations are left out, drawn by the seed.
     """

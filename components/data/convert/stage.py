@@ -1,9 +1,11 @@
 """Turn validated rewrites into SFT chat rows, PPO prompts, and a locked test that training never sees.
 
-SFT learns only the accepted rewrites. PPO and the test also use rows with rejected rewrites: PPO can do better than
-the teacher on them, and a test without them would overstate every model. If judges labelled a row without gold, their
-labels decide. A rewrite whose first passage is irrelevant is then not accepted, and PPO leaves out a row for which
-nothing relevant was found.
+SFT learns only the accepted rewrites. PPO and the test also use rows with rejected rewrites, because PPO can do
+better than the teacher on them, and a test without them would overstate every model.
+
+Judges' labels of a row without gold overrule the validate stage: a rewrite is accepted if its first passage is
+labelled relevant, and rejected if it is labelled irrelevant. PPO leaves out a row for which judges found nothing
+relevant.
 """
 
 from collections import Counter
@@ -29,7 +31,7 @@ from qinglan.text.near_duplicates import question_key
 
 STEP = "convert"
 COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance", None: ""}
-"""Name of the count of left-out rows, by the reason."""
+"""Field of ConvertCounts that counts the left-out rows, by reason."""
 
 UNLABELLED = "nothing_relevant"
 Labels = Mapping[tuple[str, str], RowLabels]
@@ -53,7 +55,7 @@ class ConvertCounts(NamedTuple):
 class Conversion(NamedTuple):
     counts: ConvertCounts
     student_prompts: dict[str, str]
-    """System prompt of the rows, by tenant."""
+    """Student's system prompt in the rows, by tenant."""
 
 
 FIGURES = {
@@ -67,7 +69,7 @@ FIGURES = {
     "ppo_dev": "PPO dev, rows",
     "test": "locked test, rows",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 def convert(
@@ -129,7 +131,8 @@ def read_labels(path: Path) -> Labels:
 
 
 def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
-    """Return the row with its labels. The label of its rewrite's first passage decides if it is accepted."""
+    """Return the row with the judges' labels. If the first passage of its rewrite is labelled, that label decides if
+    the rewrite is accepted. A row with gold is returned unchanged."""
     if row.gold or (labels := labelled.get((row.tenant_id, row.id))) is None:
         return row
     row = row.model_copy(update={"labels": labels.labels})
@@ -144,7 +147,8 @@ def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
 
 
 def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
-    """Return the reason why no rewrite of this row can be rewarded for what it finds; empty if one can be."""
+    """Explain why no rewrite of this row can earn a reward for a relevant passage. Returns an empty text if one
+    can."""
     labels = None if row.gold else labelled.get((row.tenant_id, row.id))
     if labels is None or labels.outcome == "relevant":
         return ""
@@ -166,7 +170,7 @@ def read_split_inputs(validated: Path, labelled: Labels) -> list[SplitInput]:
 
 
 def _accepted(inputs: Sequence[SplitInput], assigned: Sequence[SplitAssignment]) -> Counter[str]:
-    """Count the accepted rows by split, and those without a split by reason."""
+    """Count the accepted rows by split. Accepted rows that were left out are counted by the reason."""
     pairs = zip(inputs, assigned, strict=True)
     return Counter(assignment.reason or assignment.split or "" for row, assignment in pairs if row.accepted)
 
@@ -174,7 +178,7 @@ def _accepted(inputs: Sequence[SplitInput], assigned: Sequence[SplitAssignment])
 def _refuse_nothing_to_learn(
     validated: Path, inputs: Sequence[SplitInput], assigned: Sequence[SplitAssignment]
 ) -> None:
-    """Raise a DataError if SFT has no row to learn from. It names near-duplicates if they are the cause."""
+    """Raise a DataError if SFT has no row to learn from. The message says if near-duplicates are the cause."""
     fit = _accepted(inputs, assigned)
     if fit["train"]:
         return

@@ -1,4 +1,4 @@
-"""Find rewrites that many different questions share, such as a refusal in words, or one text for all questions.
+"""Find rewrites that many different questions share, such as a refusal, or the same text for every question.
 
 shared = SharedRewrites()
 shared.add(question, rewrite)
@@ -13,8 +13,8 @@ from qinglan.llm.lost_rows import WARN_SHARE
 from qinglan.rows.rows import Rewrite
 
 MANY_QUESTIONS = 5
-"""Number of different questions from which on a rewrite counts as shared. Fewer questions with one rewrite may simply
-ask the same thing."""
+"""Smallest number of different questions with which a rewrite counts as shared. Fewer questions with the same rewrite
+may simply ask the same thing."""
 
 QUOTED_CHARACTERS = 80
 

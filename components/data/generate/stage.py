@@ -30,7 +30,7 @@ TABLE = {
     "编号": "id", "对话编号": "conversation_id", "问题": "question", "用户画像": "user_profile",
     "历史摘要": "history_summary", "改写": "rewritten_query",
 }  # fmt: skip
-"""Field of a rewrite in each column of the sheet."""
+"""Columns of the sheet, each with the field of a Rewrite that it shows."""
 
 
 class GenerateCounts(NamedTuple):
@@ -38,11 +38,11 @@ class GenerateCounts(NamedTuple):
     rewritten: int
     quarantined: int
     lost: int
-    """Questions without a usable answer by the teacher. The other quarantined rows are not questions."""
+    """Questions without a usable answer by the teacher. All other quarantined rows could not be read as questions."""
 
     journal_answers: int
-    """Answers that were in the journal before this stage, and so cost nothing. An answer is not counted if an equal
-    question was paid for in this stage."""
+    """Answers that the journal had before this stage, so that they cost nothing. An answer that was paid for in this
+    stage is not counted if an equal question reuses it."""
 
     causes: str = ""
     """Lost questions by cause, such as `97 truncated + 3 refused`."""
@@ -59,7 +59,7 @@ FIGURES = {
     "journal_answers": "answers taken from the journal",
     "same_rewrite": "questions that share their rewrite with many others",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 def generate(
@@ -122,7 +122,8 @@ def check_losses(losses: Sequence[Loss], rewritten: int, limit: float, quarantin
 
 
 def _nothing_rewritten(quarantine: Path) -> OutageError | DataError:
-    """Return the error for a run without any rewrite. It may have too few rows for the gateway to see an outage."""
+    """Return the error for a run without any rewrite: an OutageError if the teacher failed, else a DataError. With
+    few rows, the gateway may not have noticed the outage."""
     rows = [row for _, row in read_jsonl(quarantine, QuarantinedRow)]
     unanswered = [row for row in rows if row.stage == STEP]
     reasons = ", ".join(reason for reason, _ in Counter(row.reason for row in rows).most_common())

@@ -105,7 +105,8 @@ class Judges:
         return progress.result()
 
     async def pool(self, row: ValidatedRewrite) -> Pool:
-        """Return the row's passages. The gateway still has the rewrite's retrieval, from the validate stage."""
+        """Return the passages that the row's rewrite and need find. The gateway answers the rewrite's search from its
+        cache, since the validate stage already made it."""
         retrieval = self._config.retrieval
         again = retrieval.request(row.question, row.rewritten_query, row.need, row.tenant_id)
         deeper = again.model_copy(update={"rewritten_query": row.need, "top_k": self._config.listed})
@@ -132,7 +133,8 @@ class Judges:
             await self.judge(progress, candidate)
 
     async def judge(self, progress: RowProgress, candidate: Candidate) -> None:
-        """Judge one passage. Without a usable answer, or if no second opinion can be had, it gets no label."""
+        """Judge one passage. It gets no label if an answer is unusable, or if no call is left for a needed second
+        opinion."""
         first = await self.opinion(progress, candidate, SecondJudge("judge", 0))
         if first is None:
             return
@@ -175,7 +177,8 @@ class Judges:
 
 
 def read_choice(text: str, listed: int) -> list[int]:
-    """Return the chosen numbers on the list, each once; a RowError if the answer has no list."""
+    """Return the list numbers that the judge chose, each once. Other values are ignored; an answer without a list is
+    a RowError."""
     numbers = orjson.loads(text).get("段落")
     if not isinstance(numbers, list):
         raise RowError("malformed", "The answer has no list 段落.", text)

@@ -50,7 +50,7 @@ class LabelCounts(NamedTuple):
     relevant: int
     nothing_relevant: int
     unlabelled: int
-    """Rows beyond the allowed calls, or without a usable answer."""
+    """Rows that were not judged, because no call was left or no answer was usable."""
 
     calls: int
     passages: int
@@ -70,7 +70,7 @@ FIGURES = {
     "passages": "passages judged",
     "corrected": "passages graded by people",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 class Outputs(NamedTuple):

@@ -12,7 +12,8 @@ from qinglan.rows.splits import draw_key
 
 
 class Tally:
-    """Counters, updated row by row. Their memory does not grow with the sheet, but for a truth value per label."""
+    """Counters that are updated row by row. In memory they keep only a small entry per compared label, and the rows
+    drawn for people's sheet."""
 
     def __init__(self, config: LabelConfig) -> None:
         self._config = config

@@ -14,7 +14,7 @@ from qinglan.rows.labels import RELEVANT, Opinion, Outcome
 from qinglan.rows.rows import ValidatedRewrite
 
 FEWEST_FAULTS = 2
-"""Smallest number of faults that counts. One fault proves nothing in a small test."""
+"""Smallest number of faults of one kind for which a judge is refused. One fault proves nothing in a small test."""
 
 
 @dataclass
@@ -73,7 +73,8 @@ def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
 
 
 def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: LabelConfig) -> None:
-    """Raise a DataError if too few rows have a relevant passage: a training would learn mostly wrong rows."""
+    """Raise a DataError if too few rows have a relevant passage, because a training would learn mostly from wrong
+    rows."""
     rows = outcomes.total() + gold
     right = outcomes["relevant"] + gold
     if rows and right < config.least_labelled * rows:
@@ -89,7 +90,8 @@ def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: L
 async def try_judges(
     judges: Judges, rows: Sequence[ValidatedRewrite], second: SecondJudge, models: Mapping[str, str]
 ) -> list[Trial]:
-    """Test both judges on unrelated passages, and the first judge twice on a passage of the row itself."""
+    """Test both judges on unrelated passages, and ask the first judge twice about a passage of each row. Returns a
+    Trial for each judge."""
     pools = await gather_or_cancel(*map(judges.pool, rows))
     firsts = [pool.first[0] if pool.first else None for pool in pools]
     trials: dict[Role, Trial] = {role: Trial(role, models[role]) for role in dict.fromkeys(("judge", second.role))}

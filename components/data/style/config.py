@@ -43,8 +43,9 @@ class PrepareStyleConfig(Config):
     """Share of each label's answers on which the checkpoint is chosen and the temperature is fitted."""
 
     cross_fit_below: int = Field(default=0, ge=0)
-    """Lowest number of rows for a locked test. With fewer, the rows are cross-fitted: every row is judged by a model
-    that did not learn from it, and the released model learns from all rows except dev. 0 always locks a test away."""
+    """Lowest number of rows in the locked test. If the test would have fewer, all rows are cross-fitted: every row is
+    judged by a model that did not learn from it, and the released model learns from all rows except dev. 0 always
+    locks a test away."""
 
     folds: int = Field(default=5, ge=2, le=20)
     """Number of parts of a cross-fitted data set. Each part is judged by its own model, which learned from the other

@@ -15,7 +15,8 @@ FEWEST = 2
 
 
 def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Split]:
-    """The split of each row, in the order of the rows; a label with too few different answers is a DataError."""
+    """Return the split of each row, in the order of the rows. Raises a DataError if a label has too few different
+    answers."""
     by_label = _groups_by_label(rows, config)
     sizes = {label.name: len(by_label.get(label.name, ())) for label in config.labels}
     if few := [f"{name} ({count})" for name, count in sizes.items() if count < FEWEST]:
@@ -26,7 +27,7 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
     out: list[Split] = ["train"] * len(rows)
     for name, same_label in by_label.items():
         count = len(same_label)
-        # A small class gives one to the test before one to dev, and most remain in train.
+        # A label with few answers fills the test before dev, so dev may get none.
         test = max(1, round(count * config.test))
         dev = min(max(1, round(count * config.dev)), count - test - 1)
         shares: dict[Split, int] = {"test": test, "dev": dev, "train": count - test - dev}
@@ -38,7 +39,7 @@ def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Spl
 
 
 def fold_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> dict[str, int]:
-    """The fold of each row, by the row's id. Near-duplicate answers are in the same fold, and each label is spread
+    """Return the fold of each row, by row id. Near-duplicate answers are in the same fold, and each label is spread
     over all folds."""
     folds: dict[str, int] = {}
     groups = 0
@@ -60,7 +61,7 @@ def _groups_by_label(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> di
 
 
 def contradictions(rows: Sequence[StyleRow]) -> list[tuple[StyleRow, StyleRow]]:
-    """Pairs of rows with the same words and different labels: no model can be right on both rows."""
+    """Return pairs of rows with the same words but different labels. No model can be right on both rows."""
     first: dict[str, StyleRow] = {}
     repeats = []
     for row in rows:

@@ -47,19 +47,20 @@ class ValidateCounts(NamedTuple):
     accepted: int
     quarantined: int
     scored_against_query: int
-    """Rows scored against the query by a service without `need`. A rewrite can raise them without finding more."""
+    """Rows whose passages were scored against the query, because the RAG service does not support `need`. A rewrite
+    can raise such a score without finding better passages."""
 
     labelled: int
-    """Rows with gold passages; the next two counts are among these. Rows of the locked test are left out, marked by
-    the sheet or drawn by convert: people tune by these figures, and must not tune on the test."""
+    """Rows with gold passages, without the rows of the locked test (set in the sheet or drawn by convert), because
+    people tune by these figures. The next two counts are among these rows."""
 
     plain_top1: int
     rewritten_top1: int
 
     plain_score: float
     mean_score: float
-    """Mean score of the first passage by the rewrite; `plain_score` is the same by the plain question. Rows of the
-    test are left out."""
+    """Mean score of the first passage that the rewrite finds; `plain_score` is the same for the plain question. Rows
+    of the test are left out."""
 
 
 class Validation(NamedTuple):
@@ -84,7 +85,7 @@ FIGURES = {
     "plain_score": "mean top-1 score without rewriting",
     "mean_score": "mean top-1 score with the rewrite",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 def validate(
@@ -219,7 +220,8 @@ async def _check(
 
 
 def _refuse_other_snapshot(row: Rewrite, answered: str, snapshots: frozenset[str]) -> None:
-    """Raise a DataError if another knowledge base than the run's answered: statements would name wrong bytes."""
+    """Raise a DataError if the answer came from another knowledge base than the run's. The run's signed statements
+    would then name the wrong file."""
     if all(contradicts_snapshot(answered, snapshot) for snapshot in snapshots):
         raise DataError(
             f"row {row.id}: the RAG service answered from knowledge base {answered[:12]}, which is not this run's. "

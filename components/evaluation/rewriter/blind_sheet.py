@@ -64,8 +64,8 @@ def _examined(line: bytes) -> bool:
 
 
 def read_scores(sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0) -> dict[str, Any]:
-    """Mean of people's scores for each system, with its interval, and the agreement of people with the examiner.
-    Empty cells are left out."""
+    """Return the mean of people's scores for each system, with its interval, and the agreement of people with the
+    examiner. Empty cells are left out."""
     rows = read_key(key, sheet)
     letters = sorted({letter for row in rows.values() for letter in row["letters"]})
     filled = read_sheet(

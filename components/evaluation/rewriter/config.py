@@ -20,8 +20,9 @@ class EvaluateConfig(Config):
     """Retrieval settings for every system's query, the same as in the rest of the run."""
 
     as_asked: Fraction = AS_ASKED
-    """Lowest score of a question's own first passage at which the question is searched as it was asked, without a
-    rewrite. 0 rewrites every question. It must equal `--as-asked` of the RAG service; choose it on dev rows."""
+    """Lowest score of the first passage that a plain question finds, at which the question is searched without a
+    rewrite. 0 rewrites every question. The value must equal `--as-asked` of the RAG service; choose it on dev
+    rows."""
 
     batch: Positive = 64
     """Number of questions that a student rewrites at once."""

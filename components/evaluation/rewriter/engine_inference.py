@@ -52,13 +52,13 @@ on a busy machine, even for a small model. An engine that exits is noticed at on
 def rewrite_with_engines(
     models: Mapping[str, Path], rows: Sequence[PromptInput], config: EvaluateConfig
 ) -> dict[str, StudentOutput]:
-    """Rewrite all rows with each student and time each student, one after another: while one works, the other engines
-    are idle."""
+    """Rewrite all rows with each student, and measure the student's latency. Students work one after another, so that
+    no other engine disturbs the measurement."""
     for folder in models.values():
         servable_card(folder)
     require_cards(config.serving_gpus)
-    # A start takes minutes: with cards of their own the engines start side by side. On one card they would disturb
-    # each other, since vLLM measures the free memory while it starts (vllm/v1/worker/gpu_worker.py,
+    # A start takes minutes, so engines start at the same time if each has its own cards. On a shared card they would
+    # disturb each other, since vLLM measures the free memory while it starts (vllm/v1/worker/gpu_worker.py,
     # determine_available_memory).
     gpus = gpus_of_engines(visible_gpus(), engine_settings(config).tensor_parallel, len(models))
     if not gpus:
@@ -78,8 +78,8 @@ def rewrite_with_engines(
 
 
 def gpus_of_engines(visible: Sequence[str], each: int, engines: int) -> list[Sequence[str]]:
-    """Divide the visible GPUs among the engines, `each` GPUs per engine. Empty for a single engine or too few GPUs;
-    the engines then run one after another."""
+    """Return the GPUs of each engine, `each` GPUs per engine. The list is empty for a single engine or if there are
+    too few GPUs; the engines then run one after another."""
     if engines == 1 or len(visible) < each * engines:
         return []
     return [visible[at * each : (at + 1) * each] for at in range(engines)]
@@ -120,8 +120,8 @@ def _rewrite(
 
 
 def require_cards(cards: int) -> None:
-    """Raise a ConfigError if this machine has fewer GPUs than will serve the student: its latency and cost would
-    differ. A machine without a GPU is accepted, since vLLM then runs on the CPU."""
+    """Raise a ConfigError if this machine has fewer GPUs than will serve the student, because latency and cost would
+    differ from production. A machine without a GPU is accepted, since vLLM then runs on the CPU."""
     import torch
 
     if 0 < (here := torch.cuda.device_count()) < cards:  # 0: vLLM runs on the CPU
@@ -151,7 +151,8 @@ def servable_card(folder: Path) -> RewriterCard:
 def fitted_prompts(
     folder: Path, card: RewriterCard, prompts: Sequence[list[Message]], url: str
 ) -> list[StudentPrompt]:
-    """Render the prompts as our server sends them to this engine: the oldest turns of a long history are left out."""
+    """Render the prompts as our server sends them to this engine. The oldest turns of a history that is too long for
+    the engine's context are left out."""
     try:
         with sync_client(url, timeout=SERVED_SECONDS) as http:
             limit = context_tokens(http.get(MODELS_PATH).content)
@@ -176,7 +177,8 @@ async def write_all(name: str, url: str, requests: Sequence[dict[str, object]], 
                 tick()
                 return rewrite
 
-            # A TaskGroup cancels its other tasks at the first failure and wraps it: callers expect the plain error.
+            # A TaskGroup cancels its other tasks at the first failure, and raises a group of errors. Callers expect a
+            # single error, so it is unwrapped.
             try:
                 async with asyncio.TaskGroup() as group:
                     tasks = [group.create_task(write(request)) for request in requests]

@@ -13,5 +13,5 @@ def engine_settings(config: EvaluateConfig) -> VllmSettings:
 
 
 def card_phases(config: EvaluateConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes that vLLM's share of each card must at least hold."""
+    """Return the smallest amount of memory that vLLM needs on each card, as the evaluation's only phase."""
     return (least_phase(shape, engine_settings(config)),)

@@ -20,8 +20,8 @@ from qinglan.rewriter.card import read_card
 from qinglan.rows.training_rows import WITHOUT_FURTHER
 
 FOLDS_VARIABLE = "QINGLAN_FOLDS"
-"""Variable with a JSON list of folders, one with the artifacts of each fold, in order; empty if a test is locked
-away."""
+"""Environment variable with a JSON list of folders, one folder with artifacts for each fold, in order. Empty if a
+test is locked away."""
 
 FILES = {
     "locked_test": "locked_test.jsonl",
@@ -83,17 +83,17 @@ class Fold(NamedTuple):
 
 
 def learned_rows(sft_model: Path, training: Mapping[str, Path]) -> dict[str, Path]:
-    """The folders of training rows that the models' cards name.
+    """Return the folders of training rows that the models' cards name.
 
-    If SFT left out the teacher's further rows, its folder is the one without these rows. PPO's folder stays the same,
-    since its card names the whole file.
+    If SFT left out the teacher's further rows, its folder is the subfolder without these rows. PPO's folder stays the
+    same, since its card names the whole file.
     """
     further = {"sft": training["sft"] / WITHOUT_FURTHER} if read_card(sft_model).leaves_out_further_rows else {}
     return {**training, **further}
 
 
 def read_folds() -> list[Fold]:
-    """The folds of this run; empty if a test is locked away."""
+    """Return the folds of this run; empty if a test is locked away. Raises a DataError if an artifact is missing."""
     folders = [Path(name) for name in orjson.loads(os.environ.get(FOLDS_VARIABLE) or "[]")]
     for folder in folders:
         if missing := [file for file in FILES.values() if not (folder / file).exists()]:
@@ -105,17 +105,18 @@ def read_folds() -> list[Fold]:
 
 
 def fold_inputs(folds: Sequence[Fold]) -> dict[str, FoldArtifact]:
-    """The artifacts of all folds by the names of the evaluation's inputs, for its record."""
+    """Return the artifacts of all folds, by the names under which the evaluation's record lists them as inputs."""
     return {fold.input_name(name): FoldArtifact(fold.folder / file) for fold in folds for name, file in FILES.items()}
 
 
 def fold_lineages(folds: Sequence[Fold]) -> dict[str, Path]:
-    """Folder of each fold's signed statements, by the prefix of the names of the fold's inputs."""
+    """Return each fold's folder of signed statements, by the prefix of the fold's input names (such as `fold 1 `)."""
     return {fold.input_name(""): fold.folder / "lineage" for fold in folds}
 
 
 def fold_papers(folds: Sequence[Fold], before: Path) -> Iterator[tuple[str, bytes]]:
-    """Name and content of each file in the folds' lineage folders, so that an audit can follow each sibling model.
+    """Yield name and content of each file in the folds' lineage folders, so that an audit can follow each sibling
+    model.
 
     Files that are already in `before`, the lineage before the evaluation, are left out. Files other than statements
     have the same names in each fold, so the fold's number is added to their names.

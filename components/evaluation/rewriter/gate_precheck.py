@@ -1,5 +1,5 @@
-"""Find the reasons for which a planned run's gate would hold every model, from the run's settings and its sheet. A
-pure function.
+"""Find reasons why the gate would hold back every model of a planned run. A pure function of the run's settings and
+sheet.
 
 list(find_obstacles(PlannedRun(...), GateConfig()))     # empty: the gate will decide on the numbers
 """
@@ -60,7 +60,7 @@ class Obstacle(Config):
 
 
 def find_obstacles(run: PlannedRun, gate: GateConfig) -> Iterator[Obstacle]:
-    """All reasons against a promotion that no training can remove."""
+    """Yield each reason against a promotion that no training can remove."""
     if same_model(run.examiner, run.judge):
         yield Obstacle(
             reason=f"The examiner is the judge, {run.judge}: its scores are no second opinion.",

@@ -30,7 +30,7 @@ class TrainingQuestion(NamedTuple):
 
 
 def check(test: Iterable[Question], training: Mapping[str, Path], threshold: float) -> dict[str, Any]:
-    """Compare every row of training and selection with the test; return evaluation.json's `leaks`."""
+    """Compare every row of training and selection with the test; return the field `leaks` of evaluation.json."""
     rows = [(row, question_key(row.question, row.history_summary)) for row in test]
     complete = {key for row, key in rows if row.need and is_complete(row.question, row.need)}
 
@@ -49,8 +49,8 @@ def questions(training: Mapping[str, Path]) -> Iterator[str]:
 def check_parents(
     models: Mapping[str, Path], digests: Mapping[str, str], training: Mapping[str, Path]
 ) -> dict[str, dict[str, str]]:
-    """Read the parents on each model's card. A DataError if a card names other rows than those compared with the
-    test, or if RL was trained from another SFT model."""
+    """Return the parents that each model's card names. Raises a DataError if a card names rows that were not compared
+    with the test, or if RL was trained from another SFT model."""
     # The comparison by content does not notice that a card names other rows; the comparison of digests does.
     compared = {(path.stem, sha256_file(path)) for folder in training.values() for path in _files(folder)}
     cards = {name: read_card(folder).parents for name, folder in models.items()}

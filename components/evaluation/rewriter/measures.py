@@ -64,8 +64,8 @@ SYSTEM_METRICS = {
 
 JUDGE = "judge"
 OUTSIDERS = {"judged_top1": "top1", JUDGE: "quality"}
-"""The outsider's measure for each measure that training optimises, on the same scale: gold for the reranker's score
-against the need, the examiner for the training's judge."""
+"""Independent measure for each measure that training optimises, on the same scale. Gold checks the reranker's score
+against the need; the examiner checks the training's judge."""
 
 
 class RetrievalResult(NamedTuple):
@@ -82,7 +82,8 @@ class RetrievalResult(NamedTuple):
 
 
 def metrics_by(by: By) -> dict[str, Metric]:
-    """METRICS. If the examiner judged rows without gold, the names of the affected metrics say so."""
+    """Return METRICS. If the gate goes by labels, the names of the affected metrics say that the examiner judged rows
+    without gold."""
     if by == "gold":
         return METRICS
     judged = {name: Metric(words, "share", JUDGED) for name, words in JUDGED_NAMES.items()}
@@ -90,8 +91,8 @@ def metrics_by(by: By) -> dict[str, Metric]:
 
 
 def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> dict[str, float]:
-    """Every metric of METRICS except the examiner's `quality`. A metric is NaN if the row lacks the gold or score it
-    needs."""
+    """Return every metric of METRICS except the examiner's `quality`. A metric is NaN if the row lacks the gold or
+    the score that it needs."""
     text = normalise(rewrite)
     return {
         "top1": top1(retrieval.ids, row.gold),
@@ -109,7 +110,7 @@ def measure_rewrite(row: Question, rewrite: str, retrieval: RetrievalResult) -> 
 
 
 def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, float]:
-    """Every metric of LABEL_METRICS; empty if no passage is labelled relevant."""
+    """Return every metric of LABEL_METRICS; empty if no passage is labelled relevant."""
     gains, judged = passage_gains(labels), {label.id for label in labels}
     if not gains:
         return {}
@@ -123,7 +124,7 @@ def measure_labels(labels: Sequence[Label], ids: Sequence[str]) -> dict[str, flo
 
 
 def measure_judged(grades: Mapping[str, int], ids: Sequence[str]) -> dict[str, float]:
-    """Metrics of a row without gold, computed from the examiner's grades of passages.
+    """Return the metrics of a row without gold, computed from the examiner's grades of passages.
 
     If the first passage has no grade, `top1` and `pooled_top1` are NaN. `ndcg` leaves out passages without a grade;
     `pooled_ndcg` counts them as irrelevant.
@@ -157,11 +158,11 @@ def recall(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def rank(ids: Sequence[str], gold: Sequence[str]) -> int | None:
-    """Rank of the first gold passage, from 1; None if it is not among the first ten."""
+    """Return the rank of the first gold passage, from 1; None if no gold passage is among the first ten."""
     return next((number for number, hit in enumerate(ids[:TOP_K], 1) if hit in gold), None)
 
 
 def invented_numbers(rewrite: str, row: Question) -> set[str]:
-    """Numbers of the rewrite that are neither in the question nor in history, profile or need of the user. The
-    server's guard and the reward read numbers in the same way."""
+    """Return the numbers in the rewrite that are in none of question, history, user profile and need. The server's
+    guard and the reward read numbers in the same way."""
     return numbers_without_source(rewrite, (row.question, row.history_summary, row.user_profile, row.need))

@@ -54,10 +54,10 @@ others do not."""
 PLAN = ("quality", "top1", "latency_p50", "cost")
 TOP1 = METRICS["top1"]
 GAINS = {"sft": "SFT on the teacher's further rows, over SFT without", "ppo": "the best step of PPO, over SFT"}
-"""Words for each training's gain on dev, by the name of its log."""
+"""Description of each training's gain on dev, by the name of the training's log."""
 
 CURVES = ("loss", "eval_loss", "avg_reward", "gold_dev", "win_rate", "kl", "entropy", "length")
-"""Figures of a training that the report draws by step."""
+"""Metrics in a training's log that the report draws as curves over steps."""
 
 EXAMPLE_KINDS = ("won", "lost", "still failing")
 Blocks = Iterator[kernel.Block]
@@ -68,7 +68,7 @@ def to_markdown(evaluation: Json) -> str:
 
 
 def to_short_markdown(evaluation: Json) -> str:
-    """The verdict, its reasons and a table of the systems by a few metrics, as printed at the end of a run."""
+    """Return the verdict, its reasons and a table of the systems by a few metrics, as printed at the end of a run."""
     metrics = metrics_by(_decided_by(evaluation))
     table = kernel.levels_table(_systems(evaluation), {name: metrics[name] for name in SHORT})._replace(brief=True)
     reasons = list(evaluation["verdict"]["reasons"])
@@ -96,8 +96,8 @@ def build_report(
     training: Mapping[str, Sequence[str]] | None = None,
     gains: Mapping[str, StageGain] | None = None,
 ) -> kernel.Report:
-    """Build the report. `examples` holds rows by kind, `training` the curves of each training, and `gains` its gain
-    on dev."""
+    """Build the report. `examples` holds rows by kind, `training` the curves of each training, and `gains` the gain
+    of each training on dev."""
     counts, settings, systems = evaluation["counts"], evaluation["settings"], _systems(evaluation)
     by = _decided_by(evaluation)
     metrics = metrics_by(by)
@@ -142,7 +142,7 @@ def build_report(
 
 
 def _gains(gains: Mapping[str, StageGain]) -> Blocks:
-    """A table of each training's gain on dev, which decided whether its model was taken."""
+    """Yield a table of each training's gain on dev, by which the run decided to use the trained model or not."""
     header = ["on dev", "rows", "measure", "before", "after", "gain, points", "95 %", "taken"]
     rows = []
     for name, gain in gains.items():
@@ -169,7 +169,7 @@ def headline(evaluation: Json) -> str:
 
 
 def _plan(evaluation: Json, metrics: Mapping[str, Metric]) -> Blocks:
-    """The figures that the plan expects (its part 6) beside the measured ones."""
+    """Yield a table with the plan's expected figures (its part 6) beside the measured figures."""
     rows = []
     for name in PLAN:
         metric = {**metrics, **SYSTEM_METRICS}[name]
@@ -229,7 +229,8 @@ def _power(power: Json) -> Blocks:
 
 
 def _by_labels(evaluation: Json, by: By) -> Blocks:
-    """The figures of rows without gold, by the examiner's grades or by labels; nothing if there are neither."""
+    """Yield the figures of rows without gold, measured by the examiner's grades or by judges' labels. Yields nothing
+    if there are neither grades nor labels."""
     if by == "labels":
         metrics, compared = JUDGED_METRICS, ("gold_top1", "pooled_top1")
         words = (
@@ -252,7 +253,8 @@ def _by_labels(evaluation: Json, by: By) -> Blocks:
 
 
 def _kinds(evaluation: Json) -> Blocks:
-    """Teacher and candidate in each kind of question, and whether a loss is shown."""
+    """Yield a table of the teacher's and the candidate's top-1 for each kind of question. Its last column says if a
+    loss of the candidate is statistically shown."""
     gate = GateConfig.parse(evaluation["settings"]["gate"], "settings.gate")
     numbers, rows = EvaluationNumbers(evaluation), []
     ps, shown = loss_ps(numbers, gate), shown_losses(numbers, gate)
@@ -292,7 +294,7 @@ def draw_examples(predictions: Path, candidate: str, count: int) -> dict[str, li
     """Draw example queries of three kinds: the candidate wins against the teacher, it loses, or both fail."""
 
     def kind_of(row: Json) -> str | None:
-        """The kind of a row; None if the right passage is unknown, or if both find it first."""
+        """Return the kind of an example; None if the right passage is unknown, or if both systems find it first."""
         wins, teacher_wins = (row["systems"][name]["rank"] == 1 for name in (candidate, "teacher"))
         if not (row["gold"] or row.get("grades")) or (wins and teacher_wins):
             return None
@@ -317,7 +319,7 @@ def _examples(candidate: str, by: By, examples: Mapping[str, Sequence[Json]]) ->
 
 
 def example(row: Json, names: Mapping[str, str]) -> kernel.Example:
-    """Turn a line of predictions.jsonl into an example. `names` maps the systems to show to their words."""
+    """Turn a line of predictions.jsonl into an example. `names` maps each system to show to its display name."""
     answers = []
     for system, name in names.items():
         rank, rewrite = (row["systems"][system][part] for part in ("rank", "rewrite"))
@@ -327,7 +329,7 @@ def example(row: Json, names: Mapping[str, str]) -> kernel.Example:
 
 
 def judges_line(agreement: Json) -> str:
-    """A sentence on the agreement of the two judges, or that they are one model."""
+    """Return a sentence on how far the two judges agree, or a sentence that both are the same model."""
     if agreement["same_model"]:
         return f"Examiner and training judge are one model, {agreement['judge']}: its scores are no second opinion."
     judges = f"Examiner {agreement['examiner']} and training judge {agreement['judge']}"
@@ -340,7 +342,7 @@ def judges_line(agreement: Json) -> str:
 
 
 def inflation_lines(results: Mapping[str, Json]) -> Iterator[str]:
-    """A sentence for each inflation factor of RL's gain over SFT, or one that says that none is defined."""
+    """Yield a sentence for each inflation factor of RL's gain over SFT, or a sentence that no factor is defined."""
     if not results:
         yield "Inflation factor: not defined, since no model here was trained by the reward."
     names = {name: metric.name for name, metric in METRICS.items()} | {JUDGE: "quality, by the training's judge"}
@@ -349,7 +351,7 @@ def inflation_lines(results: Mapping[str, Json]) -> Iterator[str]:
 
 
 def curves(logs: Mapping[str, Path]) -> dict[str, list[str]]:
-    """Small figures of each training that left a log."""
+    """Return small curves for each training that wrote a log."""
     out = {}
     for stage, folder in logs.items():
         path = folder / "metrics.jsonl"

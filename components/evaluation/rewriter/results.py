@@ -30,8 +30,8 @@ PAIRS = (
     ("history", "teacher"),
 )
 COMPARED = ("top1", "ndcg", "recall", "judged_top1", "quality")
-"""Metrics in which two systems are compared. The first one decides the verdict; the results of the others are nested
-in its result, by name."""
+"""Metrics by which two systems are compared. The first metric decides the verdict; in a pair's result, the other
+metrics are nested under their names."""
 
 COMPARED_BY_LABELS = ("labelled_top1", "labelled_ndcg", "condensed_top1", "gold_top1", "pooled_top1", "pooled_ndcg")
 """Metrics that are also compared if rows without gold have labels or were judged. No verdict reads them."""
@@ -47,7 +47,7 @@ Json = dict[str, Any]
 
 
 def paired_results(table: MetricTable, tenant_of: Sequence[str]) -> Json:
-    """Each pair's differences, overall and by tenant, with Holm's correction over tenants."""
+    """Return each pair's differences, overall and by tenant. The tenants' p-values are corrected by Holm's method."""
     pairs = [pair for pair in PAIRS if set(pair) <= set(table.systems)]
     tenants = sorted(set(tenant_of))
     subsets = {"": None, **{tenant: [name == tenant for name in tenant_of] for tenant in tenants}}
@@ -67,17 +67,18 @@ def paired_results(table: MetricTable, tenant_of: Sequence[str]) -> Json:
 
 
 def by_labels(scored: ScoredRows) -> int:
-    """Number of rows without gold that have a passage labelled relevant."""
+    """Count the rows without gold that have a passage labelled relevant."""
     return sum("labelled_top1" in next(iter(row.values())) for row in scored.values)
 
 
 def judged_rows(scored: ScoredRows) -> int:
-    """Number of rows without gold whose passages the examiner judged for the gate."""
+    """Count the rows without gold whose passages the examiner judged for the gate."""
     return sum("pooled_top1" in next(iter(row.values())) for row in scored.values)
 
 
 def slice_results(table: MetricTable, slices_of: Sequence[Sequence[str]]) -> Json:
-    """Top-1 of each system in each slice."""
+    """Return each system's top-1 in each slice, which is the group of questions with a property of the slices
+    file."""
     slices = {}
     for name in sorted({name for names in slices_of for name in names}):
         rows = [name in names for names in slices_of]
@@ -88,8 +89,8 @@ def slice_results(table: MetricTable, slices_of: Sequence[Sequence[str]]) -> Jso
 def kind_results(
     table: MetricTable, candidate: str, tenant_of: Sequence[str], kinds_of: Sequence[Sequence[str]]
 ) -> Json:
-    """Top-1 of teacher and candidate and their difference, in each kind of question and, if there are several, for
-    each tenant."""
+    """Return top-1 of teacher and candidate, and their difference, for each kind of question. If there are several
+    tenants, each tenant counts as a further kind."""
     several = sorted(set(tenant_of)) if len(set(tenant_of)) > 1 else []
     chosen = {kind: [kind in kinds for kinds in kinds_of] for kind in KINDS}
     chosen |= {f"tenant {tenant}": [name == tenant for name in tenant_of] for tenant in several}
@@ -108,7 +109,7 @@ def kind_results(
 
 
 def as_asked_note(rows: Sequence[ValidatedRewrite], threshold: float) -> str:
-    """A sentence with the number of questions that were searched as asked, as in production."""
+    """Return a sentence that says how many questions were searched as asked, without a rewrite, as in production."""
     count = sum(searched_as_asked(row.plain.own_score, threshold) for row in rows)
     return (
         f"{count} of {len(rows)} questions were searched as they were asked, since their own first passage scores at "
@@ -117,8 +118,8 @@ def as_asked_note(rows: Sequence[ValidatedRewrite], threshold: float) -> str:
 
 
 def power(table: MetricTable, candidate: str, interesting: float) -> Json:
-    """Numbers of queries needed to show the observed difference to the teacher, and to show the difference
-    `interesting`."""
+    """Return the power analysis: the number of queries needed to show the observed difference to the teacher, and the
+    number needed to show the difference `interesting`."""
     spread = table.spread((candidate, "teacher"), "top1")
     return {
         "metric": "top1",
@@ -131,7 +132,7 @@ def power(table: MetricTable, candidate: str, interesting: float) -> Json:
 
 
 def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
-    """The models of examiner and training judge, and their agreement on the same rewrites."""
+    """Return the models of examiner and training judge, and how far their scores of the same rewrites agree."""
     both = [
         (values[system]["quality"], score)
         for values, scores in zip(scored.values, scored.judge, strict=True)
@@ -144,10 +145,11 @@ def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
 
 
 def inflation_results(table: MetricTable, judge: Sequence[Mapping[str, float]], one_judge: bool) -> Json:
-    """The inflation factor of RL's gain over SFT by each measure that training optimises; empty without both models.
+    """Return the inflation factor of RL's gain over SFT for each measure that training optimises; empty if a model is
+    missing.
 
-    `judge` holds the training judge's scores of each row by system. With `one_judge` the examiner is the same model,
-    so it is no outsider and the judge gets no factor.
+    `judge` holds the training judge's scores of each row, by system. With `one_judge`, examiner and training judge
+    are the same model, so there is no independent measure, and the judge gets no factor.
     """
     pair = ("rl", "sft")
     if not set(pair) <= set(table.systems):
@@ -163,7 +165,8 @@ def inflation_results(table: MetricTable, judge: Sequence[Mapping[str, float]], 
 
 
 def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:
-    """Latency of single rewrites, and the cost of 1,000 rewrites at measured throughput and set price."""
+    """Return the latency of single rewrites, and the cost of 1,000 rewrites at the measured throughput and the
+    configured price."""
     hour = config.gpu_hour_price * config.serving_gpus
     # Seconds per rewrite, times 1,000 rewrites, times the price of a second.
     cost = student.seconds / len(student.texts) * 1000 * hour / 3600
@@ -182,9 +185,10 @@ def latencies(seconds: Sequence[float], config: EvaluateConfig, how: str) -> Jso
 
 
 def teacher_metrics(report: Json, live_seconds: Sequence[float], config: EvaluateConfig) -> Json:
-    """The teacher's cost and latency from the journal of the gateway; the cost includes failed calls.
+    """Return the teacher's cost and latency from the gateway's journal. The cost includes failed calls.
 
-    If the teacher was a stand-in, or if no call was live, the latency is the profile's and is marked as assumed.
+    If the teacher was a stand-in, or if no call was live, the latency is the gateway's `typical_seconds`, marked as
+    assumed.
     """
     calls = [row for row in report.get("by_step", []) if row["role"] == "teacher"]
     answered = sum(row["answered"] for row in calls)

@@ -34,7 +34,7 @@ class SampledRewrites(NamedTuple):
 def sample_rewrites(
     model: Path, prompts: Sequence[list[Message]], count: int, seed: int, config: EvaluateConfig
 ) -> SampledRewrites:
-    """Write each prompt once greedily, and `count` times sampled at temperature 1."""
+    """Write one greedy rewrite of each prompt, and `count` rewrites sampled at temperature 1."""
     write = _with_engine if uses_vllm(config) else _in_process
     started = time.perf_counter()
     greedy, samples = write(model, prompts, count, seed, config)
@@ -72,7 +72,8 @@ def _with_engine(
 
 
 def engine_requests(prompts: Sequence[str], count: int, seed: int, most: int) -> list[dict[str, Any]]:
-    """Completion requests for each prompt: the greedy one, then `count` samples, each with its own seed."""
+    """Return the completion requests of all prompts: for each prompt a greedy request, then `count` sampled requests,
+    each with its own seed."""
     return [
         completion_request(NAME, prompt, most) | ({"temperature": 1.0, "seed": seed + number} if number else {})
         for prompt in prompts

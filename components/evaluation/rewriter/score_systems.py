@@ -61,7 +61,7 @@ class ScoredRow(NamedTuple):
     """The training judge's score by system; empty if the row is not in the judge's sample."""
 
     unexamined: list[str]
-    """The examiner's reasons for rewrites without a score, one for each such text."""
+    """Reasons why the examiner gave no score, one for each distinct rewrite without a score."""
 
     snapshot: str
     prediction: bytes
@@ -82,8 +82,8 @@ class ScoredRows(NamedTuple):
 
 
 def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
-    """The queries of three systems for which no model is run: the question, the question with its history, and the
-    teacher's rewrite."""
+    """Return the queries of the three systems for which no model is run: the question, the question with its history,
+    and the teacher's rewrite."""
     return {
         "plain": [row.question for row in rows],
         "history": [with_history(row) for row in rows],
@@ -92,7 +92,8 @@ def fixed_queries(rows: Sequence[ValidatedRewrite]) -> dict[str, list[str]]:
 
 
 def served_queries(rows: Sequence[ValidatedRewrite], rewrites: Sequence[str], threshold: float) -> list[str]:
-    """The query of each row if a student serves: its rewrite, or the question itself if it is searched as asked."""
+    """Return the query that production would search with for each row: the student's rewrite, or the question itself
+    if it finds a good passage without a rewrite (`as_asked`)."""
     return [
         row.question if searched_as_asked(row.plain.own_score, threshold) else rewrite
         for row, rewrite in zip(rows, rewrites, strict=True)
@@ -100,7 +101,7 @@ def served_queries(rows: Sequence[ValidatedRewrite], rewrites: Sequence[str], th
 
 
 def with_history(row: Question) -> str:
-    """The question with the end of its history, up to LONGEST_QUERY characters."""
+    """Return the question with the end of its history, up to LONGEST_QUERY characters."""
     room = LONGEST_QUERY - len(row.question) - 1
     return f"{row.question} {row.history_summary[-room:]}".strip() if room > 0 else row.question
 
@@ -156,7 +157,7 @@ def score_all(
                     if row.snapshot and row.snapshot not in scored.snapshots:
                         scored.snapshots.append(row.snapshot)
                     tick()
-            # The journal then names the file that its paid answers went into.
+            # The journal records the digest of the file that the paid answers went into.
             await gateway.exported(digest(predictions))
             seconds = await gateway.live_seconds("generate", "teacher")
             return scored._replace(report=await gateway.report(), teacher_seconds=seconds)
@@ -178,7 +179,7 @@ def draw_samples(rows: Sequence[Question], config: EvaluateConfig, judged_rows: 
 
 
 def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -> Iterator[PaidRequest]:
-    """Judge requests for the rewrites of `fixed_queries`, which are known before any model is trained."""
+    """Yield the judges' requests for the rewrites of `fixed_queries`, which are known before any model is trained."""
     queries, samples = fixed_queries(rows), draw_samples(rows, config)
     for at, row in enumerate(rows):
         for role in ("examiner", "judge"):
@@ -190,7 +191,7 @@ def fixed_judgements(rows: Sequence[ValidatedRewrite], config: EvaluateConfig) -
 
 
 class RowScorer:
-    """Scores one row's rewrites by RAG and judges; each distinct text is sent once."""
+    """Scores the rewrites of one row by retrieval and by judges. Equal rewrites are sent once."""
 
     def __init__(self, gateway: GatewayClient, rag: RagClient, config: EvaluateConfig, by: By = "gold") -> None:
         self._gateway, self._rag, self._config, self._by = gateway, rag, config, by
@@ -227,15 +228,17 @@ class RowScorer:
         return to_retrieval_result(data, config)
 
     def _by_labels(self, row: ScorableRow, ids: Sequence[str], grades: Mapping[str, int]) -> dict[str, float]:
-        """Further metrics of a row. If the gate goes by labels: `gold_top1` of a row with gold, or the metrics by the
-        examiner's grades. Else: the metrics by the labels of a row without gold."""
+        """Return further metrics of a row. If the gate goes by labels, a row with gold gets `gold_top1`, and a row
+        without gold the metrics from the examiner's grades. Otherwise only a row without gold gets metrics, from its
+        labels."""
         if self._by == "labels":
             return {"gold_top1": top1(ids, row.gold)} if row.gold else measure_judged(grades, ids)
         labels = row.labels if isinstance(row, ValidatedRewrite) and not row.gold else ()
         return measure_labels(labels, ids)
 
     async def _grades(self, row: ScorableRow, retrievals: Iterable[RetrievalResult]) -> dict[str, int]:
-        """The examiner's grade of each system's first passage, by passage; an unusable answer gives no grade."""
+        """Return the examiner's grade of each system's first passage, by passage id. An unusable answer gives no
+        grade."""
         first = {data.ids[0]: (data.title, data.texts[0]) for data in retrievals if data.ids}
         grades = await gather_or_cancel(*(self._grade(row, *passage) for passage in first.values()))
         return {id_: grade for id_, grade in zip(first, grades, strict=True) if grade is not None}
@@ -253,7 +256,7 @@ class RowScorer:
         return dict(zip(texts, scores, strict=True))
 
     async def _score(self, role: JudgeRole, row: ScorableRow, text: str) -> float | str:
-        """A score from 1 to 5, or the reason why there is none; a failed answer never counts as 0."""
+        """Return a score from 1 to 5, or the reason why there is none. A failed answer never counts as 0."""
         try:
             messages = judge_messages(row, text, self._config.judge_prompt)
             answer = await self._gateway.ask(role, messages, row=row.id, response_format=JUDGE_FORMAT)
@@ -288,7 +291,7 @@ def _prediction(
     slices: Sequence[str],
     grades: Mapping[str, int],
 ) -> bytes:
-    """A row's line of predictions.jsonl, from which the report's numbers were computed."""
+    """Return the row's line of predictions.jsonl, with the values from which the report's numbers are computed."""
     right = row.gold or [passage for passage, grade in grades.items() if grade >= RELEVANT]
     systems = {
         name: {

@@ -38,7 +38,7 @@ from qinglan.rows.rows import ValidatedRewrite
 from qinglan.text.near_duplicates import question_key
 
 Slices = Mapping[str, Sequence[str]]
-"""Names of the properties of each question, by the question's id."""
+"""Names of each question's true properties, by question id."""
 
 
 class EvaluateCounts(NamedTuple):
@@ -103,7 +103,7 @@ def evaluate(
     )
     origins = _origins(Trial(locked_test, models, training))
     if folds:
-        del origins["test"]  # none was locked away; each fold has its own
+        del origins["test"]  # no test was locked away; each fold has its own test
     traced = {str(fold.number): _origins(fold.trial) for fold in folds}
     slices = read_slices(config.slices) if config.slices else {}
     rows = [row for test in tests for row in test]
@@ -119,7 +119,7 @@ def evaluate(
     for test, trial in zip(tests, trials, strict=True):
         known = training_terms(leak.questions(trial.training))
         kinds += [question_kinds(row, known) for row in test]
-    # Judged models are counted by the test's questions: other rewrites of the teacher do not make a new test.
+    # The test is identified by its questions, so that other rewrites by the teacher do not make it a new test.
     question_ids = (f"{row.tenant_id}|{question_key(row.question, row.history_summary)}" for row in rows)
     uses = count_use(question_ids, "rewriter", origins["models"].get("rl", origins["models"]["sft"]))
     evaluation = build_evaluation(
@@ -133,7 +133,7 @@ def evaluate(
 
 
 def _origins(trial: Trial) -> dict[str, Any]:
-    """The digests of a test, of its models, and of everything that the models were made from."""
+    """Return the digests of a test, of its models, and of everything that the models were made from."""
     models = {name: digest(folder) for name, folder in trial.models.items()}
     return {
         "test": digest(trial.test),
@@ -154,10 +154,10 @@ def build_evaluation(
     folds: int = 0,
     uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of evaluation.json, with the gate's verdict.
+    """Return the content of evaluation.json, with the gate's verdict.
 
-    `folds` is the number of folds, 0 with a locked test. `uses` is the result of `count_use`: the number of models
-    that the test has judged.
+    `folds` is the number of folds; it is 0 if a test is locked away. `uses` is the result of `count_use`, which
+    counts the models that the test has judged.
     """
     by: By = "labels" if results.judged_rows(scored) else "gold"
     beside = JUDGED_METRICS if by == "labels" else LABEL_METRICS if results.by_labels(scored) else {}
@@ -211,8 +211,8 @@ class Slice(BaseModel):
 
 
 def read_slices(path: Path) -> dict[str, list[str]]:
-    """The names of each question's true properties, by its id. `documented` is added if `gap` and `self_contained`
-    are both false."""
+    """Return the names of each question's true properties, by question id. `documented` is added if `gap` and
+    `self_contained` are both false."""
     slices = {}
     for _, row in read_jsonl(path, Slice):
         properties = row.model_extra or {}

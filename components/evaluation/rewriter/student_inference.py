@@ -16,15 +16,15 @@ from qinglan.terminal.progress import progress
 def rewrite_all(
     models: Mapping[str, Path], rows: Sequence[PromptInput], config: EvaluateConfig
 ) -> dict[str, StudentOutput]:
-    """Rewrite every row with each student, then time some rows on its server: the one in `rewriter_urls`, or one
-    started here."""
+    """Rewrite every row with each student, then time some rows on the student's server. The server's address is in
+    `rewriter_urls`; if it is missing, a server is started here."""
     if uses_vllm(config):
         return rewrite_with_engines(models, rows, config)
     with ExitStack() as servers:
-        # Without a GPU the servers start side by side, and nothing is measured before they are up. A GPU may have
-        # room for a single model: there each server starts after every other model has been freed.
+        # Without a GPU the servers start at the same time, and nothing is measured before they are ready. A GPU may
+        # have room for only one model, so there each server starts after all other models have been freed.
         ahead = {} if _on_gpu() else {name: _enter(servers, name, folder, config) for name, folder in models.items()}
-        import transformers.models.auto.modeling_auto  # noqa: F401  (it takes as long as a server takes to start)
+        import transformers.models.auto.modeling_auto  # noqa: F401  (takes as long as a server's start)
 
         urls = {name: url() for name, url in ahead.items()}
         batches = {name: _in_batches(name, folder, rows, config.batch) for name, folder in models.items()}

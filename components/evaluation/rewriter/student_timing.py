@@ -75,8 +75,8 @@ def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
 
 
 def evenly_spaced(rows: int, count: int) -> list[int]:
-    """Positions of `count` rows, evenly over all rows."""
-    # Not the first rows: those of one tenant or conversation are of similar length.
+    """Return the positions of `count` rows, evenly spaced over all rows."""
+    # Not the first rows, because rows of the same tenant or conversation have similar lengths.
     count = min(rows, count)
     return [at * rows // count for at in range(count)]
 

@@ -36,8 +36,8 @@ def write_blind_sheet(
 ) -> int:
     """Draw up to `count` rows, and write the sheet and its key; return how many were drawn.
 
-    All labels are drawn equally often, and for each label right and wrong predictions of the model equally often, as
-    long as there are enough of each.
+    Each label is drawn equally often. Within a label, right and wrong predictions of the model are drawn equally
+    often. If there are too few of one, more of the others are drawn.
     """
     texts = {row.id: row.input for row in rows}
     allowed = " / ".join(_labels(predictions))
@@ -68,7 +68,8 @@ def stratified_sample(predictions: Sequence[Prediction], count: int, seed: int) 
 def read_human_labels(
     sheet: Path, key: Path, predictions: Path, draws: int = 10_000, seed: int = 0
 ) -> dict[str, Any]:
-    """Agreement and Cohen's kappa between people, data and model, weighted to the whole test, with intervals.
+    """Return agreement and Cohen's kappa between people, data and model, with intervals. Rows are weighted so that
+    they represent the whole test.
 
     Rows with an empty cell are left out.
     """

@@ -16,8 +16,8 @@ ADVICE = "Their answers would flatter the model. Prepare the data again and trai
 
 
 def check(test: Iterable[StyleRow], rows: Path, threshold: float) -> dict[str, Any]:
-    """Compare each test row with every row of train and dev and with every unlabelled text; return evaluation.json's
-    `leaks`.
+    """Compare each test row with every row of train and dev and with every unlabelled text; return the field `leaks`
+    of evaluation.json.
 
     Differences in width, case, punctuation and spaces are ignored.
     """
@@ -40,8 +40,8 @@ def check_folds(
     parts: Mapping[str, Sequence[StyleRow]],
     threshold: float,
 ) -> dict[str, Any]:
-    """Compare the rows of each fold with the rows of all other folds, from which the fold's model learned; return
-    evaluation.json's `leaks`."""
+    """Compare the rows of each fold with the rows of all other folds, from which the fold's model learned. Returns
+    the field `leaks` of evaluation.json."""
     leaks = []
     for number in sorted(set(folds.values())):
         held_out = [(row.id, comparable(row.input)) for row in rows if folds[row.id] == number]

@@ -21,7 +21,7 @@ Confusions = NDArray[np.float64]
 
 
 def row_sums(truth: Groups, probabilities: Columns) -> Columns:
-    """The numbers of each row that can be added up: its confusion matrix and its `gaps`."""
+    """Return the numbers of each row that can be summed over rows: its confusion matrix and its `gaps`."""
     # Every measure is a function of these sums, so a draw of rows is one matrix product (statistics.py).
     counts = confusions(truth, probabilities.argmax(axis=1), probabilities.shape[1])
     return np.column_stack([counts, gaps(truth, probabilities)])
@@ -39,13 +39,13 @@ def compute_measures(sums: Columns, width: int) -> Columns:
 
 
 def confusions(truth: Groups, predicted: Groups, width: int) -> Columns:
-    """A flattened confusion matrix for each row, with 1 in the row's cell and 0 elsewhere."""
+    """Return a flattened confusion matrix for each row, with 1 in the row's cell and 0 elsewhere."""
     return np.asarray(np.eye(width * width)[truth * width + predicted])
 
 
 def gaps(truth: Groups, probabilities: Columns) -> Columns:
-    """Gap of each row: 1 if its answer is right, else 0, minus its confidence. It is in the column of the row's
-    bin."""
+    """Return the calibration gap of each row, in the column of the row's bin of confidence. The gap is 1 - confidence
+    if the answer is right, else 0 - confidence."""
     # ECE (Naeini et al. 2015) is the sum over bins of |sum of (right - confidence)| / rows.
     confidence = probabilities.max(axis=1)
     gap = (probabilities.argmax(axis=1) == truth) - confidence
@@ -94,9 +94,9 @@ def kappa(counts: Confusions) -> Columns:
 
 
 def undo_temperature(probabilities: Columns, temperature: float | Columns) -> Columns:
-    """The probabilities that the model would give without its temperature. `temperature` is one number, or a column
-    with a number for each row."""
-    # The logits are the log probabilities but for a constant in each row, which the softmax ignores.
+    """Return the probabilities that the model would give without its temperature. `temperature` is one number, or a
+    column with a number for each row."""
+    # The logits equal the log probabilities plus a constant for each row, which the softmax ignores.
     logits = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny)) * temperature
     raised = np.exp(logits - logits.max(axis=1, keepdims=True))
     return np.asarray(raised / raised.sum(axis=1, keepdims=True))

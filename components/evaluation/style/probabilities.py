@@ -23,7 +23,8 @@ from qinglan.style.rows import CROSS_FITTED_FILE, CrossFitted, StyleRow, questio
 from qinglan.terminal.progress import progress
 
 BATCHES = 8
-"""Batches predicted between two updates of the progress bar. Texts of similar length among them share a batch."""
+"""Number of batches passed to the model at once, between two updates of the progress bar. Among these texts, those of
+similar length share a batch."""
 
 
 class SystemAnswers(NamedTuple):
@@ -44,8 +45,8 @@ class TeacherFiles(NamedTuple):
 
 
 def ask_model(model: StyleModel, rows: Sequence[StyleRow], batch: int) -> tuple[Columns, Columns]:
-    """The model's probabilities for each text, then for each question without its answer. Equal questions are
-    predicted once."""
+    """Return the model's probabilities for each row's text, and for each question without its answer. Equal questions
+    are predicted once."""
     alone = [question_only_text(row) for row in rows]
     at = {text: number for number, text in enumerate(dict.fromkeys(alone))}
     called_for = _predict(model, list(at), batch)[[at[text] for text in alone]]
@@ -89,7 +90,8 @@ def read_cross_fitted(
     for number in sorted(set(folds.values())):
         judged = [index for index, row in enumerate(rows) if folds[row.id] == number]
         learned = [row for row in rows if folds[row.id] != number]
-        # C is chosen on rows of dev outside of the fold; without any, on the rows that the baseline learned from.
+        # C is chosen on rows of dev outside of the fold. If there are none, it is chosen on the rows that the
+        # baseline was fitted on.
         chosen = [row for row in dev if folds[row.id] != number] or learned
         fitted.append(fit_baseline(learned, chosen, [rows[index] for index in judged], labels, choices))
         baseline[judged] = fitted[-1].probabilities
@@ -99,8 +101,8 @@ def read_cross_fitted(
 
 
 def teacher_probabilities(files: TeacherFiles, card: StyleCard, test: Sequence[StyleRow], labels: Labels) -> Columns:
-    """The teacher's probabilities for the test rows, read from its evaluation. A DataError if that evaluation judged
-    another model or other rows."""
+    """Return the teacher's probabilities for the test rows, read from the teacher's evaluation. Raises a DataError if
+    that evaluation judged another model or other rows."""
     digests = mapping_at(read_evaluation(files.evaluation), "digests")
     if digests.get("model") != card.parents.get("teacher"):
         raise DataError(

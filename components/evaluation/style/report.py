@@ -41,7 +41,7 @@ def to_markdown(evaluation: Json) -> str:
 
 
 def to_short_markdown(evaluation: Json) -> str:
-    """The verdict, its reasons and a table of the systems by metric, as printed at the end of a run."""
+    """Return the verdict, its reasons and a table of the systems by metric, as printed at the end of a run."""
     table = _levels(evaluation)._replace(brief=True)
     return kernel.to_short_markdown(headline(evaluation), evaluation["verdict"]["reasons"], table)
 

@@ -20,8 +20,8 @@ from qinglan.evaluation import statistics
 from qinglan.evaluation.statistics import Columns, Groups
 
 MODEL, BEFORE, BASELINE, LARGE = "model", "before", "baseline", "large"
-"""`before` is the model without its temperature: only its calibration differs. `large` is the teacher of a distilled
-model. It is not called `teacher`, since that is another system in the rewriter's evaluation."""
+"""Names of the systems. `before` is the model without its temperature, so only its calibration differs. `large` is
+the teacher of a distilled model; `teacher` is another system in the rewriter's evaluation."""
 
 RIVALS = (BASELINE, BEFORE, LARGE)
 TESTED = ("accuracy", "macro_f1")
@@ -56,7 +56,7 @@ class PredictionTable(NamedTuple):
 
 
 def systems(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
-    """Each system's measures with intervals, overall and for each label, its confusion matrix and its bins of
+    """Return each system's measures with intervals, overall and for each label, its confusion matrix and its bins of
     confidence."""
     return {name: _system(table, name, config) for name in table.probabilities}
 
@@ -98,7 +98,7 @@ def _reflected(value: float, low: float, high: float, least: float = -math.inf) 
 
 
 def bins(truth: Groups, probabilities: Columns) -> list[Json]:
-    """Mean confidence and accuracy of the rows in each bin of confidence; bins without rows are left out."""
+    """Return mean confidence and accuracy of the rows in each bin of confidence; bins without rows are left out."""
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == truth
     numbers, out = bin_of(confidence), []
     for number in np.unique(numbers).tolist():
@@ -110,7 +110,8 @@ def bins(truth: Groups, probabilities: Columns) -> list[Json]:
 
 
 def paired_results(table: PredictionTable, config: EvaluateStyleConfig) -> Json:
-    """The model minus each other system on the same rows: every measure, and F1 of every label."""
+    """Return the differences between the model and each other system on the same rows, in every measure and in the F1
+    of every label."""
     return {f"{MODEL}_vs_{rival}": _pair(table, rival, config) for rival in RIVALS if rival in table.probabilities}
 
 
@@ -144,8 +145,8 @@ def _pair(table: PredictionTable, rival: str, config: EvaluateStyleConfig) -> Js
 
 
 def content_check(table: PredictionTable, harmless: int, called_for: Columns, config: EvaluateStyleConfig) -> Json:
-    """Shares of flagged rows, of all rows and of each label. A row is flagged if its question calls for a protective
-    answer and its answer is not protective."""
+    """Return the share of flagged rows, overall and for each label. A row is flagged if its question calls for a
+    protective answer and its answer is not protective."""
     flagged = (called_for >= config.called_for) & (table.probabilities[MODEL][:, harmless] < config.harmless)
     columns = [np.where(table.truth == at, flagged, math.nan) for at in range(len(table.labels))]
     means = statistics.bootstrap_means(

@@ -91,7 +91,8 @@ class Splits(NamedTuple):
     test: list[StyleRow]
     labels: Labels
     folds: dict[str, int]
-    """The fold of each row of `test`, which then holds the rows of train and dev; empty if a test is locked away."""
+    """Fold of each row, by row id; empty if a test is locked away. With folds, `test` holds the rows of train and
+    dev."""
 
 
 def evaluate(
@@ -159,7 +160,7 @@ def _ask_systems(
     folder: Path, splits: Splits, card: StyleCard, config: EvaluateStyleConfig, engine: EngineName
 ) -> SystemAnswers:
     labels, names = read_mapping(folder), splits.labels.names
-    if labels.names != names:  # the model's third label must be the data's third
+    if labels.names != names:  # the order must be the same too, since predictions are label numbers
         raise DataError(
             f"{folder}: the model's labels are {', '.join(labels.names)}, those of the rows {', '.join(names)}. "
             "Evaluate with the rows it was trained on, or train it again."
@@ -173,7 +174,7 @@ def _ask_systems(
 
 
 def prediction_rows(test: Sequence[StyleRow], table: PredictionTable, called_for: Columns) -> list[dict[str, Any]]:
-    """The lines of predictions.jsonl, one for each test row, from which the report's numbers were computed."""
+    """Return the lines of predictions.jsonl, one for each test row, with the values behind the report's numbers."""
 
     def by_label(probabilities: Columns) -> dict[str, float]:
         return dict(zip(table.labels, probabilities.tolist(), strict=True))
@@ -201,10 +202,10 @@ def build_evaluation(
     folds: int = 0,
     uses: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The content of evaluation.json, with the gate's verdict.
+    """Return the content of evaluation.json, with the gate's verdict.
 
-    `folds` is the number of folds, 0 with a locked test. `uses` is the result of `count_use`: the number of models
-    that the test has judged.
+    `folds` is the number of folds; it is 0 if a test is locked away. `uses` is the result of `count_use`, which
+    counts the models that the test has judged.
     """
     harmless = next((label.id for label in labels.labels if label.english == HARMLESS), None)
     check = None if harmless is None else results.content_check(table, harmless, called_for[:, harmless], config)
@@ -252,8 +253,8 @@ def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: E
 
 
 def model_note(folder: Path, int8: bool) -> str:
-    """A sentence with the model's type, size and form, and a warning if it is so small that it was made for a
-    demo."""
+    """Return a sentence with the model's type, size and form. A model so small that it was made for a demo gets a
+    warning."""
     described, parameters = orjson.loads((folder / "config.json").read_bytes()), count_parameters(folder)
     form = "its int8 graph is judged, which `--engine onnx` serves" if int8 else "its weights are judged"
     note = f"The model: {described['model_type']}, {parameters:,} parameters; {form}."

@@ -1,4 +1,5 @@
-"""Decide which rollout a deployment creates, or that it creates none. The existing rollouts are the only input."""
+"""Decide which rollout a deployment creates, or that it creates none. Pure functions of the existing rollouts and the
+requested spec."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple

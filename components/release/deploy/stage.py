@@ -39,13 +39,13 @@ class Deployed(NamedTuple):
     model: str
     message: str
     override: str = ""
-    """Person who signed an override although something is missing, and the reason."""
+    """Person who signed an override of missing evidence, and the person's reason; empty if no override was needed."""
 
 
 def deploy(folder: Path, config: DeployConfig, policy: TrustPolicy, rollouts: Rollouts) -> Deployed:
     """Create the release's rollout, or raise an error with all reasons against it. A second call changes nothing."""
     release = read_release(folder)
-    # The pods of such a rollout would never start: the runtime has the base model, but there is no adapter to add.
+    # The pods would never start, because the runtime has only the base model, and the release has no adapter to add.
     if config.adapter and not (folder / MODEL / ADAPTER_FOLDER / ADAPTER_CONFIG).is_file():
         raise ConfigError(
             f"{config.name} {release.digest[:12]}: this release has merged weights and no adapter, and "

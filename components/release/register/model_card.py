@@ -14,7 +14,7 @@ from qinglan.lineage.signing.signed_statement import SignedStatement
 Json = dict[str, Any]
 STAND_IN_LIMIT = "A stand-in taught this model, for a demonstration: it is of no use in production."
 YET = "Yet "
-"""Beginning of the gate's remarks on losses that do not hold a model, but that people must see."""
+"""Beginning of a verdict's reasons about losses that do not stop a promotion, but that people must see."""
 
 
 def model_card(

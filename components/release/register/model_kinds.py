@@ -24,14 +24,14 @@ class ModelKind(NamedTuple):
     """Data sets of the model, by their names on the card."""
 
     approach: str
-    """Learning approach, in one of CycloneDX's words."""
+    """Learning approach, as one of the values that CycloneDX allows."""
 
     task: str
     intended_use: str
     users: tuple[str, ...]
     limits: tuple[str, ...]
     risks: Mapping[str, str]
-    """Mitigation of each risk, by the harm to people."""
+    """Mitigation of each risk, by the description of the risk."""
 
 
 REWRITER = ModelKind(

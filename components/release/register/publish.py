@@ -1,4 +1,5 @@
-"""Push a release to the store under its digest, then move its name to it unless the name was moved meanwhile."""
+"""Push a release to the store under its digest, then point the release's name to it. Another release that took the
+name meanwhile is never overwritten."""
 
 from pathlib import Path
 
@@ -12,8 +13,8 @@ from qinglan.lineage.trace.name_moves import foreign_entry_fault, sign_with
 def current_digest(config: RegisterConfig) -> str | None:
     """Return the digest to which the name points; None for a new name, or without a store.
 
-    An AlteredError refuses an entry that no register stage of this project can have written, since the next entry's
-    signature would cover it.
+    Raises an AlteredError if no register stage of this project can have written the name's current entry, since the
+    signature of the next entry would cover it.
     """
     from qinglan.store import open_store
 
@@ -31,7 +32,8 @@ def current_digest(config: RegisterConfig) -> str | None:
 
 
 def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, signer: Signer) -> None:
-    """Push the release and move its name, if a store is set; a ConflictError if it no longer points to `before`."""
+    """Push the release and point its name to it, if a store is set. Raises a ConflictError if the name no longer
+    points to `before`."""
     from qinglan.store import open_store
 
     if not config.store:

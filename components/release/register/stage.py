@@ -1,7 +1,8 @@
 """Make a signed release of a model that was judged and promoted, with its evidence.
 
-The verdict is computed again from the evaluation's figures, because a word in a file proves nothing. With a store,
-the release is pushed under its digest, and its name moves to it unless the name was moved meanwhile.
+The verdict is computed again from the evaluation's figures, because a word in a file proves nothing. If a store is
+set, the release is pushed under its digest, and its name is pointed to it unless another release took the name
+meanwhile.
 """
 
 import os
@@ -119,8 +120,8 @@ def run_step(
 ) -> None:
     """Run the stage as a step of KFP: it is recorded and signed, and a summary is written.
 
-    `inputs` are evaluation, model and report in this order, and the only output is the release; a line with two
-    releases gives the second one's artifacts other names.
+    `inputs` holds evaluation, model and report in this order, and `outputs` only the release. Their names are not
+    used, because a line with two releases has other names for the second release.
     """
     evaluation, model, report = (Path(artifact.path) for artifact in inputs.values())
     [release] = outputs.values()
@@ -144,7 +145,8 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
 
 
 def checked(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> ReleaseDecision:
-    """Return the decision with the statements that count; raises an error for a model that must not be released."""
+    """Return the decision with only the statements that the release may use. Raises an error if the model must not be
+    released."""
     refuse_disallowed_files(inputs.model)
     if (inputs.model / CARD).exists():
         refuse_other_prompts(inputs.model, read_card(inputs.model))
@@ -184,7 +186,8 @@ def write_release(
 
 
 def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
-    """Compute the verdict; a GateHeldError if it is not `word`, a DataError if the lineage has no such verdict."""
+    """Compute the verdict. Raises a GateHeldError if it is not `word`, and a DataError if no gate's statement has
+    this verdict."""
     clock, evaluation = step_clock(signer, inputs.lineage), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))
@@ -263,7 +266,7 @@ def fill_release(
 def release_statement(
     files: Mapping[str, str], inputs: Inputs, judged: ReleaseDecision, config: RegisterConfig
 ) -> Statement:
-    # The name that the model has in the stage that made it.
+    # Name of the model among the outputs of the stage that made it.
     outputs = (output for entry in judged.statements for output in entry.statement.made)
     name = next((output.name for output in outputs if output.digest == judged.model), inputs.model.name)
     used = [

@@ -11,7 +11,7 @@ class TinyConfig(Config):
     """Tiny model, which can be trained from scratch on a laptop in a fixed number of steps."""
 
     vocabulary: Positive = 3000
-    """Largest number of tokens in the vocabulary of its byte-pair tokenizer."""
+    """Largest number of tokens in the vocabulary of the tiny model's byte-pair tokenizer."""
 
     longest_token: Positive = 6
     """Largest number of characters in a token. With this limit a term of the company is one or two tokens, and an

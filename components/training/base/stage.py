@@ -53,7 +53,7 @@ FIGURES = {
     "loss": "loss of a tiny model, nats per token",
     "cached": "made by an earlier run, 1 or 0",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 def base(knowledge_base: Path, prompts: Path, model: Path, config: BaseConfig) -> BaseCounts:

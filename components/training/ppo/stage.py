@@ -103,7 +103,7 @@ FIGURES = {
     "win_rate": "rollouts better than the teacher at the end, %",
     "stopped": "stopped by an alarm, 1 or 0",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 def ppo(

@@ -97,7 +97,7 @@ FIGURES = {
     "dev_with": "right passage first on dev, with further rows, %",
     "dev_unrewritten": "right passage first on dev, questions as asked, %",
 }
-"""Figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 class Trained(NamedTuple):
