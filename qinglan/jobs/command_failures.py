@@ -11,7 +11,7 @@ TAIL = 200_000
 
 CAUSES = (
     (r"No space left on device", "the disk is full", "Free some space"),
-    # Ray ends workers before the kernel does; its error is called OutOfMemoryError, as torch's for a GPU is.
+    # Ray ends workers before the kernel does. Its error is called OutOfMemoryError, like torch's error for a GPU.
     # https://docs.ray.io/en/latest/ray-core/scheduling/ray-oom-prevention.html
     (r"node running low on memory", "the machine's memory is full", "Give the machine or its pod more"),
     (r"CUDA out of memory|OutOfMemoryError", "the GPU's memory is full", "Lower the batch or shard over more GPUs"),

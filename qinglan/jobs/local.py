@@ -1,6 +1,6 @@
 """Run a command on this machine, log its output line by line, and leave none of its processes running.
 
-code = run(Command(["swift", "sft", ...], {"OMP_NUM_THREADS": "1"}), log, on_line=curve.read)
+code = run_command(Command(["swift", "sft", ...], {"OMP_NUM_THREADS": "1"}), log, on_line=curve.read)
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class LocalRunner:
     remote = False
 
     def attaches(self, spec: JobSpec) -> bool:
-        """Return False: a process ends with the stage that started it, so no earlier one can be followed."""
+        """Return False, because a process of an earlier attempt ended together with its stage."""
         return False
 
     def run(
@@ -73,7 +73,7 @@ def run_command(
     # A session of its own: Ctrl-C reaches only this process, and all that the command starts can be ended as a group.
     reader = _Reader(process, log, on_line)
     reader.start()
-    with process_guard(process.pid, STOP_SECONDS):  # a stage that is killed leaves no training on the cards
+    with process_guard(process.pid, STOP_SECONDS):  # a killed stage leaves no training on the GPUs
         try:
             # Polling twice a second is cheap beside a training, and needs no signal handler for SIGCHLD.
             while process.poll() is None and reader.error is None:
@@ -81,7 +81,7 @@ def run_command(
                     break
                 time.sleep(0.5)
         finally:
-            # The group first: a worker that still holds the pipe would keep the reader waiting for its end.
+            # End the process group first, because a worker that still holds the pipe would keep the reader waiting.
             terminate_process_group(process)
             reader.join(STOP_SECONDS)
     if reader.error is not None:
@@ -90,7 +90,7 @@ def run_command(
 
 
 def terminate_process_group(process: "subprocess.Popen[bytes]") -> None:
-    """End a process by SIGTERM, then end all that is left of its process group by SIGKILL."""
+    """End the process group of a process: the group gets SIGTERM, and what is left of it gets SIGKILL later."""
     try:
         if process.poll() is None:
             _signal(process.pid, signal.SIGTERM)
@@ -109,7 +109,7 @@ def _signal(group: int, number: signal.Signals) -> None:
 
 
 class _Reader(threading.Thread):
-    """Thread that reads the command's output, also after an error, because a full pipe would stop the command."""
+    """Thread that reads the command's output, even after an error, because a full pipe would stop the command."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", log: Path, on_line: Callable[[str], None]) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""Run heavy work after a training as a separate command on the machine of the training.
+"""Run heavy work that follows a training as a separate command, on the machine of the training.
 
 On a cluster, the launching step has neither the GPUs nor the memory for a model. Files in the training's folder carry
 the settings to the command, and its result or error back.
@@ -50,8 +50,8 @@ def run_where_trained(
 ) -> Mapping[str, Any]:
     """Run `work` on the machine that trained the model. The main program of its module must be module_job_main().
 
-    A model that was trained on this machine's CPU is small, so `work` is called in this process: to start another one
-    would take longer.
+    A model that was trained on this machine's CPU is small, so `work` is called in this process, because another
+    process would take longer to start.
     """
     if on_cpu and not runner.remote:
         return work(settings)

@@ -1,7 +1,7 @@
-"""Find and end all processes of a training. Ray's processes leave the process group in which they were started.
+"""Find and end all processes of a training, because Ray's processes leave the process group of the training.
 
-Each process inherits a mark in its environment, and keeps its files in the training's temporary folder. Either one
-identifies it.
+A process belongs to a training if it has the training's mark in its environment, which it inherits, or an open file
+in the training's temporary folder.
 """
 
 import contextlib
@@ -26,10 +26,12 @@ POLITE_SECONDS = 5.0
 
 @contextmanager
 def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
-    """Yield a mark for the environment and a temporary folder, and end every process with either after the block.
+    """Yield a process mark and a temporary folder. After the block, end all processes with this mark or folder.
 
-    Shared memory that no process holds is also removed. The file `note` stores the mark, so that the next run of a
-    killed stage ends its processes. It does not store the folder: a note from another person's run could name any.
+    A process has the mark if it is the value of its environment variable PROCESS_MARK_VARIABLE. It has the folder if
+    it holds a file of it open. Shared memory that no process holds is also removed. The file `note` stores the mark,
+    so that the next run of a killed stage ends the processes of the killed one. It does not store the folder, because
+    a note from another person's run could name any folder.
     """
     if note.is_file():
         earlier = note.read_text()
@@ -45,7 +47,7 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
         yield mark, folder
     finally:
         _end(mark, started)
-        note.unlink(missing_ok=True)  # another pod of the same job may have been first
+        note.unlink(missing_ok=True)  # another pod of the same job may have removed it
 
 
 def temporary_folder(mark: str) -> Path:
@@ -76,9 +78,10 @@ def terminate_processes(mark: str, folder: str) -> None:
 
 
 def find_processes(mark: str, folder: str) -> list[int]:
-    """Process ids of a training's running processes, found by the mark or by an open file in the folder.
+    """Return the ids of the processes that have this mark, or an open file in this folder.
 
-    Ray's agents overwrite their environment, and so the mark, with their title. But they keep logs in the folder.
+    Ray's agents overwrite their environment, including the mark, with their title. But they keep log files in the
+    folder open.
     """
     marked = f"{PROCESS_MARK_VARIABLE}={mark}".encode()
     processes = (process for process in Path("/proc").glob("[0-9]*") if int(process.name) != os.getpid())
@@ -86,7 +89,7 @@ def find_processes(mark: str, folder: str) -> list[int]:
 
 
 def wait_for_process_group(group: int, seconds: float) -> None:
-    """Wait until no process of the group runs; after `seconds`, kill those that still run."""
+    """Wait until no process of the group runs. After `seconds`, kill the remaining processes."""
     until = time.monotonic() + seconds
     while _runs(group):
         if time.monotonic() > until:
@@ -97,7 +100,7 @@ def wait_for_process_group(group: int, seconds: float) -> None:
 
 
 def _runs(group: int) -> bool:
-    """True if a process of this group still runs; a zombie does not."""
+    """Return True if a process of this group still runs. Zombies do not count."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has just ended
             # The name stands in parentheses and may hold any character:
@@ -113,12 +116,12 @@ def _environment(process: Path) -> list[bytes]:
         if b") Z " in (process / "stat").read_bytes():
             return []
         return (process / "environ").read_bytes().split(b"\0")
-    except OSError:  # another user's, or gone since
+    except OSError:  # another user's process, or one that has ended
         return []
 
 
 def _holds(process: Path, folder: str) -> bool:
-    """True if the process has a file of the folder open."""
+    """Return True if the process has a file of the folder open."""
     with contextlib.suppress(OSError):  # another user's process, or one that has ended
         for file in (process / "fd").iterdir():
             with contextlib.suppress(OSError):  # closed meanwhile

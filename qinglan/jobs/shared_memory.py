@@ -12,15 +12,18 @@ from pathlib import Path
 FOLDER = Path("/dev/shm")
 
 PATTERNS = ("psm_*", "sem.mp-*", "verl_weights_*", "*-cpushm_*")
-"""File names of multiprocessing, verl and vLLM for queues, semaphores, weights in transfer, and ranks on a CPU."""
+"""Patterns of the file names that multiprocessing, verl and vLLM use for queues, semaphores, weights in transfer, and
+ranks on a CPU."""
 
 
 def remove_abandoned_segments(since: float) -> None:
-    """Remove this user's segments that are newer than `since` and that no running process has mapped or open.
+    """Remove this user's files in /dev/shm that are newer than `since` and that no running process holds.
 
-    Another training's segments stay, because its processes hold them. A container has its own shared memory.
+    A process holds a file that it has mapped or open. Files of another training stay, because its processes hold
+    them. A container has its own /dev/shm.
     """
-    # A maker holds a segment before it has its name, so the names are listed before the processes are read.
+    # A process opens a file before the file has its final name. So the names are listed first, and the processes are
+    # read afterwards.
     candidates = {}
     for path in (path for pattern in PATTERNS for path in FOLDER.glob(pattern)):
         with suppress(FileNotFoundError):
@@ -35,9 +38,10 @@ def remove_abandoned_segments(since: float) -> None:
 
 
 def held_inodes() -> Iterator[int]:
-    """Inodes in /dev/shm that running processes have mapped or open.
+    """Yield the inodes of the files in /dev/shm that running processes have mapped or open.
 
-    Names do not suffice: the C library creates a semaphore under a temporary name, which the mapping still shows.
+    File names do not suffice, because the C library creates a semaphore under a temporary name, and /proc/<pid>/maps
+    still shows this name.
     """
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # another user's process, or one that has ended

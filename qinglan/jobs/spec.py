@@ -21,7 +21,8 @@ class JobSpec(NamedTuple):
     """A command, and the machines it needs."""
 
     name: str
-    """Name of the step, such as "sft". The job is named by the step and the run's id, so that a retry finds it."""
+    """Name of the step, such as "sft". The job's name is made of the step's name and the run's id, so that a retry
+    finds the job."""
 
     command: Command
     nodes: int = 1
@@ -40,7 +41,7 @@ class Outcome(NamedTuple):
     """Exit code of the command, or of the pod that caused the failure; 0 is success."""
 
     reason: str = ""
-    """Reason for a failure, such as the failed pod or the exceeded time limit; empty if only the log has it."""
+    """Reason for a failure, such as the failed pod or the exceeded time limit; empty if only the log shows it."""
 
 
 class Runner(Protocol):
@@ -53,7 +54,7 @@ class Runner(Protocol):
     """
 
     def attaches(self, spec: JobSpec) -> bool:
-        """True if `run` would follow the job of an earlier attempt, whose files must stay."""
+        """Return True if `run` would attach to the job of an earlier attempt. Its files must then stay."""
 
     def run(
         self,

@@ -45,7 +45,8 @@ class ApiError(Exception):
 
     @property
     def at_once(self) -> bool:
-        """True if a retry makes sense even if no call has succeeded yet; 401 and 403 do not count."""
+        """True if a retry makes sense even before the first successful call. Unlike in `passing`, 401 and 403 do not
+        count."""
         return self.status in (0, 429) or self.status >= 500
 
 

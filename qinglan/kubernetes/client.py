@@ -39,7 +39,7 @@ CALL_SECONDS = (5.0, 30.0)
 """Time limits in seconds for the connection and for the answer."""
 
 MAX_CONCURRENT_CALLS = 32
-"""Highest number of calls at the same time from all threads, without watches and logs, which stay open."""
+"""Highest number of concurrent calls of all threads, except watches and logs, which stay open."""
 
 CONNECTIONS = 1024
 PLAIN = "application/json"
@@ -78,7 +78,7 @@ class Api:
         return Api(self.client, namespace or self.namespace)
 
     def get(self, resource: str, name: str) -> dict[str, Any] | None:
-        """The object of this name, or None if it does not exist."""
+        """Return the object of this name; None if it does not exist."""
         try:
             return self._call("GET", resource, name)
         except ApiError as refusal:
@@ -93,17 +93,26 @@ class Api:
         return self._call("POST", resource, body=body)
 
     def replace(self, resource: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Replace the object; ApiError 409 if its resourceVersion has changed. The name may be NAME/status."""
+        """Replace an object. Raises an ApiError with status 409 if its resourceVersion has changed.
+
+        `name` may end with `/status` to replace only the status.
+        """
         return self._call("PUT", resource, name, body=body)
 
     def merge(self, resource: str, name: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Apply a JSON merge patch: null removes a field, lists are replaced; a resourceVersion in it must match."""
+        """Apply a JSON merge patch, in which null removes a field and a list replaces the whole old list.
+
+        Raises an ApiError with status 409 if the patch has a resourceVersion that is not the object's current one.
+        """
         return self._call("PATCH", resource, name, body=body)
 
     def delete(self, resource: str, name: str, uid: str) -> None:
-        """Delete the object and wait for its dependents (foreground propagation), only if its uid still matches."""
+        """Delete the object with this uid after its dependents (foreground deletion), without waiting for the end.
+
+        It is no error if the object is missing or has another uid.
+        """
         # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#foreground-deletion
-        # The uid keeps a delete that was delayed from a new object of the same name.
+        # The uid protects a new object of the same name from a delayed delete.
         body = {"propagationPolicy": "Foreground", "preconditions": {"uid": uid}}
         try:
             self._call("DELETE", resource, name, body=body)
@@ -126,7 +135,7 @@ class Api:
         body: Any = None,
         seconds: tuple[float, float] = CALL_SECONDS,
     ) -> Iterator[Any]:
-        """Send a call and yield its answer unread; the answer is closed after the block."""
+        """Send a call and yield the response before its body is read. The response is closed after the block."""
         with self._lock:
             self.calls[f"{method} {'/'.join([resource, *name.split('/')[1:]])}"] += 1
         path = f"{PATHS[resource]}/namespaces/{self.namespace}/{resource}" + (f"/{name}" if name else "")

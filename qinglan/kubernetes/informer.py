@@ -69,7 +69,7 @@ class Informer:
                 self._stopped.wait(FIRST_PAUSE)
             except ApiError as refusal:
                 self._refused(refusal)
-            except Exception as error:  # if the thread ended, its readers would wait for ever
+            except Exception as error:  # if the thread ended, its users would wait for ever
                 self._version = ""
                 self._refused(ApiError("GET", self.resource, 0, f"{type(error).__name__}: {error}"))
 
@@ -77,7 +77,7 @@ class Informer:
         if refusal.status == GONE:
             # https://kubernetes.io/docs/reference/using-api/api-concepts/#410-gone-responses
             self._version = ""
-            self._stopped.wait(FIRST_PAUSE)  # a server that forgets at once must not be asked for lists without end
+            self._stopped.wait(FIRST_PAUSE)  # avoids listing without pause if the server expires versions at once
             return
         self.trouble = (self.trouble[0] if self.trouble else time.monotonic(), refusal)
         self.begun.set()
@@ -144,7 +144,7 @@ class Informer:
 
 
 def _key(thing: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy the fields of an object that are needed to report its deletion if the next list lacks it."""
+    """Copy the fields of an object that `_list` needs to report the object's deletion."""
     meta = thing["metadata"]
     metadata = {name: meta[name] for name in ("name", "uid", "labels", "ownerReferences") if name in meta}
     return {"metadata": metadata, "involvedObject": thing.get("involvedObject", {})}

@@ -15,14 +15,14 @@ Object = Mapping[str, Any]
 
 
 def rollout_number(rollout: Object) -> int:
-    """Number of a rollout within its service, such as 7 for `rewriter-7`; 0 if the name has another form."""
+    """Return a rollout's number within its service, such as 7 for `rewriter-7`; 0 if the name has another form."""
     service, name = rollout["spec"]["inferenceService"], rollout["metadata"]["name"]
     match = re.fullmatch(rf"{re.escape(service)}-([1-9]\d*)", name)
     return int(match[1]) if match else 0
 
 
 def rollouts_of_service(rollouts: Iterable[Object], service: str) -> list[Object]:
-    """Rollouts of one InferenceService, in the order of their numbers."""
+    """Return the rollouts of one InferenceService, in the order of their numbers."""
     matching = [rollout for rollout in rollouts if rollout["spec"]["inferenceService"] == service]
     return sorted(
         matching, key=lambda rollout: (rollout_number(rollout), rollout["metadata"].get("creationTimestamp", ""))
@@ -30,7 +30,7 @@ def rollouts_of_service(rollouts: Iterable[Object], service: str) -> list[Object
 
 
 def rollout_outcome(rollout: Object) -> str:
-    """Outcome of a rollout: Promoted, RolledBack, Refused or Aborted; "" while the rollout is under way."""
+    """Return a rollout's outcome: Promoted, RolledBack, Refused or Aborted; "" while the rollout is under way."""
     return str((rollout.get("status") or {}).get("outcome") or "")
 
 
@@ -39,7 +39,8 @@ def is_under_way(rollout: Object) -> bool:
 
 
 def next_rollout(rollouts: Iterable[Object]) -> Object | None:
-    """Oldest rollout that has not ended; None if all have. All must be of the same InferenceService."""
+    """Return the oldest rollout that has not ended, or None. All rollouts must belong to the same
+    InferenceService."""
     waiting = [rollout for rollout in rollouts if is_under_way(rollout)]
     return min(
         waiting,
@@ -49,7 +50,7 @@ def next_rollout(rollouts: Iterable[Object]) -> Object | None:
 
 
 def deployed_uris(rollouts: Iterable[Object]) -> set[str]:
-    """URIs of the models that these rollouts of one InferenceService have deployed or rolled back to.
+    """Return the URIs of the models that these rollouts of one InferenceService have deployed or rolled back to.
 
     A canary's URI is included from its verification until its rollout ends, and afterwards only if it was promoted.
     The stable model's URI is included once the canary is verified, unless the rollout was refused.

@@ -1,7 +1,8 @@
-"""Token that marks the shadow's requests. Server and shadow read it from the same Secret, qinglan-payloads.
+"""Token that marks the requests of a rollout's shadow (serving/rollout/shadow).
 
-The shadow's requests are counted separately, because no user waits for them. Without a token, any client could send
-the header and so remove its request from the counts that decide a rollout.
+The model server and the shadow read the token from the Secret qinglan-payloads. The server counts requests of the
+shadow separately, because no user waits for them. Without a token, any client could send the
+header and so remove its request from the counts that decide a rollout.
 """
 
 import hmac

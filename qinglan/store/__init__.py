@@ -1,4 +1,4 @@
-"""Artifacts by digest, and names that point at them, in a folder or in S3.
+"""Store of artifacts by digest, and of names that point at artifacts, in a folder or in S3.
 
     from qinglan.files.digests import digest
 

@@ -40,25 +40,29 @@ class StorageBackend(Protocol):
     def address(self) -> str: ...
 
     def prepare(self) -> None:
-        """Make the storage before a write, if it does not exist."""
+        """Create the storage if it does not exist. Called before the first write."""
 
     def read(self, key: str) -> bytes | None:
         """Read a small object; None if it does not exist."""
 
     def part(self, key: str, start: int, size: int) -> bytes:
-        """Read `size` bytes of an object from `start` on, fewer at its end; a DataError without such an object."""
+        """Read up to `size` bytes of an object, beginning at byte `start`.
+
+        Returns fewer bytes at the object's end. Raises a DataError if the object does not exist.
+        """
 
     def create(self, key: str, data: bytes) -> bool:
-        """Write a small object, which is never overwritten; False if the key exists, and nothing is written then."""
+        """Write a small object if its key does not exist. Returns False, and writes nothing, if the key exists."""
 
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
-        """Write a file; a DataError if its bytes have changed since its digest was taken."""
+        """Write a file. Raises a DataError if the file has changed since it was hashed."""
 
     def children(self, prefix: str, beginning: str = "") -> list[str]:
         """List the names directly under a prefix that ends with a slash, only names that start with `beginning`."""
 
     def objects(self, prefix: str) -> dict[str, ObjectInfo]:
-        """List every file under a prefix that ends with a slash, by the part of its key after the prefix."""
+        """Return the digest and size of each file under a prefix with a final slash, by its key without the
+        prefix."""
 
 
 def source_changed_error(source: SourceFile) -> DataError:
@@ -86,7 +90,7 @@ def path_fault(name: str, longest: int = MAX_PATH_LENGTH) -> str | None:
 
 
 def checked_key(key: str) -> str:
-    """Return a key, or a prefix that ends with a slash; a DataError if it leads out of the store."""
+    """Return a key, or a prefix with a final slash, unchanged. Raises a DataError if a store does not accept it."""
     if fault := path_fault(key.removesuffix("/"), MAX_KEY_LENGTH):
         raise DataError(f"{key!r} {fault}: no key of a store.")
     return key

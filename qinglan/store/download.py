@@ -17,7 +17,8 @@ from qinglan.terminal.progress import Transfer, transfer_progress
 
 PIECE_SIZE = 8 << 20
 LARGE_AT_ONCE = 2
-"""Number of large files at once. While one is hashed and written, pieces of the other are fetched."""
+"""Number of large files that are downloaded at once. While one file is hashed and written, pieces of the other are
+fetched."""
 
 
 def pull_files(backend: StorageBackend, base: str, manifest: Manifest, into: Path) -> None:

@@ -37,7 +37,7 @@ class FolderBackend:
             ) from error
 
     def at(self, key: str) -> Path:
-        """Return the path of a key; a ConfigError if the store does not exist."""
+        """Return the path of a key. Raises a ConfigError if the store does not exist."""
         if not self._root.is_dir():
             raise ConfigError(f"{self._root}: there is no store here. Name the folder of a store (--store).")
         return self._root / checked_key(key)
@@ -63,7 +63,7 @@ class FolderBackend:
             _sync_read_only(partial)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                # link(2) fails if the target exists, unlike rename(2): of two writers one wins.
+                # link(2) fails if the target exists, unlike rename(2), so only one of two writers wins.
                 os.link(partial, target)
             except FileExistsError:
                 return False

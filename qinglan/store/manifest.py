@@ -16,7 +16,7 @@ from qinglan.store.backend import ObjectInfo, SourceFile, path_fault
 from qinglan.store.parallel import map_in_order
 
 MAX_SIZE = 5 << 40
-"""Largest size of a file in bytes, which is S3's limit. An artifact's digest does not cover sizes."""
+"""Largest size of a file in bytes (S3's limit). Sizes are limited here, because an artifact's digest omits them."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -31,7 +31,7 @@ class ManifestFile(BaseModel):
 
 
 class Manifest(BaseModel):
-    """Files of an artifact. A push writes the manifest last: an artifact without one was not pushed completely."""
+    """Files of an artifact. A push writes the manifest last, so an artifact without a manifest is incomplete."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,7 +66,7 @@ class Manifest(BaseModel):
 
 
 def differences(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[str]:
-    """List the stored files that differ from the manifest, one line per file."""
+    """List the differences between the manifest and the stored files, one line per file."""
     lines = [f"{name} is missing" for name in manifest.files.keys() - stored.keys()]
     lines += [f"{name} belongs to nothing" for name in stored.keys() - manifest.files.keys()]
     lines += [f"{name} has other bytes" for name in files_to_push(manifest, stored) if name in stored]
@@ -74,12 +74,15 @@ def differences(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[st
 
 
 def files_to_push(manifest: Manifest, stored: Mapping[str, ObjectInfo]) -> list[str]:
-    """Return the files that are not stored as the manifest says."""
+    """List the manifest's files that are missing in the store, or stored there with another digest or size."""
     return [name for name, file in manifest.files.items() if stored.get(name) != ObjectInfo(file.sha256, file.size)]
 
 
 def read_sources(folder: Path) -> dict[str, SourceFile]:
-    """Hash the files of a folder; a DataError for a link, a special file or a name that a store cannot keep."""
+    """Hash the files of a folder.
+
+    Raises a DataError for a link, for a special file, or for a name that a store does not accept.
+    """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such folder. Push the folder that a stage wrote.")
     files: dict[str, Path] = {}

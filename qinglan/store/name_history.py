@@ -1,7 +1,8 @@
-"""History of a name: who pointed it at which digest, and when. Each entry holds the sha256 of the one before it.
+"""History of a name: each entry says who pointed the name at which digest, and when.
 
-If an entry is rewritten, the next entry no longer matches it, which `sha256sum` of the files shows. The newest entry
-has a signature, which qinglan/lineage/trace/name_moves.py makes and verifies.
+Each entry holds the sha256 of the entry before it. If an entry is rewritten, the next entry no longer matches it,
+which `sha256sum` of the files shows. An entry may have a signature, which
+qinglan/lineage/trace/name_moves.py makes and verifies.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ NAME = re.compile(f"{TENANT.pattern}/{TENANT.pattern}")
 
 class EntrySignature(NamedTuple):
     key: str
-    """Id of the key as claimed; it is not verified."""
+    """Id of the signing key, as the signer claims; it is not verified here."""
 
     value: str
     """Signature in base64."""
@@ -45,7 +46,7 @@ class HistoryEntry(BaseModel):
     previous: Sha256 | None
     """sha256 of the stored entry before this one; None in the first entry."""
     name: str = ""
-    """Name that the entry moves. In an unsigned entry this field and the next two are empty."""
+    """Name that the entry moves. In an unsigned entry, `name`, `key` and `signature` are empty."""
     key: str = ""
     signature: str = ""
 
@@ -71,7 +72,10 @@ class HistoryEntry(BaseModel):
 
     @classmethod
     def parse(cls, data: bytes, where: str) -> Self:
-        """Parse an entry; a DataError if its bytes are not exactly as `dump` writes them, since they are hashed."""
+        """Parse an entry.
+
+        Raises a DataError unless the bytes are exactly what `dump` writes, because the next entry holds their sha256.
+        """
         try:
             entry = cls.model_validate_json(data)
         except ValidationError as error:
@@ -83,7 +87,7 @@ class HistoryEntry(BaseModel):
 
 
 class NameHistory(NamedTuple):
-    """The moves of a name, oldest first; the last one names its present digest."""
+    """Moves of a name, oldest first. The last move has the digest to which the name points now."""
 
     name: str
     history: tuple[HistoryEntry, ...]
@@ -125,7 +129,10 @@ def next_entry(
     time: str,
     sign: SignEntry | None = None,
 ) -> HistoryEntry:
-    """Return the entry that moves a name; a ConflictError if the name does not point to `expected`."""
+    """Build the entry that points a name at `digest`.
+
+    Raises a ConflictError if the name does not point at `expected` now.
+    """
     last = history[-1] if history else None
     if (last.digest if last else None) != expected:
         raise ConflictError(conflict_message(name, last, expected))
@@ -139,7 +146,7 @@ def next_entry(
 
 
 def conflict_message(name: str, last: HistoryEntry | None, expected: str | None) -> str:
-    """Return the message for the slower of two writers, with the winner, the time and the present digest."""
+    """Build the message for the slower of two writers, with the faster writer, the time and the present digest."""
     thought = f"expected at {expected}" if expected else "expected to be new"
     if last is None:
         return f"{name}: {thought}, but there is no such name. To make it, expect none."

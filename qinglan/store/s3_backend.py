@@ -1,7 +1,8 @@
 """Storage in S3. An object is overwritten only with the same bytes.
 
 Entries and manifests are created with If-None-Match, so the server itself refuses a second writer. They are sent
-once, without retries. If a server ignores the header, two writers could both win, so it is tested first.
+once, without retries. If a server ignored the header, two writers could both win, so every process tests the
+server before its first such write.
 """
 
 import base64
@@ -42,7 +43,7 @@ class S3Backend:
         return f"{self._s3.settings.prefix}/{checked_key(key)}".lstrip("/")
 
     def prepare(self) -> None:
-        """Do nothing. An operator makes the bucket, and the first request reports a missing one."""
+        """Do nothing, because an operator creates the bucket. The first request reports a missing bucket."""
 
     def read(self, key: str) -> bytes | None:
         return self._get(key, {})
@@ -72,7 +73,7 @@ class S3Backend:
             return self._create(key, data)
 
     def _create(self, key: str, data: bytes) -> bool:
-        """Write once, without a retry: if the first try had arrived, the server would refuse the second."""
+        """Create an object without a retry, which the server would refuse if the first request had arrived."""
         from minio.error import S3Error
 
         md5 = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
@@ -87,7 +88,7 @@ class S3Backend:
         return True
 
     def _prove(self) -> None:
-        """Prove once that the server refuses a second writer; a ConfigError if it does not."""
+        """Test once that the server refuses a second writer. Raises a ConfigError if it does not."""
         with self._proving:
             # The second write of the same key must fail. The first one fails too if an earlier process did this test.
             self._proven = self._proven or not (self._create(PROBE, b"{}") and self._create(PROBE, b"{}"))
@@ -100,7 +101,7 @@ class S3Backend:
     def put(self, key: str, source: SourceFile, tally: Transfer) -> None:
         """Upload with minio, large files in parts. The server compares each part with its checksum.
 
-        After a killed upload, the next one starts again. MinIO removes the old parts after a day.
+        After a killed upload, the next upload starts from the beginning. MinIO removes the old parts after a day.
         """
         size = source.size
         with open_plain(source.path) as file, self._s3.reached():
@@ -132,7 +133,7 @@ class S3Backend:
             return list(self._s3.client.list_objects(bucket, prefix, recursive, include_user_meta=recursive))
 
     def _content(self, item: "Object") -> ObjectInfo:
-        """Digest and size of an object. MinIO lists the digest; other servers need a request for each object."""
+        """Return an object's digest and size. MinIO lists digests; other servers need a request for each object."""
         listed = {name.lower(): value for name, value in (item.metadata or {}).items()}
         if SHA256_HEADER in listed:
             return ObjectInfo(listed[SHA256_HEADER], item.size or 0)

@@ -39,7 +39,7 @@ TRY_AGAIN = {"SlowDown", "ConditionalRequestConflict", "RequestTimeout"}
 WRONG_KEYS = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidTokenId", "ExpiredToken", "InvalidToken"}
 TOO_SKEWED = "RequestTimeTooSkewed"
 MAX_SKEW = timedelta(minutes=15)
-"""Largest difference between a request's date and S3's clock; S3 refuses other requests."""
+"""Largest difference between a request's date and S3's clock. S3 refuses requests with a larger difference."""
 
 FULL = {"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
 RIGHTS = (
@@ -66,7 +66,10 @@ class S3Settings:
 
     @classmethod
     def of(cls, address: str, environment: Mapping[str, str]) -> "S3Settings":
-        """Settings from s3://bucket/prefix and the environment; a ConfigError names what is missing."""
+        """Read the settings from an address s3://bucket/prefix and the environment.
+
+        Raises a ConfigError that names what is missing.
+        """
         parts = ADDRESS.fullmatch(address)
         if not parts:
             raise ConfigError(f"{address}: not s3://bucket/prefix with plain names.")
@@ -91,7 +94,7 @@ class S3Settings:
 
 
 class S3Connection:
-    """Requests to one bucket. Keys include the store's prefix."""
+    """Sends requests to one bucket. The keys that it takes include the store's prefix."""
 
     def __init__(self, settings: S3Settings, retries: int = RETRIES) -> None:
         self.settings, self._retries = settings, retries
@@ -117,7 +120,7 @@ class S3Connection:
 
     @cached_property
     def _http(self) -> PoolManager:
-        """Connections with shorter time limits than minio's: six tries of up to five minutes each."""
+        """Connection pool with shorter time limits than minio's own, which allow six tries of five minutes each."""
         import certifi
 
         return PoolManager(
@@ -136,7 +139,7 @@ class S3Connection:
         body: bytes = b"",
         retries: int | None = None,
     ) -> BaseHTTPResponse:
-        """Send one request for an object; an S3Error if S3 refuses it.
+        """Send one request for an object. Raises an S3Error if S3 refuses it.
 
         minio has no public call for a conditional write, so the request goes to a presigned URL with its own headers.
         https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-query-string-auth.html

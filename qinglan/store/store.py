@@ -48,7 +48,7 @@ class Store:
         return self.backend.address
 
     def prepare(self) -> "Store":
-        """Make the store before a write, if it does not exist."""
+        """Create the store if it does not exist. Call this before the first write."""
         self.backend.prepare()
         return self
 
@@ -102,7 +102,10 @@ class Store:
                     yield f"{tenant}/{model}"
 
     def name(self, name: str) -> NameHistory | None:
-        """Read the history of a name; a DataError if it was rewritten, None if the name does not exist."""
+        """Read and check the history of a name; None if the name does not exist.
+
+        Raises a DataError if an entry was rewritten.
+        """
         history = self.history(name)
         if faults := check_history(history):
             raise DataError(f"{self.address}/{NAMES}/{name}: {_format_faults(faults)}. Do not trust where it points.")
@@ -121,9 +124,9 @@ class Store:
     def point(
         self, name: str, digest: str, expected: str | None, by: str, sign: SignEntry | None = None
     ) -> NameHistory:
-        """Move a name to `digest`; a ConflictError unless it points to `expected`, which is None for a new name.
+        """Point a name at `digest`. Raises a ConflictError unless it points at `expected` now (None: a new name).
 
-        An audit does not trust an entry without a signature.
+        Without `sign` the entry has no signature, and an audit does not trust it.
         """
         checked_name(name)
         if not self.has(digest):
@@ -149,7 +152,8 @@ class Store:
     def add_use(self, test: str, line: str, model: str, about: Mapping[str, str]) -> int:
         """Add a model to the list of models that a test has judged, and return its number, counted from 1.
 
-        A model is listed once. Two writers at once get two numbers, since an entry is never overwritten.
+        Each `line` of models, such as `rewriter`, has its own list. A model is listed once. If two writers add models
+        at the same time, each gets another number, because an entry is never overwritten.
         """
         entry, base = orjson.dumps({"model": _checked_digest(model), **about}), _uses_key(test, line)
         for _ in range(MAX_TRIES):
@@ -165,7 +169,10 @@ class Store:
         )
 
     def uses(self, test: str, line: str) -> dict[int, str]:
-        """Read the models of a line that a test has judged, by number; a DataError if the list is damaged."""
+        """Return the models that a test has judged, by their number in the list of this `line`, such as `rewriter`.
+
+        Raises a DataError if the list is damaged.
+        """
         base, listed = _uses_key(test, line), {}
         advice = "Put it back from a copy of the store, or lock away a new test."
         for number, child in enumerate(self._entries(base, advice), 1):
@@ -185,7 +192,7 @@ class Store:
         return [name for name, note in self._notes(digest) if note is None]
 
     def _notes(self, digest: str) -> Iterator[tuple[str, bytes | None]]:
-        """Read each note; None if its bytes do not have the digest with which its name ends."""
+        """Yield the name and bytes of each note; None replaces bytes that do not match the digest in the name."""
         if not DIGEST.fullmatch(digest):
             raise DataError(f"{digest[:80]!r}: no SHA-256 digest.")
         for child in sorted(self.backend.children(f"{NOTES}/{digest}/")):
@@ -218,7 +225,10 @@ class Store:
                 put(name)
 
     def _entries(self, base: str, advice: str = "Do not trust where it points.") -> list[str]:
-        """List the numbered files under a key; a DataError if a number is missing or does not belong there."""
+        """List the numbered files under a key.
+
+        Raises a DataError if a number is missing, or if a file does not belong there.
+        """
         entries = sorted(filter(ENTRY.fullmatch, self.backend.children(base)), key=lambda child: (len(child), child))
         for number, child in enumerate(entries, 1):
             if child != f"{number:06}.json":

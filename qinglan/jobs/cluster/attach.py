@@ -1,4 +1,4 @@
-"""Create a job once; a retry, or a call after a lost answer, attaches to the existing one."""
+"""Create the job of a step once. A retry, or a repeated call after a lost response, attaches to the existing job."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,10 +18,11 @@ Answer = TypeVar("Answer")
 
 
 def decide_for_existing_job(existing: Mapping[str, Any], manifest: Mapping[str, Any]) -> Decision:
-    """Decide if the step attaches to the existing job of this name, replaces it, waits for its deletion, or refuses.
+    """Decide how to handle an existing job with the same name: attach to it, replace it, wait, or refuse.
 
-    A job that failed before this attempt is replaced. If this attempt created the job but the API server's response
-    was lost, it attaches to the job in any state.
+    `attach`: this attempt created the job (the response was lost), or the job has the same spec and has not failed.
+    `replace`: the job has failed, or has another spec and is finished. `wait`: the job is being deleted. `refuse`: a
+    job with another spec still runs.
     """
     annotations, expected = existing["metadata"].get("annotations", {}), manifest["metadata"]["annotations"]
     if existing["metadata"].get("deletionTimestamp"):

@@ -1,4 +1,4 @@
-"""Follow one job to its end. Prints a line at every change, and repeats it every 30 s while the job waits."""
+"""Follow one job to its end. Print a line at each change of its status, and every 30 s while the job waits."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from qinglan.kubernetes.api_errors import ApiError, explain_api_error
 from qinglan.kubernetes.client import Api
 
 STOPPED_EXIT_CODE = -15
-"""Exit code of a job that was stopped: the exit code of a local process after SIGTERM."""
+"""Exit code of a job that was stopped, the same as that of a local process that SIGTERM ended."""
 
 REPEAT_SECONDS = 30.0
 
@@ -29,7 +29,7 @@ class FollowTimeouts(NamedTuple):
     """Time limits of a follower, in seconds."""
 
     pending: float = 600.0
-    """Pending time after which a line prints the reason and the next step; the follower then waits on."""
+    """Pending time after which the reason and the next step are printed. The follower then continues to wait."""
 
     outage: float = 300.0
     """Longest outage of the API server before the follower gives up; the job itself continues to run."""
@@ -39,7 +39,7 @@ class FollowTimeouts(NamedTuple):
     """Time to read the last log lines of a job that has ended."""
 
     settle: float = 3.0
-    """Time to wait for the failed pod's status after the job's status says that it failed."""
+    """Time to wait for the status of the failed pod after the job's status reports a failure."""
 
 
 class ProgressReporter:
@@ -66,7 +66,7 @@ class ProgressReporter:
         self._once(reading.text, now, again=True)
 
     def silence(self, seconds: float, why: str) -> None:
-        """Report that the API server does not answer; the job may run well."""
+        """Report an outage of the API server, during which the job may still run."""
         minute = int(seconds // REPEAT_SECONDS)
         text = f"nothing heard of it, and asked again ({why}); the job itself runs on"
         self._once(f"{text}, {minute * REPEAT_SECONDS:.0f} s" if minute else text, time.monotonic(), again=False)
@@ -91,7 +91,7 @@ class Follower:
         began_to_settle = 0.0
         while not stop():
             reading = self._read(job)
-            # The job's status may arrive before that of the pod that failed, which says why.
+            # The job's status may arrive before the status of the failed pod, which has the reason.
             if reading.phase == "failed" and reading.culprit is None and not reading.final:
                 began_to_settle = began_to_settle or time.monotonic()
                 if time.monotonic() - began_to_settle < self.patience.settle:
@@ -139,13 +139,16 @@ class Follower:
                 "or the deletion of its run). Run the step again if that was not meant."
             )
             return JobStatus("failed", text, 1, final=True)
-        for pod in pods_of_job(snapshot):  # the first node prints for all
+        for pod in pods_of_job(snapshot):  # only the master's log is followed
             if pod["ran"] and not pod["gone"] and pod["metadata"]["name"].endswith("-master-0"):
                 self.log.start(pod)
         return job_status(snapshot, self.api.server_time())
 
     def _fetch(self, job: Mapping[str, Any]) -> JobSnapshot:
-        """Read a job that the watch does not know from the API server. The snapshot is empty if the job is gone."""
+        """Read the job from the API server, because the watch does not know it.
+
+        Returns an empty snapshot if the job is gone.
+        """
         current = retry_call(lambda: self.api.get("pytorchjobs", job["metadata"]["name"]), self.patience.outage)
         if not _is_same_job(current, job):
             return JobSnapshot()

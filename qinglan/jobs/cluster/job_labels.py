@@ -14,7 +14,7 @@ SPEC_ANNOTATION, ATTEMPT_ANNOTATION = "qinglan.dev/spec", "qinglan.dev/attempt"
 """Annotations: the digest of the job's spec, and the id of the attempt that created it."""
 
 SLUG, HASH = 36, 12
-"""Longest step name and hash in a job's name, in characters.
+"""Highest number of characters of the step's name and of the hash in a job's name.
 
 Pods and services are called <job>-worker-<number>, and their names may have 63 characters.
 
@@ -43,5 +43,5 @@ def label_value(text: str) -> str:
 
 
 def spec_digest(spec: Mapping[str, Any]) -> str:
-    """Digest of a job's spec. The order of the keys does not change it."""
+    """Compute the digest of a job's spec, which does not depend on the order of its keys."""
     return sha256_text(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS).decode())

@@ -1,8 +1,8 @@
 """Status of a job for the step that follows it, computed from a snapshot by pure functions.
 
-The functions cover gaps of training-operator 1.8 (https://github.com/kubeflow/trainer/tree/release-1.8). The operator
-does not enforce the deadline, sets no condition if a quota refuses a pod, and reports success if the Master succeeds
-although its workers never ran.
+The functions work around gaps of training-operator 1.8 (https://github.com/kubeflow/trainer/tree/release-1.8). The
+operator does not enforce the deadline, sets no condition if a quota refuses a pod, and reports success if the Master
+succeeds although its workers never ran.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ TIMEOUT_EXIT_CODE = 124
 """Exit code of a job that exceeded its deadline, the same as that of the `timeout` command."""
 
 POD_GONE_SECONDS = 5.0
-"""Seconds to wait for the job's status after one of its pods is gone; the two are reported separately."""
+"""Seconds to wait for the job's status after one of its pods is gone, because the two are reported separately."""
 
 
 class JobStatus(NamedTuple):
@@ -28,13 +28,13 @@ class JobStatus(NamedTuple):
     code: int = 0
     culprit: PodFailure | None = None
     final: bool = False
-    """True if the failure has no `culprit` and no later event can name one."""
+    """True if no later event can name the pod that caused the failure (`culprit`)."""
 
 
 def job_status(snapshot: JobSnapshot, now: float) -> JobStatus:
     """Compute the job's status at `now`, in seconds since the epoch by the API server's clock.
 
-    `snapshot.job` must be known.
+    `snapshot.job` must not be None.
     """
     assert snapshot.job is not None
     job, pods = snapshot.job, pods_of_job(snapshot)
@@ -70,13 +70,14 @@ def _failed(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
 
 
 def _replaced(pods: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Pods that replaced a failed pod, each with the status of the failed pod."""
+    """Return the pods that replaced a failed pod, each with the status of the failed pod."""
     return [{**pod, "status": pod["earlier"]} for pod in pods if pod.get("earlier")]
 
 
 def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStatus:
     expected = int(job["spec"]["pytorchReplicaSpecs"].get("Worker", {}).get("replicas", 0))
-    # Workers that have started, by the job's own count, which outlives its pods, or by the pods in the snapshot.
+    # Number of workers that have started: the larger of the job's own count, which outlives its pods, and the count
+    # of pods in the snapshot.
     counted: Mapping[str, int] = ((job.get("status") or {}).get("replicaStatuses") or {}).get("Worker") or {}
     ran = max(
         sum(counted.get(name, 0) for name in ("active", "succeeded", "failed")),
@@ -95,7 +96,7 @@ def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStat
 
 
 def _pod_creation_refused(snapshot: JobSnapshot, pods: list[Mapping[str, Any]]) -> JobStatus | None:
-    """Status of a job with a pod that a quota, Pod Security or a policy refused; None if no pod was refused.
+    """Return the status `hopeless` if a quota, Pod Security or a policy refused one of the job's pods; else None.
 
     The operator does not report such a refusal.
     """
@@ -135,9 +136,10 @@ def _deadline_message(limit: float, pods: list[Mapping[str, Any]]) -> str:
 
 
 def _lost_pod_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]], now: float) -> JobStatus | None:
-    """Status of a job that lost a pod; None if it lost none. The operator's new pod cannot join the training.
+    """Return the status `hopeless` if the job lost a pod; else None.
 
-    The operator also marks the job as failed, but does not repeat this write if it conflicts (HTTP 409).
+    The pod that the operator creates instead cannot join the training. The operator also marks the job as failed, but
+    it does not repeat this write after a conflict (HTTP 409).
     """
     deleted = [pod for pod in pods if pod["ran"] and pod["gone"] and now - pod["gone"] > POD_GONE_SECONDS]
     replaced = [
@@ -162,7 +164,7 @@ def _active_status(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> Job
 
 
 def pods_of_job(snapshot: JobSnapshot) -> list[Mapping[str, Any]]:
-    """Pods of this job, sorted by name, without pods of an earlier job with the same name."""
+    """Return the job's pods, sorted by name, without pods of an earlier job with the same name."""
     assert snapshot.job is not None
     uid = snapshot.job["metadata"]["uid"]
     pods = [
@@ -178,7 +180,7 @@ def is_finished(job: Mapping[str, Any]) -> bool:
 
 
 def condition_message(job: Mapping[str, Any], kind: str) -> str | None:
-    """Message of the job's condition of this kind; None if the condition is not true."""
+    """Return the message of the job's condition `kind`, such as `Failed`; None if the condition is not true."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["type"] == kind and condition["status"] == "True":
             return str(condition.get("message", "")) or kind

@@ -10,16 +10,16 @@ class LaunchContext(NamedTuple):
     """Id of the run. The job's name is made from the run's id and the step's name."""
 
     image: str
-    """Image of the launching step, so that the job runs the code that was checked."""
+    """Image of the job, the same as that of the launching step, so that both run the same code."""
 
     tenant: str
-    """Tenant for the label of the job's pods; empty for a run without a tenant."""
+    """Tenant for a label of the job and its pods; empty for a run without a tenant."""
 
     task: Mapping[str, Any] = {}
     """Fields of dsl.TaskConfig that the launching task passes to the job, such as resources and volumes."""
 
     owner: Mapping[str, Any] | None = None
-    """The run's Workflow, or the launching pod; the job is deleted with it."""
+    """Owner of the job: the run's Workflow or the launching pod. The job is deleted together with its owner."""
 
     user: int | None = None
     """Numeric user id of the pods; None uses the image's user."""

@@ -28,7 +28,8 @@ FINISHED_TTL_SECONDS = 24 * 3600
 """Seconds that a finished job stays on the cluster, so that it can be inspected."""
 
 NO_SIDECAR = {"sidecar.istio.io/inject": "false"}
-"""Label that switches off Istio's proxy, which Kubeflow's namespaces inject. The proxy, and so the job, never ends.
+"""Label and annotation that switch off Istio's proxy, which never ends, so that the job would never end either.
+Kubeflow's namespaces inject the proxy.
 
 https://istio.io/latest/docs/setup/additional-setup/sidecar-injection/
 """
@@ -92,7 +93,7 @@ def _pod(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
         "tolerations": tolerations if tolerates_gpus else [TOLERATION, *tolerations],
         **({"affinity": task["affinity"]} if task.get("affinity") else {}),
         **({"imagePullSecrets": list(launch.pull_secrets)} if launch.pull_secrets else {}),
-        # On the pod, so that it holds for the operator's own init container as well.
+        # Set on the pod, so that it also applies to the operator's own init container.
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}, **user, **group},
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
@@ -119,15 +120,15 @@ def _container(spec: JobSpec, launch: LaunchContext) -> dict[str, Any]:
 
 
 def _volumes_without_secrets(task: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Volumes of the step without its Secrets. The step signs the results, so the training needs no key."""
+    """Return the step's volumes except Secrets. The training needs no key, because the step signs the results."""
     return [dict(volume) for volume in task.get("volumes") or () if "secret" not in volume]
 
 
 def _environment(task: Sequence[Mapping[str, Any]], command: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Merge the task's environment variables with the command's, which take precedence. Two kinds are left out.
+    """Merge the environment variables of the task and of the command; the command's take precedence.
 
-    The mark of local processes changes at each attempt, so the job would never match the job of an earlier attempt.
-    Variables read from a field of the step's own pod (`fieldRef`) do not exist on the job's pods.
+    Two kinds are left out. The mark of processes (PROCESS_MARK_VARIABLE) changes at each attempt, so a retry would
+    not recognise the job of an earlier attempt. Variables with a `fieldRef` read fields of the step's own pod.
     """
     variables = {
         name: {"name": name, "value": value} for name, value in command.items() if name != PROCESS_MARK_VARIABLE

@@ -93,7 +93,8 @@ class LogFile:
             self._write_note(self.path.stat().st_size)
 
     def _write_note(self, size: int) -> None:
-        """Store the position. The next process cuts off the log behind it, and requests the lines after it again."""
+        """Store the position. The next process truncates the log to `size` bytes, and requests the later lines
+        again."""
         self._noted = time.monotonic()
         noted = {"pod": self.pod_uid, "size": size, **self.position._asdict()}
         with atomic_write(self.note) as partial:
@@ -131,7 +132,7 @@ class PodLog:
         self._stopped.set()
         response = self._open
         if response is not None:
-            with contextlib.suppress(OSError, ValueError, RuntimeError):  # it ended by itself just now
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # the stream has just ended by itself
                 response.shutdown()
         if self._thread is not None:
             self._thread.join(2)

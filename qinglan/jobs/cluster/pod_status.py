@@ -48,21 +48,21 @@ class PodFailure(NamedTuple):
 
 
 def first_pod_failure(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
-    """Failure of the pod that failed first, which makes the other pods fail; None if no pod failed."""
+    """Return the failure of the pod that failed first, which makes the other pods fail; None if no pod failed."""
     failures = filter(None, map(pod_failure, pods))
     return min(failures, key=lambda failure: (failure.at or "~", failure.pod), default=None)
 
 
 def first_deleted_pod(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
-    """Failure of the first pod that was deleted while it ran; None if no pod was.
+    """Return the failure of the first pod that was deleted while it ran; None if no pod was deleted.
 
-    It is used if no pod's status explains the job's failure.
+    Call this function if no pod's status explains the job's failure.
     """
     failures = []
     for pod in pods:
         meta = pod["metadata"]
         if pod["ran"] and meta.get("deletionTimestamp") and pod["status"].get("phase") != "Succeeded":
-            # The server writes the time at which the deletion must be done, not that of the request.
+            # deletionTimestamp is the time at which the deletion must be done, not the time of its request.
             deadline = datetime.fromisoformat(meta["deletionTimestamp"])
             requested = deadline - timedelta(seconds=meta.get("deletionGracePeriodSeconds", 0))
             failures.append(PodFailure(meta["name"], KILLED, "Deleted", requested.isoformat()))
@@ -70,7 +70,7 @@ def first_deleted_pod(pods: Iterable[Mapping[str, Any]]) -> PodFailure | None:
 
 
 def pod_failure(pod: Mapping[str, Any]) -> PodFailure | None:
-    """Failure of a pod; None if the pod did not fail."""
+    """Read a pod's failure from its conditions and containers; None if the pod did not fail."""
     name, status = pod["metadata"]["name"], pod["status"]
     for condition in status.get("conditions", ()):
         # The cluster took the pod away: preempted, drained, lost with its node.
@@ -93,7 +93,10 @@ def _containers(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def pending_reason(pods: Iterable[Mapping[str, Any]]) -> str:
-    """First reason of a pending pod in the cluster's own words, with the pod's name; "" if no pod has a reason."""
+    """Return why the first pending pod waits, in the cluster's own words, with the pod's name.
+
+    Returns "" if no pod is pending or has a reason.
+    """
     for pod in pods:
         if pod["gone"] or pod["status"].get("phase", "Pending") != "Pending":
             continue
@@ -115,5 +118,5 @@ def _waiting_reason(status: Mapping[str, Any]) -> str:
 
 
 def pending_remedy(reason: str) -> str:
-    """Next step for a person, for the reason of a pending pod."""
+    """Return what a person can do about the reason for which a pod is pending."""
     return next((step for part, step in PENDING_REMEDIES if part in reason), "Look at it with: kubectl describe pod")

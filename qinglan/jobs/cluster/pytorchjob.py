@@ -52,7 +52,7 @@ class PyTorchJobRunner:
         on_line: Callable[[str], None] = lambda line: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Outcome:
-        """Create or attach to the job and follow it; an interrupt deletes it.
+        """Create the job or attach to it, and follow it to its end. An interrupt deletes the job.
 
         If the API server is unreachable for too long, the job is left running, and the next attempt attaches to it.
         """

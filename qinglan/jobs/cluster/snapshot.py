@@ -20,10 +20,11 @@ class JobSnapshot(NamedTuple):
 
 
 def known_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Copy a pod, and add `ran`, `gone` and `earlier`, which the API server forgets.
+    """Copy a pod, and add the fields `ran`, `gone` and `earlier`, which the API server does not store.
 
-    `ran`: the pod has run. `gone`: time of its deletion, None here. `earlier`: status of the failed pod that had the
-    same name; the operator may create one more pod before it knows that the job has ended.
+    `ran`: True if the pod has run. `gone`: time of the pod's deletion, always None in the new copy. `earlier`: status
+    of the failed pod that this pod replaced; the operator may replace a failed pod before it knows that the job has
+    ended. `before` is the last known pod with the same name.
     """
     meta, status = pod["metadata"], pod.get("status") or {}
     same = before is not None and before["metadata"]["uid"] == meta["uid"]

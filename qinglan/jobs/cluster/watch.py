@@ -69,8 +69,8 @@ class JobWatch:
             return JobSnapshot(self._job, dict(self._pods), self._refused)
 
     def trouble(self) -> tuple[float, ApiError] | None:
-        """Seconds since a failing watch last worked, and its error; None while all watches work."""
-        # Each is read once, since the informer's thread may reset it meanwhile.
+        """Return the seconds since a failing watch last worked, and its error; None while all watches work."""
+        # Each informer's trouble is read once, because the informer's thread may reset it at any time.
         troubles = [trouble for trouble in [informer.trouble for informer in self._informers] if trouble]
         since, refusal = min(troubles, key=lambda trouble: trouble[0], default=(0.0, None))
         return (time.monotonic() - since, refusal) if refusal else None

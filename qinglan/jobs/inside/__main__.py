@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
             _exec_training(arguments.argv, torchrun_environment(os.environ, where))
         return _run_ray_node(where, arguments.argv, arguments.wait)
     except QinglanError as error:
-        # In the form of an uncaught Python error: command_failures.py shows the last such line of the log.
+        # Printed like an uncaught Python error, because command_failures.py shows the last such line of the log.
         say(f"{type(error).__module__}.{type(error).__name__}: {error}", to=sys.stderr)
         return error.exit_code
 
@@ -49,7 +49,7 @@ def _exec_training(argv: Sequence[str], environment: dict[str, str]) -> NoReturn
 
 
 def _run_ray_node(where: NodeInfo, argv: Sequence[str], wait: float) -> int:
-    # Kubernetes ends a pod by SIGTERM: as SystemExit it runs the `finally` blocks that end Ray and the training.
+    # Kubernetes ends a pod by SIGTERM. It is raised as SystemExit, so that `finally` blocks end Ray and the training.
     # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with (

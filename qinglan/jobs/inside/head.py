@@ -24,7 +24,7 @@ from qinglan.processes.services import free_port
 from qinglan.terminal import say
 
 LOSS_REPORT_SECONDS = 3.0
-"""Seconds to wait after the command failed for a report of a lost node, which may be the cause."""
+"""Seconds to wait, after the command has failed, for a report of a lost node, which may be the cause."""
 
 DISMISS_SECONDS = 30.0
 RAY_LOG_HINT = "Its own words stand above."
@@ -83,7 +83,8 @@ def _run_on_cluster(
         code = _run(argv, {**clean, "RAY_ADDRESS": address}, roll, check)
         return code
     finally:
-        # The workers are told before Ray ends: else they would see their own Ray end first, and report an error.
+        # Tell the workers before Ray ends. Otherwise they would notice their own Ray's end first, and report an
+        # error.
         roll.tell({"ended": code})
         terminate_process_group(ray)
 
@@ -134,7 +135,7 @@ def _run(
         while process.poll() is None:
             check()
             time.sleep(POLL_SECONDS)
-        # A lost node makes the command fail first; its connection closes a moment later, and is the cause.
+        # If a node is lost, the command may fail before the node's connection closes. The lost node is the cause.
         if process.returncode:
             _listen_for_losses(roll)
             check()
@@ -150,7 +151,7 @@ def _listen_for_losses(roll: RendezvousServer) -> None:
 
 
 def lost_nodes_message(where: NodeInfo, why: Mapping[int, str]) -> str:
-    """Error message about lost nodes; `why` has the reason of each by rank."""
+    """Build the error message about lost nodes; `why` has the reason for each lost node, by rank."""
     each = "; ".join(f"{pod_names(where, [rank])}: {reason}" for rank, reason in sorted(why.items()))
     return (
         f"Training lost {len(why)} of {where.nodes} nodes ({each}). See that pod's events and last lines; killed for "

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from qinglan.errors import ConfigError
 
 WORLD_SIZE_VARIABLE = "QINGLAN_WORLD_SIZE"
-"""Number of processes that must train together; the training checks it
+"""Environment variable with the number of processes that must train together. The training checks this number
 (components/training/sft/plugin/together.py)."""
 
 OPERATOR_REQUIRED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -31,7 +31,7 @@ class NodeInfo(NamedTuple):
     job: str = ""
 
     def pod(self, rank: int) -> str:
-        """The name that training-operator gives the pod of this rank."""
+        """Return the name that training-operator gives the pod of this rank."""
         if not self.job:
             return f"node {rank}"
         return f"{self.job}-worker-{rank - 1}" if rank else f"{self.job}-master-0"
@@ -81,7 +81,7 @@ def environment_mismatches(environment: Mapping[str, str], nodes: int, per_node:
 def without_operator_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Copy the environment without training-operator's variables.
 
-    Its RANK is the rank of a node, but programs would read it as the rank of a process.
+    Its variable RANK is the rank of a node, but programs would read it as the rank of a process.
     """
     return {name: value for name, value in environment.items() if name not in OPERATOR_VARIABLES}
 

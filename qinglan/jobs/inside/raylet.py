@@ -36,7 +36,7 @@ def shared_token(environment: Mapping[str, str]) -> str:
 
 def head_command(address: str, port: int, name: str, gpus: int, folder: Path) -> list[str]:
     words = ["--head", f"--port={port}", f"--temp-dir={folder}", f"--ray-client-server-port={free_port()}"]
-    words += ["--include-dashboard=false", "--no-monitor"]  # no dashboard is opened, and nothing scales here
+    words += ["--include-dashboard=false", "--no-monitor"]  # neither a dashboard nor an autoscaler is needed
     return [*RAY_START_COMMAND, *words, *_node(address, name, gpus)]
 
 
@@ -68,9 +68,9 @@ class StartDeadline:
 
 
 def wait_for_ray_nodes(address: str, nodes: int, clock: StartDeadline, invite: Callable[[], None]) -> None:
-    """Wait for Ray's head, then call `invite` and wait for the workers.
+    """Wait until Ray's head runs, call `invite` so that the workers start, and wait until all nodes have joined.
 
-    A worker that starts earlier finds no head and ends.
+    A worker that started before the head would find no head, and end.
     """
     # ray.init installs its own SIGTERM handler; ours is put back afterwards.
     # https://docs.ray.io/en/latest/ray-core/api/doc/ray.init.html
@@ -96,7 +96,7 @@ def _connected(address: str, clock: StartDeadline) -> Any:
     while True:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="error")
-        except Exception:  # of many kinds, while the head is half there
+        except Exception:  # errors of many kinds, while the head is starting
             ray.shutdown()
             clock.pause("head")
         else:

@@ -39,12 +39,12 @@ class RendezvousServer:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def missing(self) -> list[int]:
-        """Ranks of the workers that have not connected yet."""
+        """Return the ranks of the workers that have not connected yet."""
         with self._lock:
             return [rank for rank in range(1, self._nodes) if rank not in self._lines]
 
     def my_address(self) -> str:
-        """Address of this machine at which a worker has reached it."""
+        """Return the address at which a worker has reached this machine."""
         with self._lock:
             return next(iter(self._lines.values())).own_address()
 
