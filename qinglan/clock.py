@@ -1,7 +1,7 @@
-"""Time for measuring durations: setting the system clock while a process runs does not change the result.
+"""A clock for measuring durations. Its time does not jump if the system clock is set while the process runs.
 
 steady_time()       seconds since the epoch, counted by this process
-how_long(span)      a span of time for people: 12 min, 3.5 h, 41.0 d
+how_long(span)      format a span of time for people: 12 min, 3.5 h, 41.0 d
 """
 
 import time
@@ -11,7 +11,8 @@ _EPOCH = time.time() - time.monotonic()
 
 
 def steady_time() -> float:
-    """Seconds since the epoch: the system clock when this process started, plus the monotonic time since then."""
+    """Return the seconds since the epoch: the system clock's time at the start of this process, plus the time since
+    then on the monotonic clock."""
     return _EPOCH + time.monotonic()
 
 

@@ -1,4 +1,4 @@
-"""Runs many slow calls at once. Results come in the order of the input, with a limited number of calls in memory."""
+"""Helpers that run slow calls concurrently. If one call fails, the others are cancelled."""
 
 import asyncio
 from collections import deque
@@ -12,7 +12,10 @@ Result = TypeVar("Result")
 async def map_in_order(
     items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], window: int
 ) -> AsyncIterator[Result]:
-    """Yield work(item) for each item in order; the first failure cancels the calls under way and is raised."""
+    """Yield the result of `work(item)` for each item in order, with up to `window` calls at the same time.
+
+    The first failure is raised at once, and the calls that still run are cancelled.
+    """
     pending: deque[asyncio.Task[Result]] = deque()
     failed = asyncio.Event()
 
@@ -23,8 +26,8 @@ async def map_in_order(
             failed.set()
             raise
 
-    # The oldest result is awaited together with the alarm. Else a failure would be raised only after all results
-    # before it.
+    # Wait for the oldest result and for `alarm`, which ends when any call fails. Without `alarm`, a failure would be
+    # raised only after all results before it.
     alarm = asyncio.create_task(failed.wait())
     try:
         for item in items:
@@ -36,12 +39,12 @@ async def map_in_order(
     finally:
         for task in (alarm, *pending):
             task.cancel()
-        # Cancelled tasks are awaited: one that still ran would use clients that the caller closes next.
+        # Wait for the cancelled tasks, because a task that still ran could use clients that the caller closes next.
         await asyncio.gather(alarm, *pending, return_exceptions=True)
 
 
 async def _oldest(pending: deque[asyncio.Task[Result]], alarm: asyncio.Task[bool]) -> Result:
-    """Wait for the oldest result. If a newer call fails meanwhile, its error is raised at once."""
+    """Return the oldest result when it is ready. If any call fails meanwhile, raise its error at once."""
     await asyncio.wait((pending[0], alarm), return_when=asyncio.FIRST_COMPLETED)
     if alarm.done():
         for task in pending:
@@ -51,9 +54,9 @@ async def _oldest(pending: deque[asyncio.Task[Result]], alarm: asyncio.Task[bool
 
 
 async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
-    """Run all coroutines and return their results; the first failure cancels the others before it is raised.
+    """Run all coroutines and return their results. The first failure cancels the other coroutines and is then raised.
 
-    asyncio.gather would let the others run on.
+    asyncio.gather would let the other coroutines continue.
     """
     tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
@@ -65,7 +68,7 @@ async def gather_or_cancel(*work: Coroutine[Any, Any, Result]) -> list[Result]:
 
 
 class AsyncClosing:
-    """A client that `async with` closes."""
+    """Base class of a client that is closed at the end of an `async with` block."""
 
     async def aclose(self) -> None:
         raise NotImplementedError

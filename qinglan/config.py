@@ -35,7 +35,7 @@ class Config(BaseModel):
 
     @classmethod
     def parse(cls, values: Any, where: str) -> Self:
-        """Like `model_validate`, but the error names the source `where`, the field and the next step."""
+        """Validate `values` as settings. A ConfigError names their source `where`, each wrong field and its fault."""
         return parse_as(cls, values, where)
 
     def changes(self) -> dict[str, Any]:
@@ -63,14 +63,16 @@ def explain_validation_error(error: ValidationError, show_input: bool = True) ->
 
 
 def _is_copy(item: ErrorDetails, other: ErrorDetails) -> bool:
-    """True if an error repeats the same error of shared settings, from which these settings were copied."""
+    """True if `item` only repeats the error `other`, because the wrong setting of `other` was copied to a deeper
+    path."""
     path, shared = item["loc"], other["loc"]
     same = item["msg"] == other["msg"] and item["input"] == other["input"]
     return same and len(shared) < len(path) and path[-len(shared) :] == shared
 
 
 def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
-    """Suggest a setting for each unknown name: a similar name, else the same name at a deeper path, else list all."""
+    """For each unknown setting, suggest a similar name, or the same name at a deeper path; otherwise list all
+    names."""
     unknown = [item["loc"] for item in error.errors(include_url=False) if item["type"] == "extra_forbidden"]
     hints = []
     for *path, name in unknown:
@@ -88,12 +90,12 @@ def _similar_names(model: type[BaseModel], error: ValidationError) -> str:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    """Type of each setting of a class, by its name in a file."""
+    """Return the type of each setting of a class, by the setting's name in a file."""
     return {field.alias or key: field.annotation for key, field in model.model_fields.items()}
 
 
 def _paths_below(model: type[BaseModel], name: str) -> Iterator[str]:
-    """Dotted paths to settings with this name in the nested classes of a settings class."""
+    """Yield the dotted path of each setting called `name` in the classes that are nested in a settings class."""
     for key, annotation in _fields(model).items():
         inner = _inner_model(annotation)
         if inner is not None:
@@ -103,7 +105,8 @@ def _paths_below(model: type[BaseModel], name: str) -> Iterator[str]:
 
 
 def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseModel] | None:
-    """The settings class at a path, which may lead through lists and mappings; None if no settings are there."""
+    """Return the settings class at a path, which may lead through lists and mappings; None if it leads to no such
+    class."""
     at: Any = model
     for part in path:
         if isinstance(at, type) and issubclass(at, BaseModel):
@@ -112,14 +115,19 @@ def _model_at(model: type[BaseModel], path: Sequence[int | str]) -> type[BaseMod
 
 
 def _inner_model(annotation: Any) -> type[BaseModel] | None:
-    """The settings class inside an annotation such as `dict[str, Pod]` or `DeployConfig | None`; None without one."""
+    """Return the settings class inside an annotation such as `dict[str, Pod]` or `DeployConfig | None`; None without
+    one."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next(filter(None, map(_inner_model, get_args(annotation))), None)
 
 
 def _explain(item: ErrorDetails, show_input: bool) -> str:
-    """Describe one wrong field. A check of several settings names them in its own message, so no value is added."""
+    """Describe one wrong field by its name, its fault and, if `show_input` is set, its value.
+
+    The value is left out if it may hold a secret, and if the fault comes from a check of several settings, because
+    the message of such a check names them itself.
+    """
     field, value, message = ".".join(map(str, item["loc"])), item["input"], item["msg"].removeprefix("Value error, ")
     if item["type"] == "tuple_type":
         example = f", such as [{value}]" if show_input and isinstance(value, str) else ""
@@ -140,7 +148,7 @@ def _explain(item: ErrorDetails, show_input: bool) -> str:
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
-    """Read the mapping in a YAML file; a ConfigError names the file if it holds anything else or is unreadable."""
+    """Read a YAML file, which must hold a mapping or be empty. A ConfigError names a file that cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -163,8 +171,8 @@ def yaml_mapping(text: str, where: str) -> dict[str, Any]:
 
 
 REPLACED = frozenset({"gpu_nodes"})
-"""Names of mappings that are replaced as a whole. If two node selectors were merged, a node would need the labels of
-both."""
+"""Names of mappings that `merge_settings` replaces as a whole. If it merged two node selectors, a node would need the
+labels of both."""
 
 
 def merge_settings(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

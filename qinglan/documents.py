@@ -1,11 +1,11 @@
-"""Strict parsers for JSON and YAML of people or strangers: a document has one meaning, or an error names its line.
+"""Strict parsers for untrusted JSON and YAML. If a document could be read in two ways, an error names the line.
 
-    parse_json(content, "evaluation.json")      a DataError with the line
-    parse_yaml(text, "trust.yaml")              a ConfigError with the line
+    parse_json(content, "evaluation.json")      raises a DataError with the line
+    parse_yaml(text, "trust.yaml")              raises a ConfigError with the line
 
-Programs differ in how they read a key that is written twice, a number too large for a float, and NaN: a reviewer
-could see another value than the program uses. These are refused. Documents that would take all memory or time are
-refused too: endless nesting, and YAML aliases that unfold to millions of nodes.
+Programs differ in how they read a key that is written twice, a number too large for a float, and NaN. A reviewer
+could then see another value than the program uses, so these are refused. Documents that would take all memory or time
+are refused too: endless nesting, and YAML aliases that unfold to millions of nodes.
 """
 
 import json
@@ -26,19 +26,20 @@ MAX_YAML_NODES = 100_000
 
 
 def parse_json(content: bytes | str, where: str, line: int = 1, half_characters: bool = False) -> Any:
-    """Parse a JSON document; a DataError names the line if programs could read it differently, or not at all.
+    """Parse a JSON document. A DataError names the line if the document is invalid, or if programs could read it
+    differently.
 
     `line` is the line of the file at which the document begins. With `half_characters` a text may hold lone
     surrogates. They cannot be written as UTF-8, so the caller sets such rows aside.
     """
     try:
         if not half_characters:
-            orjson.loads(content)  # refuses what json takes: half characters, bytes that are not UTF-8
+            orjson.loads(content)  # refuses what json accepts: lone surrogates, and bytes that are not UTF-8
         text = content if isinstance(content, str) else content.decode("utf-8")
         return DECODER.decode(text)
     except _AmbiguousError as error:
         raise DataError(f"{where}:{line + _line_of(text)}: {error}.") from error
-    except json.JSONDecodeError as error:  # orjson's too
+    except json.JSONDecodeError as error:  # orjson raises it, too
         raise DataError(f"{where}:{line + error.lineno - 1}: no JSON: {error.msg}.") from error
     except RecursionError as error:
         raise DataError(f"{where}:{line}: no JSON: nested too deep.") from error
@@ -47,7 +48,7 @@ def parse_json(content: bytes | str, where: str, line: int = 1, half_characters:
 
 
 def parse_json_mapping(content: bytes | str, where: str) -> dict[str, Any]:
-    """Parse a JSON object; a DataError if the document is something else, or no JSON."""
+    """Parse a document that must be a JSON object; anything else raises a DataError."""
     value = parse_json(content, where)
     if not isinstance(value, dict):
         raise DataError(f"{where}:1: a JSON object belongs here, and this is {type(value).__name__}.")
@@ -55,7 +56,7 @@ def parse_json_mapping(content: bytes | str, where: str) -> dict[str, Any]:
 
 
 class _AmbiguousError(ValueError):
-    """A document with two meanings."""
+    """A document that programs could read in different ways."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -68,8 +69,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_twice_named(content: bytes, where: str) -> None:
-    """Raise a DataError if an object in a request has the same key twice: the next program could read the other
-    value, such as another tenant. A body that is no JSON passes, and the request's own parser refuses it."""
+    """Raise a DataError if a JSON object in a request has the same key twice, because the next program could read the
+    other value, for example another tenant. A body that is not JSON is ignored here; the request's own parser refuses
+    it."""
     try:
         TWICE_DECODER.decode(content.decode("utf-8"))
     except _AmbiguousError as error:
@@ -87,7 +89,7 @@ def _finite(text: str) -> float:
 def _whole(text: str) -> int | float:
     """Parse a whole number. Beyond 64 bits it becomes a float, as in orjson, which cannot write larger whole numbers.
 
-    Settings of tokenizers hold such numbers: int(1e30) means a text of any length.
+    Settings of tokenizers contain such numbers: int(1e30) stands for a text of any length.
     """
     number = int(text)
     return number if -(2**63) <= number < 2**64 else _finite(text)
@@ -98,7 +100,7 @@ TWICE_DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
 def _line_of(text: str) -> int:
-    """Count the line breaks before the innermost object with the fault, by reading the document once more."""
+    """Parse the document again, and count the line breaks before the innermost object that contains the fault."""
     begun = [0]
 
     def parse_object(text_and_end: tuple[str, int], *rest: Any) -> tuple[Any, int]:
@@ -107,7 +109,7 @@ def _line_of(text: str) -> int:
         begun.pop()
         return parsed
 
-    # Only the scanner in Python (json/scanner.py) calls parse_object. It is slow: it runs only after a fault.
+    # Only Python's own scanner (json/scanner.py) calls parse_object. It is slow, so it runs only after a fault.
     decoder: Any = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_int=_whole)
     decoder.parse_object = parse_object
     decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
@@ -117,7 +119,8 @@ def _line_of(text: str) -> int:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Parse a text with one YAML document; a ConfigError names the line if it has two meanings, or is no YAML."""
+    """Parse a text with one YAML document. A ConfigError names the line if it is invalid, or could be read in two
+    ways."""
     return _parse_yaml(text, where, lambda loader: loader.get_single_data())
 
 
@@ -147,7 +150,7 @@ def _parse_yaml(text: str, where: str, load: Callable[[Any], Value]) -> Value:
         line = f":{mark.line + 1}" if mark else ""
         problem = " ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{where}{line}: not readable as YAML: {visible(problem)}.") from error
-    except (yaml.YAMLError, UnicodeEncodeError) as error:  # half characters
+    except (yaml.YAMLError, UnicodeEncodeError) as error:  # lone surrogates
         raise ConfigError(f"{where}: not readable as YAML: {visible(' '.join(str(error).split()))}.") from error
 
 
@@ -164,8 +167,8 @@ def _loader_class() -> Any:
     class Loader(Composer, CParser, SafeConstructor, Resolver):
         """Strict SafeLoader: refuses a repeated key, a number that is not finite, and aliases that unfold too far.
 
-        libyaml parses the text, in a third of the time of PyYAML's own parser. PyYAML composes the nodes, since the
-        composer on libyaml recurses without a limit.
+        libyaml parses the text, in a third of the time of PyYAML's own parser. The nodes are composed by PyYAML's
+        code in Python, because its composer in C recurses without a limit.
         """
 
         def __init__(self, text: str) -> None:
@@ -192,7 +195,7 @@ def _loader_class() -> Any:
         def construct_object(self, node: Any, deep: bool = False) -> Any:
             try:
                 return super().construct_object(node, deep)
-            except (ValueError, OverflowError, LookupError, AttributeError) as error:  # so PyYAML reads `!!int ''`
+            except (ValueError, OverflowError, LookupError, AttributeError) as error:  # PyYAML on `!!int ''`
                 _refuse(node, f"{str(node.value)[:40]!r} is no YAML {node.tag.rpartition(':')[2]}", error)
 
         def construct_yaml_float(self, node: Any) -> float:
@@ -217,8 +220,8 @@ def _refuse_same_keys(loader: Any, node: Any) -> None:
 
 
 def _refuse_bomb(root: Any) -> None:
-    """Refuse a document with too many nodes once every alias is unfolded. A stack replaces recursion, since documents
-    may be deep."""
+    """Refuse a document that has too many nodes after every alias is unfolded. The search uses a stack instead of
+    recursion, because a document may be nested deeply."""
     sizes: dict[int, int] = {}
     stack: list[tuple[Any, bool]] = [(root, False)]
     while stack:

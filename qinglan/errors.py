@@ -67,14 +67,15 @@ class IncompleteAuditError(QinglanError):
 
 
 def error_class_for(exit_code: int) -> type[QinglanError]:
-    """The error class with this exit code; QinglanError if no class has it."""
+    """Return the error class with this exit code; QinglanError if no class has it."""
     # The classes above come before any of another module, since __subclasses__ keeps the order of definition.
     kinds = (kind for kind in QinglanError.__subclasses__() if kind.exit_code != QinglanError.exit_code)
     return next((kind for kind in kinds if kind.exit_code == exit_code), QinglanError)
 
 
 class RowError(QinglanError):
-    """One row could not be answered; `reason` is a short word, `raw` the text that came instead of an answer."""
+    """No usable answer came for one row. `reason` names the fault in a word, and `raw` is the text that came
+    instead."""
 
     def __init__(self, reason: str, message: str, raw: str = "") -> None:
         super().__init__(message)

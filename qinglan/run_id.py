@@ -8,5 +8,6 @@ RUN_VARIABLE = "QINGLAN_RUN"
 
 
 def run_id() -> str:
-    """The run's id, with a `-` for signs that a URL or a label may not hold; `run` if the environment names none."""
+    """Return the run's id, with `-` for characters that a URL or a label may not hold; `run` if the environment names
+    no id."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", os.environ.get(RUN_VARIABLE, "")).lstrip("._-")[:128] or "run"

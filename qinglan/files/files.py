@@ -1,4 +1,4 @@
-"""Writes files and folders atomically: beside their target first, then renamed, so no half-written one is ever seen.
+"""Writes files and folders atomically: they get their name only when they are complete. Also reads JSON and hashes.
 
 with atomic_write(path) as partial, partial.open("wb") as out: ...
 for number, row in read_jsonl(path, Question): ...
@@ -29,8 +29,8 @@ Row = TypeVar("Row", bound=BaseModel)
 
 
 READABLE, PRIVATE = 0o644, 0o600
-"""Modes of a new file: readable by all and writable by its owner, or for its owner only. A umask can only take rights
-away."""
+"""Permissions of a new file: readable by all and writable by its owner, or accessible to its owner only. A umask can
+only remove permissions."""
 
 ABANDONED_SECONDS = 24 * 3600.0
 """Seconds without a change after which another host's unfinished writes are removed."""
@@ -38,7 +38,7 @@ ABANDONED_SECONDS = 24 * 3600.0
 
 @cache
 def pid_space() -> str:
-    """Eight hexadecimal digits that identify a host and its pid namespace; they differ from pod to pod."""
+    """Return eight hexadecimal digits that identify a host and its pid namespace; they differ from pod to pod."""
     space = ""
     with suppress(OSError):  # no Linux
         space = str(Path("/proc/self/ns/pid").readlink())
@@ -46,16 +46,17 @@ def pid_space() -> str:
 
 
 def writer_name() -> str:
-    """Name of this process, for names of files and folders. Its pid is not enough: pods may have equal pids."""
+    """Return a name for this process that is unique across pods. Names of files and folders contain it. A pid is not
+    enough, because processes in two pods can have the same pid."""
     return f"{pid_space()}-{os.getpid()}"
 
 
 def is_abandoned(path: Path, writer: str) -> bool:
-    """True if the process that began to write here has ended.
+    """True if `writer`, the process that began to write at `path`, has ended.
 
     A process of this host or pod is looked up by its pid. A process of another host, as on a volume that pods share,
     cannot be looked up, and not every file system shows the locks of other machines. Such a process counts as ended
-    if nothing at this path has changed for a day.
+    if nothing at `path` has changed for a day.
     """
     space, _, pid = writer.rpartition("-")
     # Pids are unique only within a pid namespace: pods on one volume may all have pid 1.
@@ -70,16 +71,16 @@ def is_abandoned(path: Path, writer: str) -> bool:
 
 @contextmanager
 def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> Iterator[Path]:
-    """Give a path to write to. The file replaces `target` only if the block ends without an error.
+    """Yield a path to write to. The file replaces `target` only if the block ends without an error.
 
-    Without `durable` it does not wait for the disk; use that for files that can be created again.
+    With `durable=False` it does not wait until the disk has the bytes; use that for files that can be created again.
     """
     partial = _beside(target, "partial")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            # O_EXCL follows no link that a stranger put at this name, and the mode holds from the first byte.
-            partial.unlink(missing_ok=True)  # of a killed process with our pid, or a link that a stranger laid there
+            # O_EXCL does not follow a link that a stranger put at this name, and `mode` holds from the first byte.
+            partial.unlink(missing_ok=True)  # left by a killed process with our pid, or a stranger's link
             os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode))
             yield partial
             if durable:
@@ -91,31 +92,30 @@ def atomic_write(target: Path, durable: bool = True, mode: int = READABLE) -> It
 
 
 def write_atomically(target: Path, content: bytes) -> None:
-    """Write a whole file: at any time it has either its old content or its new content."""
+    """Write a file as a whole. At any time, readers find either its old content or its new content."""
     with atomic_write(target) as partial:
         partial.write_bytes(content)
 
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[BinaryIO]:
-    """Give a file to write to, piece by piece. It replaces `target` only if the block ends without an error."""
+    """Yield an open file to write piece by piece. It replaces `target` only if the block ends without an error."""
     with atomic_write(target) as partial, partial.open("wb") as file:
         yield file
 
 
 def remove_abandoned(target: Path) -> None:
-    """Clean up what killed processes left beside a target: processes of this host at once, of other pods after a day
-    (is_abandoned).
+    """Clean up folders that killed processes left beside `target`.
 
-    Half-written folders are removed. A folder that was moved aside for its replacement is put back if there is no
-    replacement.
+    Folders of a process on this host are cleaned up at once, folders of other pods after a day (is_abandoned).
+    Half-written folders are removed. A folder that was moved aside is put back if its replacement is missing.
     """
     partial, aside = _beside(target, "partial"), _beside(target, "before")
     _remove(partial)
     restore_folder(target, aside)
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.partial"):
         if left.is_dir() and is_abandoned(left, writer=left.name.split(".")[-2]):
-            with suppress(OSError):  # at once: who writes there after all gets an error, and no folder without parts
+            with suppress(OSError):  # if its writer still lives, it gets an error instead of a folder without parts
                 left.rename(partial)
             _remove(partial)
     for left in target.parent.glob(f".{glob.escape(target.name)}.*.before"):
@@ -127,7 +127,7 @@ def remove_abandoned(target: Path) -> None:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """Give a folder to fill. It replaces `target` only if the block ends without an error.
+    """Yield a folder to fill. It replaces `target` only if the block ends without an error.
 
     Folders that killed processes left beside `target` are removed or put back (remove_abandoned).
     """
@@ -138,7 +138,7 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def first_folder(target: Path) -> Iterator[Path]:
-    """Give a folder to fill, which becomes `target`. If another process creates `target` first, its folder is kept,
+    """Yield a folder to fill, which becomes `target`. If another process creates `target` first, its folder is kept,
     since the content is the same.
 
     Folders that killed processes left beside `target` are removed or put back (remove_abandoned).
@@ -170,12 +170,12 @@ def _new_folder(target: Path, partial: Path) -> Iterator[Path]:
 def replace_folder(new: Path, target: Path, aside: Path) -> None:
     """Rename `new` to `target`. If `target` exists, it is moved to `aside` first, and deleted at the end.
 
-    rename(2) replaces only an empty folder, so there are two renames. After a kill between them, restore_folder()
-    moves the old folder back from `aside`.
+    rename(2) replaces only an empty folder, so there are two renames. If the process is killed between them,
+    restore_folder() moves the old folder back from `aside`.
     """
     try:
         if target.is_dir() and not target.is_symlink():
-            with suppress(OSError):  # not ours
+            with suppress(OSError):  # owned by another user
                 os.utime(target)  # is_abandoned() of another pod counts a day from now
             target.rename(aside)
         new.rename(target)
@@ -197,14 +197,15 @@ def _beside(target: Path, ending: str) -> Path:
 
 
 def _remove(folder: Path) -> None:
-    """Delete a folder if it exists. A failure is raised: else the next rename to its name would fail, without saying
-    why."""
+    """Delete a folder if it exists. A failure is raised here, because otherwise the next rename to this name would
+    fail without the reason."""
     if os.path.lexists(folder):
         shutil.rmtree(folder)
 
 
 def make_private(path: Path) -> None:
-    """Create the file if it is missing, and let only its owner read it: it holds questions, answers and addresses.
+    """Create a file if it is missing, and let only its owner access it, since it will hold questions, answers and
+    addresses.
 
     A file of another owner, as on a shared volume, is left as it is.
     """
@@ -224,7 +225,7 @@ def open_private(path: Path, mode: Literal["wb", "ab"]) -> BinaryIO:
 
 
 def cache_folder(name: str) -> Path:
-    """Folder outside of any run, for results that are computed once and reused."""
+    """Return the path of a folder for results that are computed once and reused by all runs."""
     root = os.environ.get("QINGLAN_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "qinglan"
     return Path(root).expanduser() / name
 
@@ -239,7 +240,8 @@ def sha256_bytes(content: bytes) -> str:
 
 
 def sha256_text(*parts: str) -> str:
-    """Digest of a list of texts. It depends on where each text ends: ("ab", "c") and ("a", "bc") differ."""
+    """Return the SHA-256 of a list of texts. It depends on where each text ends: ("ab", "c") and ("a", "bc")
+    differ."""
     return hashlib.sha256(orjson.dumps(parts)).hexdigest()
 
 
@@ -253,7 +255,7 @@ def dump_line(row: BaseModel) -> bytes:
 
 
 def read_json_mapping(path: Path, next_step: str) -> dict[str, Any]:
-    """Read the JSON object in a plain file; if there is none, a DataError that ends with the next step."""
+    """Read a plain file that must hold a JSON object. If that fails, a DataError ends with `next_step`."""
     try:
         return parse_json_mapping(read_plain(path), path.name)
     except (OSError, DataError) as error:
@@ -262,7 +264,7 @@ def read_json_mapping(path: Path, next_step: str) -> dict[str, Any]:
 
 
 def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
-    """Yield rows with their line numbers, one at a time; a DataError names a bad line and its fault."""
+    """Yield each row of a JSONL file with its line number. A DataError names the first bad line and its fault."""
     try:
         file = open_plain(path)
     except OSError as error:
@@ -277,7 +279,7 @@ def read_jsonl(path: Path, model: type[Row]) -> Iterator[tuple[int, Row]]:
                 raise DataError(
                     f"{path}:{number}: byte {error.start} is not UTF-8. Save the file as UTF-8 and try again."
                 ) from error
-            values = parse_json(text, str(path), number)  # pydantic takes the last of two equal keys without a word
+            values = parse_json(text, str(path), number)  # pydantic would take the last of two equal keys
             try:
                 yield number, model.model_validate(values)
             except ValidationError as error:

@@ -10,13 +10,14 @@ from pathlib import Path
 from qinglan.http.addresses import HIDDEN
 
 WEB_PATH = re.compile(r"([a-z][a-z0-9+.-]{1,20}):/+", re.IGNORECASE)
-"""Beginning of an address that was taken for a path. Python's Path leaves only one slash: https:/example.com."""
+"""Pattern for a web address that was given as a path. Python's Path keeps only one slash: https:/example.com."""
 
 
 def path_fault(path: Path, next_step: str, folder: bool = False) -> str:
-    """Message if a path is no file (with `folder`, no file and no folder); empty if it is one.
+    """Return a message if a path is no file (with `folder`, no file and no folder); empty if it is one.
 
-    `next_step` ends the message if nothing is at the path. Parts of an address that could hold a key are hidden.
+    If nothing is at the path, the message ends with `next_step`. Parts of an address that could hold a key are
+    hidden.
     """
     try:
         if path.is_file() or (folder and path.is_dir()):

@@ -1,4 +1,4 @@
-"""Lists the plain files of a folder that a stranger may have filled, with links, devices and odd names as faults.
+"""Reads files and folders that a stranger may have filled: links, devices and odd names in a folder are faults.
 
 found = plain_files(folder)
 found.files["sub/config.json"], found.faults["Config.json"]
@@ -23,12 +23,13 @@ from qinglan.errors import ConfigError, DataError, QinglanError
 from qinglan.terminal import visible
 
 MAX_DOCUMENT = 1 << 30
-"""Largest file in bytes that is read whole. The largest in practice, a list of paid answers, has a few hundred bytes
-per call."""
+"""Size limit in bytes for a file that is read into memory. The largest such file in practice, a list of paid answers,
+has a few hundred bytes per call."""
 
 
 class UnreadableFileError(DataError, OSError):
-    """No plain file can be read at a path. It is a DataError and an OSError, so that handlers of either catch it."""
+    """No plain file can be read at a path. It is a DataError and an OSError, so that handlers of either class catch
+    it."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{visible(str(path))}: {why}. A plain file belongs there.")
@@ -70,7 +71,7 @@ def writing(target: Path) -> Iterator[None]:
 def unwritable_file(error: Exception, target: Path | str) -> UnwritableFileError | None:
     """Turn an error into an UnwritableFileError if it means missing room or permission; None for other errors."""
     number = (error.errno or 0) if isinstance(error, OSError) else 0
-    if number in NO_ROOM:  # its file name may be that of a source: shutil.copyfile names that first
+    if number in NO_ROOM:  # error.filename may be the source, which shutil.copyfile names first
         return UnwritableFileError(str(target), os.strerror(number))
     if number in NOT_ALLOWED and isinstance(error, OSError) and error.filename:
         return UnwritableFileError(os.fsdecode(error.filename), os.strerror(number))
@@ -105,8 +106,8 @@ def plain_handle(path: Path, flags: int, mode: int = 0o644) -> int:
 
 
 def own_handle(path: Path, flags: int, mode: int = 0o644) -> int:
-    """Like plain_handle, for writing, but symbolic and hard links are refused: through a link another file would be
-    written, or the file could be changed under its other name."""
+    """Open a plain file for writing like `plain_handle`, but refuse links. Through a symbolic link another file would
+    be written, and with a hard link the file could be changed under its other name."""
     try:
         handle = plain_handle(path, flags | os.O_NOFOLLOW, mode)
     except IsADirectoryError as error:
@@ -189,5 +190,5 @@ def _faults(name: str, mode: int, alike: Counter[str]) -> Iterator[str]:
 
 
 def _alike(name: str) -> str:
-    """The name in a form that is equal for two names if some file systems take them for one."""
+    """Normalize a name. Two names become equal if some file systems treat them as the same name."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())

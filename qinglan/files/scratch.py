@@ -1,7 +1,7 @@
-"""Folders for the checkpoints of long trainings. They outlive the process; their names are digests of the inputs.
+"""Folders for the checkpoints of long trainings. They outlive the process, and are named by a digest of the inputs.
 
-The inputs include everything that decides the result, also the code, so that a training never resumes from other
-inputs.
+The inputs include everything that decides the result, also the code, so that a training never resumes from a
+checkpoint that was made from other inputs.
 """
 
 import os
@@ -17,7 +17,7 @@ SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
 
 
 def scratch_folder(stage: str, *parts: str) -> Path:
-    """Folder of the training with these `parts`; it is created unless the training was begun before."""
+    """Return the checkpoint folder of a training whose inputs are `parts`. It is created if it is missing."""
     folder = _root() / stage / sha256_text(*parts)[:24]
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -26,8 +26,8 @@ def scratch_folder(stage: str, *parts: str) -> Path:
 def copy_to_scratch(path: Path, digest: str) -> Path:
     """Copy a file or folder once to the scratch folder, which all pods of a job see, and return the copy's path.
 
-    Other runs on other machines may copy the same input at the same time. A path in the scratch folder is returned
-    as it is.
+    Runs on other machines may copy the same input at the same time. A path that is already in the scratch folder is
+    returned as it is.
     """
     path, root = path.resolve(), _root()
     if path.is_relative_to(root):
@@ -40,18 +40,19 @@ def copy_to_scratch(path: Path, digest: str) -> Path:
 
 
 def _root() -> Path:
-    """Absolute path of the folder of all scratch folders, since a training runs in another working folder."""
+    """Return the parent of all scratch folders. The path is absolute, because a training runs in another working
+    folder."""
     return Path(os.environ.get(SCRATCH_VARIABLE) or cache_folder("scratch")).resolve()
 
 
 def source_digest(folder: Path) -> str:
-    """Digest of the Python files in a folder and below; code with another digest may give another result."""
+    """Return one digest of all Python files in a folder and its subfolders. It changes if any of them changes."""
     files = sorted(folder.rglob("*.py"))
     return sha256_text(*(f"{path.relative_to(folder).as_posix()} {sha256_file(path)}" for path in files))
 
 
 def last_checkpoint(folder: Path) -> Path | None:
-    """The newest complete checkpoint; None without one."""
+    """Return the newest complete checkpoint in a folder; None without one."""
     whole = [path for path in folder.glob("checkpoint-*") if _is_whole(path)]
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 

@@ -1,7 +1,7 @@
-"""Addresses in settings: http or https, a host, and no part that could hold a key.
+"""Checks addresses in settings: they have http or https, a host, and no part that could hold a key.
 
-Settings are written into runs, journals and statements, and an address is part of many errors. So a user, a password
-and a query are refused when settings are read, before anything is written, and no message repeats them.
+Settings are written into runs, journals and statements, and many errors show an address. So a user, a password and a
+query are refused when settings are read, before anything is written, and no message repeats them.
 """
 
 import re
@@ -12,14 +12,16 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 SCHEMES = ("http://", "https://")
-"""Beginnings of addresses, in small letters: some clients refuse `HTTP://`, but only after something was paid."""
+"""Allowed beginnings of addresses, in lower case only. Some clients refuse `HTTP://`, and do so only after a call was
+paid for."""
 
 HIDDEN = re.compile(r"[^/\s]*@|(?<=[?#])\S+")
 SECRET_FIELD = re.compile(r"api.?key|secret|passw|authorization|bearer|(?<!max_)token$", re.IGNORECASE)
 
 
 def address_fault(url: str) -> str:
-    """Fault of an address; empty if it is valid. The text never repeats the address."""
+    """Describe the fault of an address; empty if it is valid. The text never repeats the address, which could hold a
+    key."""
     try:
         parts = urlsplit(url)
         usable = url.startswith(SCHEMES) and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -50,13 +52,14 @@ def hide_secrets(text: str) -> str:
 
 
 def called_addresses(settings: Mapping[str, Any], where: str) -> dict[str, str]:
-    """Every http or https address in a stage's settings, at any depth, by the path of its setting."""
+    """Return every http or https address in a stage's settings, at any depth, by the path of its setting."""
     values = _settings(settings, where)
     return {path: value for path, value in values if isinstance(value, str) and value.lower().startswith(SCHEMES)}
 
 
 def secret_field(values: Any) -> str:
-    """The path of the first field, at any depth, whose name says that it holds a secret; empty if there is none."""
+    """Return the path of the first field, at any depth, whose name says that it holds a secret; empty if there is
+    none."""
     return next((path for path, _ in _settings(values, "") if SECRET_FIELD.search(path)), "")
 
 

@@ -32,8 +32,8 @@ from qinglan.http.addresses import hide_secrets
 CA_VARIABLE = "SSL_CERT_FILE"
 
 MAX_ANSWER_BYTES = 8_000_000
-"""Largest answer in bytes, after decompression, unless a client sets another limit. An answer of a paid model or a
-RAG service has some kilobytes; a gateway reads up to thirty answers at once and has 1 GiB of memory."""
+"""Default size limit of an answer in bytes, after decompression. An answer of a paid model or a RAG service has some
+kilobytes; a gateway reads up to thirty answers at once and has 1 GiB of memory."""
 
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=100)
 
@@ -43,14 +43,14 @@ KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
     (socket.IPPROTO_TCP, getattr(socket, "TCP_KEEPALIVE" if sys.platform == "darwin" else "TCP_KEEPIDLE"), 30),
 )
-"""Socket options for TCP keepalive: a request may wait for an answer without a limit, and if the other machine is
-lost, nothing else would end that wait. With these probes it ends as a broken connection, after a minute."""
+"""Socket options for TCP keepalive. A request may wait for its answer without a time limit. If the other machine is
+lost meanwhile, these probes end the wait after a minute, as a broken connection."""
 
 LONGEST_RETRY_AFTER = 30.0
-"""Longest pause in seconds after a Retry-After; if the service asks for more, the pause is cut to it."""
+"""Longest pause in seconds that a Retry-After header can cause; a longer request is cut to this."""
 
 REENCODED = {b"content-encoding", b"content-length"}
-"""Headers that no longer fit once a body is decompressed."""
+"""Headers that are removed from an answer, because they are wrong once its body is decompressed."""
 
 # At INFO, httpx2 logs a line for each call, with the whole address.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
@@ -69,8 +69,8 @@ def async_client(
     limits: httpx2.Limits = LIMITS,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncClient:
-    """Create a client for coroutines. With `whole_seconds` this is the time for the whole answer, and the request's
-    read timeout is the time for the answer's head."""
+    """Create an asynchronous client. If `whole_seconds` is set, it limits the time for the whole answer, and the
+    request's read timeout limits only the time for the answer's head."""
     transport = _LimitedTransport(limits, largest, whole_seconds)
     return AsyncClient(
         base_url=base_url,
@@ -89,13 +89,14 @@ def sync_client(
     largest: int | None = MAX_ANSWER_BYTES,
     limits: httpx2.Limits = LIMITS,
 ) -> Client:
-    """Create a client for code without coroutines; it reads every answer whole."""
+    """Create a blocking client, for code without coroutines. It reads each answer completely before it returns it."""
     transport = _BlockingTransport(_LimitedTransport(limits, largest))
     return Client(base_url=base_url, timeout=timeout, trust_env=False, follow_redirects=False, transport=transport)
 
 
 def get_json(url: str, next_step: str, timeout: float = 30.0) -> Any:
-    """Fetch JSON from an address; an OutageError if there is no answer, a refusal, or an answer without JSON."""
+    """Fetch JSON from an address. It raises an OutageError without an answer, on an error status, and if the answer
+    is not JSON."""
     with outages(hide_secrets(url), next_step), sync_client(timeout=timeout) as http:
         response = http.get(url).raise_for_status()
     try:
@@ -106,7 +107,7 @@ def get_json(url: str, next_step: str, timeout: float = 30.0) -> Any:
 
 @contextmanager
 def outages(where: str, next_step: str) -> Iterator[None]:
-    """Turn the error of a request in the block, without an answer or with a refusal, into an OutageError."""
+    """Turn the error of a request in the block into an OutageError: no answer, or an answer with an error status."""
     try:
         yield
     except httpx2.HTTPStatusError as error:
@@ -125,7 +126,7 @@ class Deadline:
 
     @asynccontextmanager
     async def hold(self) -> AsyncIterator[None]:
-        """End the block at the deadline, with an httpx2.ReadTimeout."""
+        """Stop the block with an httpx2.ReadTimeout if it still runs at the deadline."""
         try:
             async with asyncio.timeout(None if self._ends is None else self._ends - time.monotonic()):
                 yield
@@ -136,7 +137,8 @@ class Deadline:
 class _LimitedTransport(httpx2.AsyncBaseTransport):
     """Limits the size and the time of every answer.
 
-    httpcore's read timeout begins anew with each byte: https://www.python-httpx.org/advanced/timeouts/
+    httpcore's own read timeout would not do, since it starts again with each byte:
+    https://www.python-httpx.org/advanced/timeouts/
     """
 
     def __init__(self, limits: httpx2.Limits, largest: int | None, whole_seconds: float | None = None) -> None:
@@ -150,7 +152,8 @@ class _LimitedTransport(httpx2.AsyncBaseTransport):
         whole = Deadline(self._seconds) if self._seconds else head
         async with head.hold():
             answer = await self._inner.handle_async_request(request)
-        # The same answer with a body that is decompressed as it is read: httpx2 does so in pieces of a megabyte.
+        # Return the same answer with a body that is decompressed as it is read, which httpx2 does in pieces of a
+        # megabyte.
         headers = [(name, value) for name, value in answer.headers.raw if name.lower() not in REENCODED]
         body = _LimitedBody(answer, AnswerLimit(self._largest), whole)
         return httpx2.Response(answer.status_code, headers=headers, stream=body, extensions=answer.extensions)
@@ -160,7 +163,8 @@ class _LimitedTransport(httpx2.AsyncBaseTransport):
 
 
 class _LimitedBody(httpx2.AsyncByteStream):
-    """A decompressed body. Reading it fails above its limit of size or time, whatever the headers say."""
+    """Body of an answer, decompressed as it is read. Reading fails once it exceeds its limit of size or time,
+    whatever the headers say."""
 
     def __init__(self, answer: httpx2.Response, limit: "AnswerLimit", deadline: Deadline) -> None:
         self._answer, self._limit, self._deadline = answer, limit, deadline
@@ -169,8 +173,8 @@ class _LimitedBody(httpx2.AsyncByteStream):
         chunks = self._answer.aiter_bytes()
         try:
             while True:
-                # Around each piece: a generator must not yield inside of asyncio.timeout, which would then cancel the
-                # task that reads the pieces.
+                # The deadline is held for each piece, not around the loop: a generator must not yield inside of
+                # asyncio.timeout, which would then cancel the task that reads the pieces.
                 async with self._deadline.hold():
                     chunk = await anext(chunks, None)
                 if chunk is None:
@@ -185,8 +189,8 @@ class _LimitedBody(httpx2.AsyncByteStream):
 
 
 class _BlockingTransport(httpx2.BaseTransport):
-    """Runs a transport for coroutines in a thread and waits for it: httpcore cannot limit the time of a whole answer
-    in sync code."""
+    """Runs an asynchronous transport in a thread and waits for it, because in blocking code httpcore cannot limit the
+    time of a whole answer."""
 
     def __init__(self, inner: _LimitedTransport) -> None:
         self._inner = inner
@@ -218,7 +222,7 @@ def _run_in_thread(work: Coroutine[Any, Any, Result]) -> Result:
 
 @cache
 def _background_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of all clients without coroutines, in a thread that ends with the process."""
+    """Return the event loop of all blocking clients. It runs in a thread that ends with the process."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="http clients", daemon=True).start()
     return loop
@@ -229,7 +233,7 @@ os.register_at_fork(after_in_child=_background_loop.cache_clear)
 
 
 class AnswerLimit:
-    """Counts one answer's bytes."""
+    """Counts the bytes of one answer, and fails above its limit."""
 
     def __init__(self, largest: int | None) -> None:
         self._left, self._largest = largest, largest
@@ -243,10 +247,10 @@ class AnswerLimit:
 
 
 def retry_after(headers: Mapping[str, str], now: float | None = None) -> float | None:
-    """Seconds that a Retry-After header asks for; None without one.
+    """Return the seconds that a Retry-After header asks for; None if the header is missing or unreadable.
 
-    A date is compared with the service's Date header if it sends one, since this machine's clock may be wrong. Else
-    it is compared with `now`, or with this machine's clock.
+    A date is compared with the service's Date header if it sends one, since this machine's clock may be wrong.
+    Otherwise it is compared with `now`, or with this machine's clock.
     """
     # Seconds or a date: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after. Azure's OpenAI
     # service also sends retry-after-ms, in milliseconds, which is more exact.
@@ -274,7 +278,7 @@ class BusyError(Exception):
 
 
 def pause_before_retry(error: Exception) -> bool | float:
-    """Decide if a request is sent again; a number is the pause in seconds that the service asks for."""
+    """Decide if a failed request is sent again. A number means yes, after that pause in seconds."""
     if isinstance(error, BusyError):
         return True if error.wait is None else min(error.wait, LONGEST_RETRY_AFTER)
     return isinstance(error, httpx2.TransportError)
@@ -282,7 +286,8 @@ def pause_before_retry(error: Exception) -> bool | float:
 
 @cache
 def trusted_certificates() -> ssl.SSLContext:
-    """The public authorities, and the authorities in the file of SSL_CERT_FILE; loaded once, since it takes 50 ms."""
+    """Load the public certificate authorities, and those in the file that SSL_CERT_FILE names. The result is cached,
+    because loading takes 50 ms."""
     context = httpx2.create_ssl_context(trust_env=False)
     if path := os.environ.get(CA_VARIABLE):
         try:
@@ -297,7 +302,7 @@ def trusted_certificates() -> ssl.SSLContext:
 
 
 def certificate_advice(error: BaseException) -> str:
-    """The next step if a service's certificate is not trusted; empty for other errors."""
+    """Return the next step for an error message if a service's certificate is not trusted; empty for other errors."""
     if "CERTIFICATE_VERIFY_FAILED" not in str(error):
         return ""
     return f" If the certificate is of your company's own authority, name its PEM file in {CA_VARIABLE}."

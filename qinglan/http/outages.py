@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 def outage_seconds() -> float | None:
-    """Seconds that the environment gives a service to come back; None if the variable is not set."""
+    """Read from the environment for how many seconds a client retries while a service is away; None if unset or 0."""
     text = os.environ.get(OUTAGE_VARIABLE, "")
     try:
         seconds = float(text or 0)
@@ -40,7 +40,8 @@ def outage_seconds() -> float | None:
 
 
 class Retries:
-    """Repeats requests, limited by time if `seconds` is set, else by number. Logs start and end of an outage."""
+    """Repeats requests while a service is away: for `seconds` if this is set, otherwise up to `attempts` times. The
+    start and the end of an outage are logged."""
 
     def __init__(
         self,
@@ -70,7 +71,8 @@ class Retries:
         )
 
     async def run(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Do the work, and repeat it while the service is away; the last error is raised at the limit."""
+        """Await `work()`, and repeat it while the service is away. At the limit of time or attempts, the last error
+        is raised."""
         async for attempt in self.attempts():
             with attempt:
                 result = await work()
@@ -78,13 +80,13 @@ class Retries:
         return result
 
     def answered(self) -> None:
-        """Note that the service answers; the end of an outage is logged."""
+        """Record that the service has answered. If it was away before, the end of the outage is logged."""
         if self._away_since is not None:
             away, self._away_since = time.monotonic() - self._away_since, None
             log.warning(f"{self._service} answers again, after {away:.0f} s.")
 
     def limit(self) -> str:
-        """Text about the limit of attempts for an error message, such as `Tried 3 times`."""
+        """Return the limit as a text for error messages, such as `Tried 3 times`."""
         return f"Tried for {self._seconds:g} s" if self._seconds else f"Tried {self._attempts} times"
 
     def _on_error(self, error: Exception) -> bool | float:

@@ -1,4 +1,4 @@
-"""Many requests to a run's gateway in one message; each answer comes back as soon as it is ready.
+"""Sends many requests to a run's gateway in one HTTP message; each answer comes back as soon as it is ready.
 
 A step of PPO sends some five hundred requests at once. Sent one by one, they cost client and gateway more time for
 HTTP than for answers. All requests of one turn of the event loop travel together; none waits for later requests or
@@ -20,14 +20,15 @@ from qinglan.errors import DataError
 from qinglan.http.http_client import async_client
 
 BUNDLE_PATH = "/v1/bundle"
-"""Path for POST of requests, as frames with path and headers; answers are streamed as frames with their positions."""
+"""Path of the gateway for a POST of many requests, each as a frame with path and headers. The answers are streamed
+back as frames with the positions of their requests."""
 
 MAX_REQUESTS, MAX_MESSAGE_BYTES = 128, 1_000_000
-"""Largest number of requests and of bytes in one message; a larger request is sent in a message by itself."""
+"""Largest number of requests, and of bytes, in one message. A request with more bytes is sent in its own message."""
 
 
 class FrameHeader(NamedTuple):
-    """The header in front of a frame's body."""
+    """Header of a frame. A frame carries one request or one answer."""
 
     position: int
     """The request's position in its message, from 0."""
@@ -39,7 +40,7 @@ class FrameHeader(NamedTuple):
 
 
 class BundledResponse(NamedTuple):
-    """One request's answer."""
+    """Answer to one request of a message."""
 
     status: int
     headers: Mapping[str, str]
@@ -54,12 +55,12 @@ class _PendingRequest(NamedTuple):
 
 
 class BundleClient:
-    """Posts requests to one gateway. If the gateway refuses a message, all requests in it get the refusal; if a
-    message cannot be delivered, all requests in it raise the error."""
+    """Posts requests to one gateway, several in one message. If the gateway refuses a message, all its requests get
+    the refusal as their answer. If a message cannot be delivered, all its requests raise the error."""
 
     def __init__(self, base_url: str) -> None:
         self._url = f"{base_url.rstrip('/')}{BUNDLE_PATH}"
-        # A request waits for its turn at the gateway for as long as that takes; only connecting has a limit.
+        # A request may wait for its turn at the gateway without a limit, so only connecting has a timeout.
         self._http = async_client(timeout=httpx2.Timeout(None, connect=5.0), largest=None)
         self._waiting: list[_PendingRequest] = []
         self._messages: set[asyncio.Task[None]] = set()
@@ -87,8 +88,8 @@ class BundleClient:
             task.add_done_callback(partial(self._ended, requests))
 
     def _ended(self, requests: Sequence[_PendingRequest], message: "asyncio.Task[None]") -> None:
-        """Cancel requests without an answer. A `finally` in `_deliver` would not do: a task that is cancelled before
-        its first step never reaches it."""
+        """Cancel the requests of a message that got no answer. This is not done in a `finally` of `_deliver`, because
+        a task that is cancelled before its first step never reaches it."""
         self._messages.discard(message)
         for request in requests:
             request.reply.cancel()
@@ -110,7 +111,7 @@ class BundleClient:
                     for head, body in frames.feed(chunk):
                         _settle(requests[head.position], BundledResponse(int(head.subject), head.headers, body))
             raise httpx2.RemoteProtocolError("the connection was closed before every answer had come")
-        except Exception as error:  # whatever it is: a request without an answer would wait for ever
+        except Exception as error:  # any error: a request without an answer would wait for ever
             for request in requests:
                 if not request.reply.done():
                     request.reply.set_exception(error)
@@ -154,18 +155,19 @@ def _read_head(line: bytes) -> tuple[FrameHeader, int]:
 
 
 class FrameDecoder:
-    """Decodes arriving bytes into complete frames. The work grows with the bytes, not with the number of pieces."""
+    """Decodes received bytes into frames. Its time grows with the number of bytes, not with the number of pieces."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._searched = 0
-        """Bytes at the beginning of the rest that are known to hold no line break."""
+        """Number of bytes at the beginning of `_rest` that are known to hold no line break."""
 
         self._head: tuple[FrameHeader, int] | None = None
-        """Head of a frame whose body is not complete, with the body's length."""
+        """Header of the current frame, whose body is not complete, with the length of its body; None between
+        frames."""
 
     def feed(self, data: bytes) -> list[tuple[FrameHeader, bytes]]:
-        """The frames that this data completes."""
+        """Add received bytes, and return the frames that are complete now."""
         self._rest += data
         frames, start = list[tuple[FrameHeader, bytes]](), 0
         while True:

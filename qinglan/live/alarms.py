@@ -10,7 +10,7 @@ RISE = 0.02
 """Relative rise of the validation loss above its lowest value that raises an alarm; noise stays below it."""
 
 RISEN_LOOKS = 2
-"""Consecutive validations with a loss above the lowest that raise an alarm."""
+"""Number of latest validations that must all be above the lowest loss by RISE before an alarm is raised."""
 
 
 class Alarm(NamedTuple):
@@ -23,7 +23,7 @@ class Alarm(NamedTuple):
 
 
 def loss_alarms(rows: Sequence[Mapping[str, float]]) -> list[Alarm]:
-    """All alarms that the metrics of a training on labelled rows raise so far."""
+    """Return the alarms of a supervised training. `rows` are its metrics so far, one row per logged step."""
     raised = (not_finite(rows, LOSSES), validation_rising(rows))
     return [alarm for alarm in raised if alarm is not None]
 
@@ -58,7 +58,8 @@ def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
 
 
 def sft_without_gain(rows: int, unrewritten: float, trained: float) -> Alarm | None:
-    """Raise an alarm if the student's rewrites rank the right passage first no more often than plain questions do.
+    """Raise an alarm if the student's rewrites rank the right passage first no more often than the original questions
+    do.
 
     `unrewritten` and `trained` are the shares of dev rows whose right passage was ranked first.
     """

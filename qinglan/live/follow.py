@@ -20,7 +20,8 @@ class LineFollower:
 
 
 def complete_lines(path: Path, start: int = 0) -> list[bytes]:
-    """Lines of a file from byte `start` on, without an unfinished last line; an empty list if the file is missing."""
+    """Return the lines of a file from byte `start` on, without an unfinished last line; empty if the file is
+    missing."""
     try:
         with path.open("rb") as file:
             file.seek(start)
@@ -30,7 +31,7 @@ def complete_lines(path: Path, start: int = 0) -> list[bytes]:
 
 
 def log_tail(path: Path, lines: int, longest: int) -> list[str]:
-    """Last lines of a log, each cut to `longest` characters; an empty list if the file is missing.
+    """Return the last lines of a log, each cut to `longest` characters; an empty list if the file is missing.
 
     If a progress bar rewrote a line, only its newest state is returned.
     """

@@ -1,4 +1,4 @@
-"""Outlets of a training's steps: files in the run's folder, and messages to the run's gateway."""
+"""Write the state of a running training to files in the run's folder, and send it to the run's gateway."""
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -34,7 +34,8 @@ Write = Callable[[TrainingSnapshot, Rows], None]
 
 
 class Outlet:
-    """Receiver of a training's state. If it fails, the failure is printed once, and the training continues."""
+    """Destination of a training's state: files or a gateway. A failure is printed once, and the training
+    continues."""
 
     def __init__(self, label: str, every: float, write: Write) -> None:
         self._label, self._every, self._write = label, every, write
@@ -43,7 +44,8 @@ class Outlet:
         self._failed = False
 
     def due(self, now: float, news: Hashable) -> bool:
-        """True if the state should be written now, because it has changed or HEARTBEAT has passed.
+        """True if the state should be written: since the last write `news` has changed, or HEARTBEAT seconds have
+        passed.
 
         It is False until `every` seconds, or RETRY_AFTER after a failure, have passed since the last write.
         """
@@ -90,7 +92,7 @@ def read_trainings(root: Path) -> list[TrainingSnapshot]:
     """Read the trainings in a run's live folder. A snapshot in the format of another release is left out."""
     snapshots = []
     for path in root.glob(f"*/{SNAPSHOT_FILE}"):
-        with suppress(ValidationError):  # it would end the training that writes the page
+        with suppress(ValidationError):  # an error would end the training that writes the page
             snapshots.append(TrainingSnapshot.model_validate_json(path.read_bytes()))
     return snapshots
 

@@ -39,7 +39,7 @@ def trainings_page(trainings: Sequence[TrainingSnapshot]) -> str:
 
 
 def headline(trainings: Sequence[TrainingSnapshot]) -> str:
-    """Title of the page. It names the run, so that a person can tell browser tabs apart."""
+    """Return the title of the page. It names the run, so that a person can tell browser tabs apart."""
     runs = sorted({training.run for training in trainings})
     more = f" and {len(runs) - 1} more" if len(runs) > 1 else ""
     return f"Trainings of {runs[0]}{more}" if runs else "Trainings"
@@ -57,7 +57,8 @@ def _curves(training: TrainingSnapshot) -> Iterator[str]:
 
 
 def _unit(label: str) -> str:
-    """Unit of a curve: `reward`, `loss` or `share`. Each unit has a chart of its own, because the scales differ."""
+    """Return the unit of a curve: `reward`, `loss` or `share`. Each unit gets its own chart, because the scales
+    differ."""
     return next((unit for unit in ("reward", "loss") if unit in label), "share")
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, FiniteFloat
 from qinglan.config import Config, Name
 
 TRAININGS_PATH = "/v1/trainings"
-"""Path of a gateway to which a snapshot is sent (POST), and which lists all snapshots (GET)."""
+"""Path at a gateway: POST sends a snapshot, GET lists all snapshots."""
 
 POINTS = 400
 """Highest number of points in a curve; a chart has not enough pixels to show more."""
@@ -77,7 +77,7 @@ class TrainingSnapshot(Config):
 
 
 def newest_figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Newest value of each metric. NaN and infinity are left out, because alarms report them."""
+    """Return the newest value of each metric. NaN and infinity are left out, because alarms report them."""
     figures: dict[str, float] = {}
     for row in rows:
         figures |= row
@@ -87,13 +87,17 @@ def newest_figures(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 
 def curve_points(rows: Sequence[Mapping[str, float]], name: str) -> list[tuple[float, float]]:
-    """Values of a metric by step, reduced to at most POINTS points, of which the newest is one."""
+    """Return the points (step, value) of a metric. Above POINTS they are thinned evenly, and the newest point is
+    kept."""
     points = [(row["step"], row[name]) for row in rows if math.isfinite(row.get(name, math.nan))]
     every = math.ceil(len(points) / POINTS) or 1
     return points[::-every][::-1]
 
 
 def seconds_left(first: tuple[float, float], now: tuple[float, float], total: int) -> float | None:
-    """Seconds until the last step at the pace from `first` to `now`, both (step, time); None without a pace."""
+    """Estimate the seconds until the last step from the pace between `first` and `now`, both (step, time).
+
+    None if no step was done between them, or if the total number of steps is not known.
+    """
     steps, seconds = now[0] - first[0], now[1] - first[1]
     return (total - now[0]) * seconds / steps if steps > 0 and seconds > 0 and total >= now[0] else None

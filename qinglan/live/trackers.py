@@ -1,9 +1,9 @@
-"""Experiment trackers (TensorBoard, W&B, MLflow), set once per run; each training is named by its run and stage.
+"""Connects trainings to experiment trackers (TensorBoard, W&B, MLflow), where run and stage name each training.
 
-    check_trackers(("wandb",), os.environ, has_gateway=False)      # before anything is paid
+    check_trackers(("wandb",), os.environ, gateway_has_mlflow=False)      # before anything is paid
     with tracked(("tensorboard", "mlflow"), "sft", log, gateway_url) as environment: ...
 
-| tracker | here | on a cluster |
+| tracker | on one machine | on a cluster |
 |---|---|---|
 | tensorboard | files in the stage's log | the same |
 | wandb | WANDB_API_KEY, or WANDB_MODE=offline: files in the stage's log | offline: files, for `wandb sync` |
@@ -68,7 +68,7 @@ def check_installed(trackers: Collection[str]) -> None:
 
 @contextmanager
 def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) -> Iterator[dict[str, str]]:
-    """Set the trackers' environment variables in this process, and yield them for a training in another process."""
+    """Set the trackers' environment variables during the block, and yield them for a training in another process."""
     check_installed(trackers)
     added = tracker_environment(trackers, stage, log, gateway_url, os.environ)
     if added.get(MODE) == "offline" and MODE not in os.environ:
@@ -95,7 +95,8 @@ def tracked(trackers: Collection[str], stage: str, log: Path, gateway_url: str) 
 def tracker_environment(
     trackers: Collection[str], stage: str, log: Path, gateway_url: str, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """Environment variables for the trackers' clients, without keys, which the training's process inherits."""
+    """Return the environment variables for the trackers' clients. Keys are not included, since the training's process
+    inherits them."""
     added: dict[str, str] = {}
     if "tensorboard" in trackers:
         folder = str(log / "tensorboard")
@@ -118,12 +119,12 @@ def tracker_environment(
 
 
 def training_name(stage: str) -> str:
-    """Name of a training in its trackers: the run's id and the stage."""
+    """Return the name of a training in its trackers: the run's id and the stage."""
     return f"{run_id()}-{stage}"
 
 
 def check_forwarded(uri: str) -> None:
-    """Check that MLflow answers through the gateway, because hours of training could otherwise not be tracked."""
+    """Check that MLflow answers through the gateway. Otherwise hours of training could pass without being tracked."""
     import httpx2
 
     from qinglan.http.http_client import outages, sync_client

@@ -27,7 +27,8 @@ from qinglan.terminal.progress import ShowStep, step_progress
 
 
 class Part(NamedTuple):
-    """One of several trainings of a stage, such as a fold. It has its own files and its own section of the page."""
+    """One of several trainings of a stage, such as one fold of a cross-validation. It has its own files and its own
+    section of the page."""
 
     name: str = ""
     """Label; empty for the stage's only training, or for the training that is the stage's result."""
@@ -68,7 +69,7 @@ def live_training(
 
 
 class LiveTraining:
-    """Steps, alarms and log of one training, sent to its outlets."""
+    """Collects the steps, alarms and log of one training, and sends them to its outlets."""
 
     def __init__(
         self,
@@ -123,9 +124,10 @@ class LiveTraining:
             self._alarms[alarm.name] = alarm, max(self._rows, default=0)
 
     def refresh(self) -> None:
-        """Send the current state to each outlet for which it is time."""
+        """Send the current state to each outlet that is due (Outlet.due)."""
         now = steady_time()
-        # The first step that this process has seen: recalled steps of an earlier attempt are no pace.
+        # The remaining time is estimated from the pace after this moment, because earlier steps may be of an earlier
+        # attempt.
         if self._first is None and self._rows:
             self._first = max(self._rows), now
         news = self._stepped, len(self._alarms), _size(self._log)

@@ -31,14 +31,14 @@ HOST_FORMATS: Mapping[str, AnswerFormat] = {
 `json_schema`."""
 
 DEEPSEEK = re.compile(r"deepseek-(?!ai/)")
-"""Model names of DeepSeek's own API, also behind a proxy. Names such as `deepseek-ai/...` do not match: a vLLM uses
-them for the weights."""
+"""Pattern for model names of DeepSeek's own API, also behind a proxy. Names such as `deepseek-ai/...` do not match,
+because vLLM uses them for the published weights."""
 
 FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
 def default_format(base_url: str, model: str) -> AnswerFormat:
-    """Default answer format for a host and a model, used if the settings name none."""
+    """Return the default answer format for a host and a model, which is used if the settings name none."""
     if DEEPSEEK.match(model):
         return "json_object"
     return HOST_FORMATS.get(urlsplit(base_url).hostname or "", "json_schema")
@@ -47,7 +47,7 @@ def default_format(base_url: str, model: str) -> AnswerFormat:
 def request_fields(
     answer_format: AnswerFormat, messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Request fields that ask for a JSON object of the schema in `response_format`."""
+    """Return the request fields that ask for a JSON object with the schema in `response_format`."""
     if answer_format == "json_schema" or response_format.get("type") != "json_schema":
         return {"messages": list(messages), "response_format": response_format}
     schema = response_format["json_schema"]
@@ -68,7 +68,8 @@ def request_fields(
 
 
 def object_text(message: Mapping[str, Any], answer_format: AnswerFormat) -> str | None:
-    """JSON text from a tool call or a code fence; None if the answer's own text is to be used."""
+    """Return the JSON text in an answer's tool call or code fence; None if the whole text of the answer is to be
+    used."""
     content = message.get("content")
     if answer_format == "tool":
         try:

@@ -14,7 +14,8 @@ def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:
 
 
 class Budget:
-    """Spent and reserved money. New reservations keep the sum within the cap, however many calls are under way."""
+    """Counts spent and reserved money. A new reservation must keep their sum within the cap, however many calls are
+    under way."""
 
     def __init__(self, cap: float, spent: float = 0.0) -> None:
         self.cap = cap
@@ -23,8 +24,8 @@ class Budget:
         self._settled = asyncio.Event()
 
     async def reserve(self, amount: float) -> None:
-        """Reserve an amount; a BudgetError if it no longer fits. If only other reservations are in the way, wait for
-        them: most calls cost less than was reserved."""
+        """Reserve an amount. If only other reservations are in the way, wait for them to end, since most calls cost
+        less than was reserved. If the spent money is in the way, raise a BudgetError."""
         while not fits(self.cap, self.spent, self.reserved, amount):
             if not fits(self.cap, self.spent, 0.0, amount):
                 raise BudgetError(

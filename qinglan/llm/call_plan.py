@@ -45,7 +45,8 @@ def plan_call(paid_request: PaidRequest, model: PaidModel) -> PlannedCall:
 
 
 def next_retry(first: PlannedCall, answered: Set[str]) -> PlannedCall:
-    """The first of a call and its retries whose key is not in `answered`."""
+    """Return the first call among `first` and its retries whose key is not in `answered`; each retry has its own
+    key."""
     for retry in count():
         call = make_call(first.request, retry_sample(first.call.sample, retry))
         if call.key not in answered:
@@ -54,9 +55,10 @@ def next_retry(first: PlannedCall, answered: Set[str]) -> PlannedCall:
 
 
 def booked(model: PaidModel, usage: Usage | None, worst: float, factor: float = 1.0) -> tuple[Usage, float]:
-    """Tokens and cost to book for an answer in the journal; `factor` is the share of the live price that is paid.
+    """Return the tokens and the cost to record for an answer. `factor` is the share of the live price that is paid.
 
-    If the service counts no tokens, or more than the request can cost, no tokens and the worst cost are booked.
+    If the service reports no tokens, or so many that they cost more than `worst`, the result is no tokens and
+    `worst`.
     """
     if usage is None:
         return Usage(), worst

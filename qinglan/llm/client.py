@@ -1,4 +1,4 @@
-"""Client of paid models: stages and reward workers know the gateway's base URL and nothing else.
+"""Client of paid models through the run's gateway; a stage or a reward worker needs only the gateway's base URL.
 
 async with GatewayClient("http://127.0.0.1:8200", step="generate") as gateway:
     answer = await gateway.ask("teacher", messages, row="17")
@@ -37,7 +37,8 @@ from qinglan.llm.waiting_calls import WaitingCalls
 from qinglan.prompts import Message
 
 MAX_CONCURRENT_REQUESTS = 64
-"""Most requests of a client in flight. The gateway's limits decide how many it sends at once; the rest wait there."""
+"""Largest number of requests that a client has under way. The gateway's limits decide how many of them are sent on at
+once; the rest wait there."""
 
 GATEWAY_RESTART_SECONDS = 30.0
 """Seconds to retry while a gateway restarts, unless the environment sets another time (outage_seconds). Sending a
@@ -104,7 +105,7 @@ class GatewayClient(AsyncClosing):
         if response_format is not None:
             body["response_format"] = response_format
 
-        # The slot is taken for each try and not for the call: a call that waits for the gateway holds no slot.
+        # Each try takes a slot, not each call, so that a call that waits for the gateway holds no slot.
         async def send() -> BundledResponse:
             async with self._slots:
                 return self._checked(await self._bundles.post(COMPLETIONS_PATH, orjson.dumps(body), headers))
@@ -122,20 +123,22 @@ class GatewayClient(AsyncClosing):
         )
 
     async def exported(self, artifact: str) -> None:
-        """Tell the journal that this step's answers are in the artifact with that digest."""
+        """Tell the journal that this step's answers are stored in the artifact with the digest `artifact`."""
         await self._exchange_json("POST", "/v1/journal/exported", {"step": self._step, "artifact": artifact})
 
     async def report(self) -> dict[str, Any]:
-        """Calls, hits, tokens and money so far, and the rows that may have been billed twice."""
+        """Return the journal's report: calls, reused answers, tokens and money so far, and rows that may have been
+        billed twice."""
         return await self._exchange_json("GET", "/v1/journal/report")
 
     async def live_seconds(self, step: str, role: Role) -> list[float]:
-        """Seconds of each live call of a step that the role's model answered."""
+        """Return the seconds of each live call of a step that the role's model answered."""
         answer = await self._exchange_json("GET", f"{SECONDS_PATH}?step={quote(step)}&role={role}")
         return [float(seconds) for seconds in answer["seconds"]]
 
     async def _hold_up(self) -> str:
-        """The gateway's reason why calls wait. A failed request is not repeated: the reason is for progress only."""
+        """Ask the gateway why calls wait. A failed request is not repeated, since the reason is only shown as
+        progress."""
         try:
             response = await self._http.get(f"{self._base_url}{WAITS_PATH}", timeout=5)
         except httpx2.TransportError:
@@ -158,7 +161,7 @@ class GatewayClient(AsyncClosing):
         return reply
 
     async def _send_with_retries(self, send: Callable[[], Awaitable[BundledResponse]]) -> BundledResponse:
-        """Send, and send again while the gateway restarts; an OutageError if that takes too long."""
+        """Send a request, and send it again while the gateway restarts; an OutageError if that takes too long."""
         try:
             return await self._retries.run(send)
         except UNREACHABLE_ERRORS as error:

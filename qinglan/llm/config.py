@@ -63,7 +63,7 @@ class PaidModel(Config):
 
     max_tokens_parameter: Literal["max_tokens", "max_completion_tokens"] = "max_completion_tokens"
     """Request field for `max_output_tokens`. OpenAI's reasoning models refuse `max_tokens`; DeepSeek and others know
-    no other field."""
+    only `max_tokens`."""
 
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
     """Effort that a reasoning model spends on thinking; None leaves it to the service. Each provider accepts only
@@ -85,7 +85,7 @@ class PaidModel(Config):
     answer counts as refused, as if the service had marked it. Default: REFUSALS in qinglan/llm/provider_quirks.py."""
 
     typical_seconds: float = 2.0
-    """Seconds of one answer that the plan assumes. The report uses them only if the journal has no live call."""
+    """Seconds that one answer takes, as the plan assumes. The report uses it only if the journal has no live call."""
 
     batch_price_factor: float = Field(default=0.5, gt=0, le=1)
     """Price in the provider's batch API as a share of the live price. `qinglan prepay` uses that API."""
@@ -207,7 +207,7 @@ class GatewayConfig(Config):
 
 
 def check_currency(config: GatewayConfig) -> None:
-    """Raise a ConfigError if prices are in several currencies: the budget is in one currency."""
+    """Raise a ConfigError if prices are in several currencies, because the budget is in one currency."""
     currencies = {role: model.price.currency for role, model in config.models().items()}
     if len(set(currencies.values())) > 1:
         listed = ", ".join(f"{role} in {currency}" for role, currency in currencies.items())

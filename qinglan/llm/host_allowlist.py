@@ -31,7 +31,8 @@ def check_called_hosts(config: Config, stage: str) -> None:
 
 
 def disallowed_host(url: str, where: str) -> str:
-    """The URL's host if it is not allowed, else an empty text; a ConfigError if the URL is no valid address."""
+    """Return the URL's host if it is not allowed, else an empty text. A ConfigError says if the URL is no valid
+    address."""
     if fault := address_fault(url):
         raise ConfigError(f"{where}: {fault}.")
     parts = urlsplit(url)

@@ -22,7 +22,8 @@ SHORTEST_PAUSE = 0.1
 """Shortest pause in seconds: a Retry-After may name 0 seconds, or a time in the past."""
 
 FIRST_GAP, SHORTEST_GAP = 1.0, 0.02
-"""Seconds between two requests after a pause: the gap at first, and the smallest gap, after which the limit ends."""
+"""Seconds between two requests after a pause. The gap begins at FIRST_GAP, and each answer halves it; once it is at
+most SHORTEST_GAP, the next answer ends it."""
 
 
 class RateLimit:
@@ -47,7 +48,7 @@ class RateLimit:
         self._since, self._pauses, self._refusals = 0.0, 0, 0
 
     def wait(self, now: float) -> float:
-        """Seconds until a request may be sent. If it is 0, the request counts as sent now."""
+        """Return the seconds until a request may be sent. If it is 0, the request counts as sent now."""
         if now < self._next:
             return self._next - now
         self._next = now + self._gap
@@ -64,10 +65,11 @@ class RateLimit:
             self._gap = self._gap / 2 if self._gap > SHORTEST_GAP else 0.0
 
     def refused(self, retry_after: float | None, sent: float, now: float) -> str:
-        """Pause after a 429 to a request that was sent at `sent`; returns the reason to give up, or an empty text."""
+        """Pause all requests after a 429 to a request that was sent at `sent`. Returns the reason to give up if the
+        wait would be too long, otherwise an empty text."""
         self._since = self._since or sent
         self._refusals += 1
-        if sent >= self._resume:  # the other requests that were under way are refused for the same reason
+        if sent >= self._resume:  # else it was sent before this pause, and is part of the same refusal
             self._pauses += 1
         pause = RATE_LIMIT_PAUSES[min(max(self._pauses, 1), len(RATE_LIMIT_PAUSES)) - 1]
         if retry_after is not None:
@@ -114,7 +116,8 @@ class RequestThrottle:
 
 
 def rate_limiter(per_minute: int, burst_seconds: float) -> AsyncLimiter:
-    """Spread a limit per minute evenly. A burst may use up the limit of `burst_seconds`, and always at least 1."""
+    """Create a limiter that spreads a limit per minute evenly. A burst may use the share of `burst_seconds`, at least
+    1."""
     burst = max(1.0, per_minute * burst_seconds / 60)
     return AsyncLimiter(burst, burst * 60 / per_minute)
 

@@ -1,4 +1,4 @@
-"""Rows that a stage lost because a paid model gave no usable answer: counted by cause, each with its remedy.
+"""Counts the rows that a stage lost because a paid model gave no usable answer, and names a remedy for each cause.
 
 losses = read_losses(quarantine, "generate")    # [Loss("truncated", 97), Loss("refused", 3)]
 loss_lines("generate", losses, answered=382)    # lines for people
@@ -15,7 +15,7 @@ from qinglan.rows.rows import QuarantinedRow
 
 CUT = "truncated"
 WARN_SHARE = 0.05
-"""Share of lost rows above which a run warns."""
+"""Share of a stage's rows that are lost, above which a run warns."""
 
 PROMPTS: Mapping[str, str] = {"generate": "generate.system_prompt", "validate": "validate.need_prompt"}
 ROLES: Mapping[str, Role] = {"generate": "teacher", "validate": "judge"}
@@ -23,14 +23,14 @@ ROLES: Mapping[str, Role] = {"generate": "teacher", "validate": "judge"}
 
 
 class Loss(NamedTuple):
-    """Rows lost for one reason."""
+    """Number of rows that were lost for one reason."""
 
     reason: str
     rows: int
 
 
 def read_losses(quarantine: Path, stage: str) -> list[Loss]:
-    """Count the rows that a stage lost by reason, the most frequent first. Rows that were set aside when the sheet
+    """Count a stage's lost rows by reason, the most frequent reason first. Rows that were set aside when the sheet
     was read do not count."""
     reasons = Counter(row.reason for _, row in read_jsonl(quarantine, QuarantinedRow) if row.stage == stage)
     return [Loss(*item) for item in reasons.most_common()]
@@ -42,17 +42,17 @@ def lost_share(losses: Sequence[Loss], answered: int) -> float:
 
 
 def cut_rows(losses: Sequence[Loss]) -> int:
-    """Number of rows whose answer was cut. They are requested again only under a higher limit."""
+    """Count the rows whose answer was cut. They are requested again only under a higher limit."""
     return sum(loss.rows for loss in losses if loss.reason == CUT)
 
 
 def limit_setting(stage: str) -> str:
-    """The setting that limits the length of the answers that a stage's rows need."""
+    """Return the name of the setting that limits the length of a stage's answers."""
     return f"gateway.{ROLES[stage]}.max_output_tokens"
 
 
 def asks_again(losses: Sequence[Loss]) -> str:
-    """Sentence that says which lost rows the same command would request again."""
+    """Write the sentence that says which lost rows the same command would request again."""
     if not (cut := cut_rows(losses)):
         return "The same command asks for these rows only; complete answers are not paid for again."
     again = sum(loss.rows for loss in losses) - cut
@@ -63,12 +63,12 @@ def asks_again(losses: Sequence[Loss]) -> str:
 
 
 def causes_in_words(losses: Sequence[Loss]) -> str:
-    """The losses in a few words, such as `97 truncated + 3 refused`."""
+    """Summarize losses, such as `97 truncated + 3 refused`."""
     return " + ".join(f"{loss.rows:,} {loss.reason}" for loss in losses)
 
 
 def remedy(stage: str, reason: str) -> str:
-    """Setting or action by which rows with this reason get an answer.
+    """Name the setting or action by which rows lost for this reason get an answer.
 
     Reasons that are not listed (connection, status 503 ...) are treated as temporary failures of the service.
     """
@@ -93,7 +93,8 @@ def remedy(stage: str, reason: str) -> str:
 
 
 def loss_lines(stage: str, losses: Sequence[Loss], answered: int) -> list[str]:
-    """Lines about a stage's lost rows, with a warning mark if many rows are lost; an empty list if no row is lost."""
+    """Write lines about a stage's lost rows, with a warning mark if many rows are lost; an empty list if no row is
+    lost."""
     share = lost_share(losses, answered)
     if not losses:
         return []

@@ -1,4 +1,4 @@
-"""Differences between providers' models: the parameters that they accept and the answers that they give.
+"""Handles differences between providers' models: the parameters that they accept, and the answers that they give.
 
 Read in November 2026:
 - OpenAI, reasoning models (gpt-5 and o families): no `max_tokens`; no temperature but 1 while they think
@@ -24,7 +24,7 @@ RESERVED_FIELDS = frozenset({
     "model", "messages", "temperature", "max_tokens", "max_completion_tokens", "response_format", "reasoning_effort",
     "stream", "n", "tools", "tool_choice",
 })  # fmt: skip
-"""Request fields that `extra_body` may not hold: they have their own setting, or the gateway chooses them."""
+"""Request fields that `extra_body` may not hold, because a setting exists for them or the gateway chooses them."""
 
 INTERRUPTED_FINISH_REASONS = frozenset({"insufficient_system_resource"})
 """Finish reasons of answers that the service broke off; such a failure is temporary."""
@@ -44,8 +44,8 @@ REFUSALS = (
     "(you )?(with )?(this|that|your request|the request)\\b",
     "(?i)as an? (ai|artificial intelligence|large language)( language)?( model| assistant|,)",
 )
-"""Patterns for the beginning of answers that refuse in words: an apology, or a refused kind of help. A search query
-such as `I cannot log in` does not match."""
+"""Patterns for the beginning of answers that refuse in words: an apology, or a statement that help is not possible. A
+search query such as `I cannot log in` does not match."""
 
 THOUGHT_BEGINS, THOUGHT_ENDS = "<think>", "</think>"
 REFUSAL_PREFIX_CHARACTERS = 200
@@ -53,7 +53,8 @@ REFUSAL_PREFIX_CHARACTERS = 200
 
 
 def find_incompatible_setting(settings: Mapping[str, Any]) -> str:
-    """Reason why this model would refuse or misread every request, and the remedy; empty if the settings fit."""
+    """Explain why this model would refuse or misread every request, with the remedy; empty if the settings fit the
+    model."""
     model, limit, extra_body = settings["model"], settings["max_tokens_parameter"], settings["extra_body"]
     if fixed := sorted(RESERVED_FIELDS & extra_body.keys()):
         return (
@@ -92,7 +93,7 @@ def clean_completion(
     """Prepare a completion for callers: remove thoughts, mark a refusal in words, and put JSON from a tool call or a
     code fence into the text.
 
-    The journal keeps the received bytes, so other settings can be applied to the same answer at no cost.
+    The journal stores the bytes as received, so that other settings can be applied to the same answer at no cost.
     """
     if not (strip_thinking or refusal_patterns or answer_format in ("tool", "text")):
         return raw
@@ -109,7 +110,7 @@ def clean_completion(
 
 
 def strip_thoughts(text: str) -> str:
-    """The text after the thoughts; if the thoughts never end, the text before them."""
+    """Return the text after the thoughts; if the thoughts never end, return the text before them."""
     # Newer chat templates of Qwen3 put <think> into the prompt, so an answer may hold only the closing tag.
     _, ended, answer = text.rpartition(THOUGHT_ENDS)
     if ended:

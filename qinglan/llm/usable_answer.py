@@ -1,4 +1,4 @@
-"""Checks if an answer can be used. If not, the gateway may send the call again, and clients raise a RowError."""
+"""Checks if an answer can be used. If it cannot, the gateway may repeat the call, and clients raise a RowError."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def is_usable(raw: bytes, model: PaidModel, structured: bool) -> bool:
 
 
 def is_cut(raw: bytes) -> bool:
-    """Tell if a received completion was cut at its length limit; under a higher limit it may be complete."""
+    """Check if a received completion was cut at its length limit. Under a higher limit it could be complete."""
     try:
         return bool(orjson.loads(raw)["choices"][0].get("finish_reason") == CUT)
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
@@ -38,7 +38,7 @@ def is_cut(raw: bytes) -> bool:
 
 
 def usable_text(completion: dict[str, Any], structured: bool) -> str:
-    """The text of a completion; a RowError says why there is no usable one."""
+    """Return the text of a completion; a RowError says why it has no usable text."""
     raw = orjson.dumps(completion).decode()
     try:
         choice = completion["choices"][0]
@@ -66,5 +66,5 @@ def usable_text(completion: dict[str, Any], structured: bool) -> str:
 
 
 def as_line(text: str) -> str:
-    """The text on one line: models tend to break lines."""
+    """Join the lines of a text, because models tend to break lines."""
     return " ".join(text.split())

@@ -1,9 +1,9 @@
-"""Reports waiting calls while no answer comes: without it, a provider that hangs would look like one that works.
+"""Reports calls that wait while no answer comes, so that a provider that hangs does not look like one that works.
 
     with waiting.call():
         answer = await send()
 
-It prints a progress line of its step, such as
+It prints a progress line of the client's step, such as
 `[generate] 10 calls wait, the oldest for 80 s: status 429 (rate limit); asked again in 8 s`.
 """
 
@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from qinglan.terminal import say
 
 SILENT_SECONDS = 15.0
-"""Seconds without an answer after which a line is printed, and between two lines."""
+"""Seconds without an answer before a line is printed, and seconds between two such lines."""
 
 
 class WaitingCalls:
-    """The calls of one client that have no answer yet."""
+    """Tracks the calls of one client that have no answer yet."""
 
     def __init__(self, step: str, hold_up: Callable[[], Awaitable[str]]) -> None:
         """`hold_up` returns the reason why calls wait; it is called only when a line is due."""
@@ -53,8 +53,8 @@ class WaitingCalls:
 
 
 def waiting_line(step: str, sent: Collection[float], answered: float, now: float) -> str:
-    """Progress line about calls that were sent at the times in `sent`; empty if a call ended within SILENT_SECONDS,
-    or if no call has waited that long."""
+    """Write a progress line about calls that were sent at the times in `sent`. It is empty if a call ended within
+    SILENT_SECONDS, or if no call has waited that long."""
     if not sent or now - max(min(sent), answered) < SILENT_SECONDS:
         return ""
     seconds = now - min(sent)

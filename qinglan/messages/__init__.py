@@ -1,4 +1,4 @@
-"""Show texts to a person in Chinese or English. Logs, journals and records stay English, so one search fits all.
+"""Show texts to a person in Chinese or English. Logs, journals and records stay English, for searches.
 
 translated("3 rows are empty.")    # 3 行为空。 if the person reads Chinese, else the same text
 
@@ -27,7 +27,7 @@ def reads_chinese(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def translated(text: str) -> str:
-    """Translate a text into the person's language; blanks and a bullet before the text stay."""
+    """Translate a text into the person's language. Blanks and a bullet before the text are not changed."""
     return chinese().translate(text) if reads_chinese() and text.strip() else text
 
 

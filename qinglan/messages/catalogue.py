@@ -31,18 +31,19 @@ MARK = re.compile(r"\s*(?:[-!✓✗·◇▶] |\[[^\]\s][^\]]*\] )?\s*")
 """Pattern of the bullet, or of the stage in brackets, before a sentence on a line; templates do not contain it."""
 
 ENDS = {".": "。", ",": "，", ";": "；", ":": "："}
-"""Translations of the marks that join texts. A template may lack the mark at the end of a text."""
+"""Punctuation marks that join texts, with their Chinese forms. A template may lack the mark at the end of a text."""
 
 SENTENCES = re.compile(r"(?<=[.;!?]) ")
 SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
 LIST_MARK, SUBJECT_MARK = re.compile(", "), re.compile(": ")
 MOST_PIECES, MOST_NESTED = 30, 8
 EDGE = 4
-"""Number of letters at the beginning of a text by which its possible templates are looked up."""
+"""Number of letters by which the templates that may match a text are looked up: its first letters, or its last."""
 
 FEW_LETTERS, FEWEST_LETTERS = 8, 2
-"""Number of letters below which a template is short: it might match texts that mean something else, so its parts are
-single words, or marked (_may_fill). In templates with the fewest, such as `{0} of {1}`, not all are plain words."""
+"""Number of letters in a template below which it is short: it could match texts that mean something else, so its
+slots take only single words or marked parts (_may_fill). With at most FEWEST_LETTERS, as in `{0} of {1}`, the parts
+may not all be plain words."""
 
 PLAIN_WORDS = re.compile("[A-Za-z ]+[.;:]?")
 
@@ -53,17 +54,19 @@ QUOTE = re.compile(rf"""`[^`]*`|"[^"]*"|(?<![^\s([{{,:=])'[^']*'(?!\w)|{BRACES}"
 
 CHINESE, LATIN = re.compile("[\u4e00-\u9fff]"), re.compile("[A-Za-z0-9%]")
 FULL_WIDTH = "\u3000"
-"""First of the full-width characters, after which no blank is written."""
+"""First full-width character. No blank is written after such a character."""
 
 
 def masked(text: str) -> str:
-    """Replace each character inside a quote by a dot, so that what is quoted neither divides nor ends a sentence."""
+    """Replace each character inside a quote by a dot, so that marks inside a quote neither divide nor end a
+    sentence."""
     return QUOTE.sub(lambda quote: f"{quote[0][0]}{'·' * (len(quote[0]) - 2)}{quote[0][-1]}", text)
 
 
 @lru_cache(maxsize=32)
 def quote_numbers(text: str) -> list[int]:
-    """Number of the quote around each gap between two characters; 0 if the gap is outside all quotes."""
+    """Return, for each gap between two characters, the number of the quote around it; 0 if the gap is outside all
+    quotes."""
     numbers = [0] * (len(text) + 1)
     for number, quote in enumerate(QUOTE.finditer(text), 1):
         numbers[quote.start() + 1 : quote.end()] = [number] * (len(quote[0]) - 1)
@@ -86,7 +89,7 @@ class Template(NamedTuple):
     """Words before, between and behind the slots."""
 
     kinds: tuple[str, ...]
-    """Kind of each slot: a number (n), a text of this program (t), or any text ("")."""
+    """Kind of each slot: "n" for a number, "t" for a text of this program, "" for any text."""
 
     translation: str
 
@@ -95,7 +98,8 @@ class Template(NamedTuple):
         return sum(map(len, self.literals))
 
     def rank(self) -> tuple[int, bool]:
-        """Sort key: the longest template says most about a text, and a number says more than any part."""
+        """Return the sort key. A longer template comes first, because it says more about a text; of equal ones, a
+        template with a number slot."""
         return -self.size, "n" not in self.kinds
 
     @property
@@ -110,7 +114,8 @@ class Template(NamedTuple):
         return cls(literals, tuple(kinds), translation)
 
     def match(self, text: str) -> list[str] | None:
-        """Parts of the text that fill the slots; None if the text does not match. A slot ends at the next literal.
+        """Return the parts of the text that fill the slots; None if the text does not match. A slot ends at the next
+        literal.
 
         The time grows linearly with the length of the text, even for a hostile text.
         """
@@ -133,7 +138,8 @@ class Template(NamedTuple):
         return parts if quotes[start] == quotes[end] and self._fits([*map(masked, parts)]) else None
 
     def _fits(self, parts: list[str]) -> bool:
-        """True if each part fits its slot: a number in a number's slot, and no piece of the sentence in any."""
+        """True if each part fits its slot: only numbers fill a number's slot, and no part contains a piece of the
+        sentence."""
         letters = self.letters
         for kind, before, part in zip(self.kinds, self.literals, parts, strict=False):
             if kind == "n" and not NUMBER.fullmatch(part):
@@ -152,7 +158,8 @@ class Template(NamedTuple):
 
 
 class Match(NamedTuple):
-    """Translation of a text, and the number of its characters that belong to templates; the rest is in slots."""
+    """Translation of a text, and the number of the text's characters that templates cover. Characters in slots do not
+    count."""
 
     letters: int
     text: str
@@ -164,7 +171,7 @@ class Catalogue:
     def __init__(self, entries: Mapping[str, str]) -> None:
         self.entries = entries
         self._matches: dict[str, Match | None] = {}
-        """Cache of the matches of one line's pieces, because each piece is looked up many times."""
+        """Cache for the matches of one line's pieces, because each piece is looked up many times."""
 
         self._lock = Lock()
         self._nested = 0
@@ -172,7 +179,7 @@ class Catalogue:
 
         templates = [Template.parse(text, entries[text]) for text in entries if SLOT.search(text)]
         self._templates = defaultdict[str, list[Template]](list)
-        """Templates by their first EDGE letters, or else by their last; the best of them first."""
+        """Templates, best first, by their first EDGE letters, or by their last if they begin with a slot."""
 
         for template in sorted(templates, key=Template.rank):
             first, last = template.literals[0], template.literals[-1]
@@ -184,19 +191,20 @@ class Catalogue:
         return cls({text: translation for file in files for text, translation in read_po(file)})
 
     def translate(self, line: str) -> str:
-        """Translate a line. Blanks and a bullet before the text stay; a text without a template is not changed."""
+        """Translate a line. Blanks and a bullet before the text are not changed, nor is a text without a template."""
         words = line.strip()
-        words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it matches nothing, too
+        words = words[len(MARK.match(words)[0]) :]  # type: ignore[index]  # it also matches an empty text
         if not LETTERS.search(words):
             return line
-        # The server's threads share this catalogue, and the cache is of one line.
+        # The server's threads share this catalogue, but the cache holds the matches of one line only.
         with self._lock:
             self._matches.clear()
             match = _best(self._match(words), self._sentences(words, whole=True))
         return line.replace(words, match.text, 1) if match else line
 
     def _match(self, text: str) -> Match | None:
-        """Translate a text by one template, or the text without the mark at its end, or behind its subject."""
+        """Translate a text by one template: as a whole, without the mark at its end, or as a sentence behind a
+        subject."""
         if text in self._matches or self._nested == MOST_NESTED:
             return self._matches.get(text)
         self._nested += 1
@@ -219,7 +227,8 @@ class Catalogue:
         return next(filter(None, filled), None)
 
     def _filled(self, template: Template, parts: list[str]) -> Match | None:
-        """Fill the template's translation; None if a short template would cut an unknown sentence."""
+        """Fill the template's translation; None if the template is short and would cut a sentence that has no
+        template."""
         shown, letters = list(parts), template.size
         for number, (kind, before, part) in enumerate(zip(template.kinds, template.literals, parts, strict=False)):
             if kind == "t":
@@ -230,7 +239,7 @@ class Catalogue:
         return Match(letters, SLOT.sub(lambda slot: _spaced(slot, shown[int(slot[1])]), template.translation))
 
     def _part(self, text: str) -> Match:
-        """Translate a part that is a text of this program; its sentences without a template stay in English."""
+        """Translate a part that is a text of this program. Sentences of it that have no template stay in English."""
         if text[:1] in ENDS:
             rest = self._part(text[1:])
             return rest._replace(text=ENDS[text[0]] + rest.text)
@@ -260,8 +269,8 @@ class Catalogue:
         return self._joined(divided(text, SENTENCES), " ", lambda _: not whole)
 
     def _joined(self, pieces: list[str], joint: str, may_stay: Callable[[str], bool]) -> Match | None:
-        """Translate joined texts. A template may cover several pieces; of all ways to divide them, that with the most
-        letters in templates is taken."""
+        """Translate pieces that `joint` joins. A template may cover several pieces. The pieces are grouped in the way
+        that puts the most letters into templates."""
         if not 1 < len(pieces) <= MOST_PIECES:
             return None
         # Dynamic programming: the best way to divide N pieces ends with a template over the last few of them, and
@@ -282,7 +291,7 @@ class Catalogue:
 
 
 def _best(*matches: Match | None) -> Match | None:
-    """Choose the match whose templates have the most letters, the first one of several."""
+    """Choose the match whose templates cover the most letters; if several do, the first of them."""
     return max(filter(None, matches), key=lambda match: match.letters, default=None)
 
 
@@ -293,13 +302,14 @@ def _glued(before: str, text: str, joint: str) -> str:
 
 
 def _may_fill(before: str, part: str) -> bool:
-    """True if a part may stand in a short template: one word, or several that a colon, bracket or backtick marks."""
+    """True if a part may fill a slot of a short template: one word, or several if a colon, bracket or backtick marks
+    them."""
     marked = before.endswith((": ", "(")) or part[:1] == part[-1:] == "`"
     return bool(part.strip()) and (" " not in part or marked or not (LETTERS.search(part) or "; " in part))
 
 
 def _spaced(slot: re.Match[str], text: str) -> str:
-    """Add a blank at each end of the text at which Latin letters would touch a Chinese character."""
+    """Add a blank before and after the text where a Latin letter would otherwise touch a Chinese character."""
     before, behind = slot.string[: slot.start()][-1:], slot.string[slot.end() :][:1]
     left = " " if CHINESE.match(before) and LATIN.match(text[:1]) else ""
     right = " " if CHINESE.match(behind) and LATIN.match(text[-1:]) else ""

@@ -8,7 +8,8 @@ from qinglan.errors import DataError
 
 
 def read_po(file: Path) -> Iterator[tuple[str, str]]:
-    """Yield each text with its translation, without comments and without the header, whose text is empty."""
+    """Yield each text with its translation. Comments are skipped, and so is the header, the entry with an empty
+    text."""
     entry: dict[str, str] = {}
     name = ""
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):

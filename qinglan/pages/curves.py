@@ -1,4 +1,4 @@
-"""Draws curves as SVG, for a log's folder and for a report, without scripts, fonts or anything to fetch."""
+"""Draws curves as SVG for log folders and reports. The SVG needs no scripts, fonts or other files."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ Points = Sequence[tuple[float, float]]
 
 
 def curve_svg(title: str, series: Mapping[str, Points]) -> str:
-    """Draw each series as a line over a shared x axis; values that are not finite and empty series are left out."""
+    """Draw each series as a line over a shared x axis. Values that are not finite and empty series are left out."""
     finite = {name: [(x, y) for x, y in points if math.isfinite(y)] for name, points in series.items()}
     shown = {name: points for name, points in finite.items() if points}
     xs = [x for points in shown.values() for x, _ in points] or [0.0]
@@ -52,13 +52,13 @@ def curve_svg(title: str, series: Mapping[str, Points]) -> str:
 
 
 def rows_curve(title: str, curves: Mapping[str, str], rows: Sequence[Mapping[str, float]]) -> str:
-    """Draw figures of a training by step; `curves` maps the label of a curve to the name of its figure."""
+    """Draw metrics of a training by step; `curves` maps the label of a curve to the name of its metric."""
     return curve_svg(
         title, {label: [(row["step"], row[name]) for row in rows if name in row] for label, name in curves.items()}
     )
 
 
 def write_curve_page(log: Path, page: Path) -> None:
-    """Write a log's curve as an HTML page, which an orchestrator shows beside the step."""
+    """Write the curve in a log folder as an HTML page, which an orchestrator shows beside the step."""
     curve = (log / CURVE_FILE).read_text(encoding="utf-8")
     page.write_text(f'<!doctype html><meta charset="utf-8"><title>Training</title>{curve}', encoding="utf-8")

@@ -8,8 +8,9 @@ import re
 from qinglan.terminal import visible
 
 MARKUP = re.compile(r"\\(?=[\\<`(\[:|])|[<`|]|(?<=\])[(\[:]")
-"""Signs to escape: they begin HTML, code or a table's cell, or turn brackets into a link or an image. Other brackets,
-such as in an interval, are left. A backslash before such a sign is escaped too, since it would undo the escape."""
+"""Pattern of the characters to escape: they begin HTML, code or a table's cell, or turn brackets into a link or an
+image. Other brackets, such as those of an interval, are not escaped. A backslash before such a character is escaped
+too, since it would undo the escape."""
 
 
 def markdown_text(text: object) -> str:

@@ -1,4 +1,4 @@
-"""Renders the HTML page of every report: self-contained, no script, nothing fetched, every text escaped.
+"""Renders the HTML page of every report. It has no script, fetches nothing, and every text in it is escaped.
 
 An invisible character in a text, for example one that reverses the order of letters, is shown as its code.
 
@@ -13,7 +13,7 @@ from qinglan.terminal import visible_lines
 
 
 def render_page(template: Path, headline: str, **values: Any) -> str:
-    """Render a template with these values, in the person's language; a name without a value is an error."""
+    """Render a template with these values, in the person's language. A name without a value raises an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -22,7 +22,7 @@ def render_page(template: Path, headline: str, **values: Any) -> str:
     def shown(value: Any) -> Any:
         return visible_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    # `finalize` sees each value before it is escaped; Markup is a template's own and passes.
+    # `finalize` gets each value before it is escaped. Markup is the template's own HTML and is not changed.
     environment = Environment(
         loader=FileSystemLoader([template.parent, Path(__file__).parent]),
         autoescape=True,

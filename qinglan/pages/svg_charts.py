@@ -25,7 +25,8 @@ class ChartRow(NamedTuple):
 
 
 def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> str:
-    """Draw differences with their intervals: green if the whole interval is above zero, red if it is below zero."""
+    """Draw differences with their intervals. A row is green if its whole interval is above zero, and red if it is
+    below."""
     shown = _complete_rows(lines)
     ends = [0.0, *(end for row in shown for end in (row.low, row.high))]
     room = (max(ends) - min(ends) or 1.0) * 0.08
@@ -47,7 +48,7 @@ def forest_plot(title: str, lines: Sequence[ChartRow], unit: str = "points") -> 
 
 
 def bar_chart(title: str, lines: Sequence[ChartRow], most: float = 1.0) -> str:
-    """Draw bars from zero, each with its interval over the bar's end."""
+    """Draw bars that begin at zero. A line over each bar's end shows its interval."""
     shown = _complete_rows(lines)
     most = max([most, *(row.high for row in shown)])
     parts = []
@@ -88,7 +89,8 @@ def _complete_rows(lines: Sequence[ChartRow]) -> list[_CompleteRow]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Values with a label on the axis: zero, and each end of the axis whose label would not overlap that of zero."""
+    """Return the axis values that get a label: zero, and each end of the axis whose label would not overlap that of
+    zero."""
     wide = high - low
     return [0.0, *(end for end in (low + 0.04 * wide, high - 0.04 * wide) if abs(end) > 0.22 * wide)]
 
@@ -100,7 +102,7 @@ def _x(value: float, low: float, high: float) -> float:
 def text_element(
     x: float, y: float, text: str, anchor: str, colour: str = "#333", bold: bool = False, size: int = 0
 ) -> str:
-    """SVG element of a text, in the person's language."""
+    """Build the SVG element of a text, translated into the person's language."""
     style = (' font-weight="600"' if bold else "") + (f' font-size="{size}"' if size else "")
     words = escape(visible(translated(text)))
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}"{style}>{words}</text>'
@@ -115,7 +117,7 @@ def line_element(x1: float, y1: float, x2: float, y2: float, colour: str, dash: 
 
 
 def svg_figure(title: str, height: float, parts: Sequence[str], width: float = WIDTH) -> str:
-    """SVG of a figure from its parts; the title is its accessible name, read by screen readers."""
+    """Build the SVG of a figure from its parts. The title is its accessible name, read by screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" role="img" font-size="13" '
         f'font-family="sans-serif"><title>{escape(visible(translated(title)))}</title>{"".join(parts)}</svg>'

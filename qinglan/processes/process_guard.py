@@ -24,13 +24,11 @@ POLL_SECONDS = 0.5
 
 @contextmanager
 def process_guard(group: int, seconds: float) -> Iterator[None]:
-    """Guard a group for the length of the block: if this process dies, the group gets SIGTERM, then SIGKILL.
+    """Guard a process group during the block: if this process dies, the group gets SIGTERM, then SIGKILL.
 
-    SIGKILL follows after at most `seconds`.
-
-    `group` is the id of a process that leads a session.
+    SIGKILL follows after at most `seconds`. `group` is the id of a process that leads a session.
     """
-    # -I and -S: neither the environment nor installed packages decide what runs, and it starts in 20 ms.
+    # With -I and -S, neither the environment nor installed packages decide what runs, and it starts in 20 ms.
     command = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(group), str(os.getpid()), str(seconds)]
     try:
         guard = subprocess.Popen(
@@ -50,11 +48,11 @@ def process_guard(group: int, seconds: float) -> Iterator[None]:
 
 
 def wait_for_parent(parent: int) -> bool:
-    """Wait for the parent. Returns True if it has died, False if it writes that its group has ended.
+    """Wait until the parent dies (returns True), or writes that its process group has ended (returns False).
 
-    A closed pipe is not enough as a sign: a fork of the parent may hold it open for longer than the parent lives.
+    A closed pipe would not prove that the parent died, because a fork of it may hold the pipe open for longer.
     """
-    # A process whose parent has died gets another one: https://man7.org/linux/man-pages/man2/getppid.2.html
+    # A process whose parent has died gets another parent: https://man7.org/linux/man-pages/man2/getppid.2.html
     while os.getppid() == parent:
         ready, _, _ = select.select([0], [], [], POLL_SECONDS)
         if ready:
@@ -63,7 +61,7 @@ def wait_for_parent(parent: int) -> bool:
 
 
 def end_group(group: int, seconds: float) -> None:
-    """Send SIGTERM to every process of the group, and SIGKILL if one is left after `seconds`."""
+    """Send SIGTERM to every process of the group, and SIGKILL if a process is left after `seconds`."""
     until = time.monotonic() + seconds
     exists = _signal(group, signal.SIGTERM)
     while exists and time.monotonic() < until:
@@ -73,10 +71,11 @@ def end_group(group: int, seconds: float) -> None:
 
 
 def _signal(group: int, number: int) -> bool:
-    """Send a signal to the group. Returns False if it has no process left; a zombie counts until its parent waits."""
+    """Send a signal to the group; False if it has no process left. A zombie counts as one until its parent waits for
+    it."""
     try:
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # none, or the number is another user's by now
+    except (ProcessLookupError, PermissionError):  # no process, or the id now belongs to another user's group
         return False
     return True
 

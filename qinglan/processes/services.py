@@ -28,9 +28,10 @@ PR_SET_PDEATHSIG = 1
 STOP_SECONDS = 15.0
 LAST_LINES = 12
 UNASSIGNED_PORTS = range(20_000, 30_000)
-"""Ports from which a free one is chosen.
+"""Ports from which a free port is chosen.
 
-They lie below Kubernetes' node ports, from 30000, and Linux's ports of outgoing connections, from 32768.
+They lie below Kubernetes' node ports, which begin at 30000, and below Linux's ports for outgoing connections, which
+begin at 32768.
 """
 
 
@@ -57,7 +58,8 @@ def start_command(
 ) -> Iterator[Callable[[], str]]:
     """Start a server that prints its URL as JSON under `name`. The yielded function waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    # A separate session: Ctrl-C reaches only this process, which then stops the service in order.
+    # The service gets its own session, so that Ctrl-C reaches only this process, which then stops the service in
+    # order.
     with open_private(log, "wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
     with stopped_at_the_end(process):
@@ -68,7 +70,7 @@ def start_command(
 def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
     """Stop a process and its group at the end of the block, or if this process dies.
 
-    Otherwise a gateway's journal would stay locked, and a vLLM engine would hold the GPU's memory.
+    A gateway that was left running would keep its journal locked, and a vLLM engine would keep the GPU's memory.
     """
     with process_guard(process.pid, STOP_SECONDS):
         try:
@@ -80,7 +82,8 @@ def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
 def free_port() -> int:
     """Find a port that is free on every interface at this moment.
 
-    Linux uses none of these ports for outgoing connections, which could take the port while a server starts.
+    Linux does not use these ports for outgoing connections; such a connection could take the port while a server
+    starts.
     """
     while True:
         port = UNASSIGNED_PORTS.start + secrets.randbelow(len(UNASSIGNED_PORTS))
@@ -117,20 +120,20 @@ def _announced(name: str, process: "subprocess.Popen[bytes]", log: Path, seconds
 
 
 def failure_lines(what: str, name: str, log: Path) -> list[str]:
-    """Lines of an error message about a service, with the last lines of its log."""
+    """Write the lines of an error message about a service, with the last lines of its log."""
     last_lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-LAST_LINES:]
     return [f"The {name} service {what}:", *quoted("\n".join(last_lines))]
 
 
 def _drain(pipe: IO[bytes], lines: "queue.Queue[bytes]") -> None:
-    """Read the service's output for as long as it lives, because a full pipe would stop it."""
+    """Read the service's output until it ends, because a full pipe would stop the service."""
     for line in pipe:
         lines.put(line)
     lines.put(b"")
 
 
 def stop_process(process: "subprocess.Popen[bytes]") -> None:
-    """End a process that leads a session by SIGTERM, then the rest of its group by SIGKILL."""
+    """Stop a process that leads a session: send it SIGTERM, and later SIGKILL to the rest of its process group."""
     try:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -138,7 +141,7 @@ def stop_process(process: "subprocess.Popen[bytes]") -> None:
                 process.wait(STOP_SECONDS)
     finally:  # a second Ctrl-C interrupts only the wait
         with suppress(ProcessLookupError):
-            # Its workers too: one that holds the pipe would block `close` below.
+            # The process's workers are killed too, because a worker that holds the pipe would block `close` below.
             os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     if process.stdout is not None:

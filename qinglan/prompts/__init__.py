@@ -20,7 +20,7 @@ PROMPTS_FOLDER = Path(__file__).parent
 
 
 class PromptWords(NamedTuple):
-    """Field names and requests of all prompts of one language."""
+    """Field names, and the requests that end a prompt, in one language."""
 
     question: str
     profile: str
@@ -54,7 +54,8 @@ LANGUAGES = (CHINESE, ENGLISH)
 
 Message = dict[Literal["role", "content"], str]
 SystemPrompt = str | dict[str, str]
-"""System prompt in a profile: one text for all tenants, or a text by tenant. If empty, the files here are used."""
+"""System prompt in a profile: one text for all tenants, or a text by tenant. If it is empty, the prompt file of this
+folder is used."""
 
 
 class PromptInput(Protocol):
@@ -111,7 +112,8 @@ PSEUDO_FORMAT = _answer_format("question", dict.fromkeys(PSEUDO_FIELDS, TEXT))
 
 @lru_cache(maxsize=64)
 def words_of(system: str) -> PromptWords:
-    """Field names and requests in the language of the system prompt; cached, as a run has few system prompts."""
+    """Return the field names and requests in the language of the system prompt. They are cached, as a run has few
+    system prompts."""
     return CHINESE if not system.strip() or is_chinese(system) else ENGLISH
 
 
@@ -158,8 +160,8 @@ def student_answer(rewrite: str) -> Message:
 
 
 def refuse_control_tokens(messages: Sequence[Mapping[str, str]], where: str) -> None:
-    """Raise a DataError if a message other than the system's holds text that a tokenizer could read as a control
-    token."""
+    """Raise a DataError if a message other than the system message holds text that a tokenizer could read as a
+    control token."""
     for message in messages:
         if message["role"] != "system" and neutralise_tokens(message["content"]) != message["content"]:
             raise DataError(
@@ -196,45 +198,46 @@ def parse_user_message(message: str) -> tuple[Question, str]:
 
 
 def need_messages(prompt_input: PromptInput, system: str = "") -> list[Message]:
-    """Return the prompt for the question in the user's own words, but complete without its history."""
+    """Build the prompt that asks for the user's question, in the user's own words but understandable without the
+    history."""
     text = system or template("need")
     return _chat(text, prompt_input, words_of(text).need)
 
 
 def judge_messages(prompt_input: PromptInput, rewrite: str, system: str = "") -> list[Message]:
-    """Prompt for scores of 1 to 5 with a reason; the answer has the form of JUDGE_FORMAT."""
+    """Build the prompt that asks for scores of 1 to 5 with a reason. The answer has the form of JUDGE_FORMAT."""
     text = system or template("judge")
     words = words_of(text)
     return _as_json(text, {**_named(prompt_input, words), words.rewrite: rewrite})
 
 
 def judge_pair_messages(prompt_input: PromptInput, first: str, second: str) -> list[Message]:
-    """Prompt for the better one of two rewrites; the answer has the form of PAIR_FORMAT."""
+    """Build the prompt that asks which of two rewrites is better. The answer has the form of PAIR_FORMAT."""
     return _as_json(template("judge_pair"), {**_named(prompt_input, CHINESE), "改写甲": first, "改写乙": second})
 
 
 def label_messages(need: str, title: str, content: str) -> list[Message]:
-    """Prompt for a grade of how well a passage answers a need; the answer has the form of LABEL_FORMAT."""
+    """Build the prompt that asks how well a passage answers a need. The answer has the form of LABEL_FORMAT."""
     return _as_json(template("label"), {"检索需求": need, "段落标题": title, "段落": content})
 
 
 def choice_messages(need: str, headings: Sequence[str], most: int) -> list[Message]:
-    """Prompt for the numbers of passages that may answer a need, from 1 on; the answer has the form of
+    """Build the prompt that asks which passages, numbered from 1, may answer a need. The answer has the form of
     CHOICE_FORMAT."""
     listed = {str(number): heading for number, heading in enumerate(headings, 1)}
     return _as_json(template("label_choice"), {"检索需求": need, "最多": most, "段落目录": listed})
 
 
 def hindsight_messages(prompt_input: PromptInput, title: str, content: str) -> list[Message]:
-    """Prompt for a rewrite by a teacher that sees the relevant passage."""
+    """Build the prompt that asks a teacher for a rewrite and shows it the relevant passage."""
     return _as_json(
         template("hindsight"), {**_named(prompt_input, CHINESE), "相关段落标题": title, "相关段落": content}
     )
 
 
 def pseudo_messages(title: str, content: str, example: PromptInput) -> list[Message]:
-    """Prompt for a question that a passage answers, in the style of an example; the answer has the form of
-    PSEUDO_FORMAT."""
+    """Build the prompt that asks for a question that a passage answers, in the style of an example. The answer has
+    the form of PSEUDO_FORMAT."""
     return _as_json(template("pseudo"), {"段落标题": title, "段落": content, "示例": _named(example, CHINESE)})
 
 

@@ -1,4 +1,4 @@
-"""Translates between the contract and a company's RAG service.
+"""Translates requests and answers between the RAG contract and a company's RAG service.
 
 adapter = RagAdapter(service, "https://rag.example.com")
 sent = adapter.encode(b'{"query": ...}')             # the service's own body
@@ -47,8 +47,8 @@ class RagAdapter:
 
     @property
     def lists_knowledge_bases(self) -> bool:
-        """True if the service has the contract's path. For another path it is unknown where knowledge bases are
-        listed."""
+        """True if the service has the contract's path. With another path it is not known where the service lists its
+        knowledge bases."""
         return self.path == RAG_PATH
 
     def encode(self, body: bytes) -> bytes:
@@ -65,7 +65,8 @@ class RagAdapter:
         return orjson.dumps(out)
 
     def decode(self, answer: bytes, request: bytes, snapshot: str = "") -> bytes:
-        """Translate the body of an answer of status 200 to the contract; `snapshot` is used if the body has none."""
+        """Translate an answer's body of status 200 to the contract. `snapshot` is used if the body names no
+        snapshot."""
         if self._unchanged:
             return answer
         tenant = str(orjson.loads(request).get("tenant_id", ""))
@@ -94,7 +95,8 @@ class RagAdapter:
         return {name: value for name, value in data.items() if value is not None}
 
     def hide_secrets(self, content: bytes) -> bytes:
-        """Remove secrets from a received text, so that a service that repeats them cannot bring them into files."""
+        """Remove secrets from a received text. Otherwise a service that repeats a secret could bring it into our
+        files."""
         for secret in self._secrets:
             content = content.replace(secret, b"[secret]")
         return content
@@ -167,11 +169,12 @@ class RagAdapter:
 
 
 SCORES = {"reranker_score": "score", "query_score": "query_score"}
-"""Name of the setting in `rag.answer` that gives the path of each score."""
+"""Scores in the contract, each with the setting of `rag.answer` that gives the score's path in the service's
+answer."""
 
 
 def get(value: Any, path: str) -> Any:
-    """The value at a dotted path; None if there is none, or if the path is empty."""
+    """Return the value at a dotted path; None if there is no value, or if the path is empty."""
     if not path:
         return None
     for part in path.split("."):
@@ -195,7 +198,7 @@ def put(body: dict[str, Any], path: str, value: Any) -> None:
 
 
 def outline(value: Any, path: str = "") -> list[str]:
-    """Paths of up to 12 fields of an answer; of a list only the first item is shown."""
+    """List the path and type of up to 12 fields of an answer. Only the first item of a list is listed."""
     if isinstance(value, dict) and value:
         inner = [line for name, item in value.items() for line in outline(item, f"{path}.{name}" if path else name)]
     elif isinstance(value, list) and value:

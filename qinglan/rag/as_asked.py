@@ -1,12 +1,12 @@
-"""Decides if a question is searched unchanged, without a rewrite: it is, if the question already finds its answer.
+"""Decides if a question is searched unchanged, because it finds its answer without a rewrite.
 
 A rewrite could then only make the result worse, and would cost a call. The RAG service and the evaluation use the
 same rule.
 """
 
 AS_ASKED = 0.5
-"""Score from which no rewrite is used: the score of the first passage that the question itself retrieves. Scores are
-calibrated, so above 0.5 the passage is more likely right than wrong. How it was chosen: docs/science.md."""
+"""Score of the first passage for the unchanged question, from which on no rewrite is used. Scores are calibrated, so
+above 0.5 the passage is more likely right than wrong. docs/science.md says how this value was chosen."""
 
 
 def searched_as_asked(first_score: float | None, threshold: float) -> bool:

@@ -14,28 +14,30 @@ from qinglan.config import Config
 
 ScoreScale = Literal["probability", "logit"]
 PROBABILITY_MARGIN = 1e-6
-"""Smallest distance of a clipped score from 0 and 1. A sigmoid in float32 can reach both, with infinite log-odds."""
+"""Distance at which scores are clipped before 0 and 1, because a sigmoid in float32 can reach both, and their
+log-odds are infinite."""
 
 LARGEST_LOG_ODDS = 60.0
-"""Largest absolute log-odds that are computed with: math.exp fails above 709."""
+"""Absolute value at which log-odds are clipped, because math.exp fails above 709."""
 
 NO_CUT: dict[ScoreScale, float] = {"probability": 0.0, "logit": -1e6}
-"""Threshold below every score, by scale. Logits of rerankers are within a few dozens of 0."""
+"""Threshold that is below every score, by the scale of the scores. Logits of rerankers are within a few dozens of
+0."""
 
 
 class Calibration(Config):
     """Map from raw scores to probabilities, fitted on one tenant's labels."""
 
     scale: ScoreScale
-    """Scale of the raw scores at the fit. `probability`: scores in [0, 1], mapped by their log-odds. `logit`: any
-    numbers."""
+    """Scale of the raw scores on which the calibration was fitted: `probability` for scores in [0, 1], which are
+    mapped by their log-odds, or `logit` for any numbers."""
 
     slope: float = Field(gt=0)
-    """Increase of the log-odds of an answer per unit of the raw score; on the scale `probability`, per unit of the
-    raw score's log-odds."""
+    """Increase of the log-odds that a passage is an answer, per unit of the raw score; on the scale `probability`,
+    per unit of the raw score's log-odds."""
 
     intercept: float
-    """Log-odds of an answer at a raw score of 0; on the scale `probability`, at a raw score of 0.5."""
+    """Log-odds that a passage is an answer at a raw score of 0; on the scale `probability`, at a raw score of 0.5."""
 
     def probability(self, raw: float) -> float:
         return _sigmoid(self.intercept + self.slope * log_odds(raw, self.scale))

@@ -1,4 +1,5 @@
-"""Fits a calibration to scores and answers. Stages only read calibrations: their images hold no scikit-learn."""
+"""Fits a calibration to scores and labels. Stages only read calibrations, because their images have no
+scikit-learn."""
 
 from collections.abc import Sequence
 
@@ -7,7 +8,8 @@ from qinglan.rag.calibration import Calibration, ScoreScale, log_odds
 
 
 def fit_calibration(raw: Sequence[float], answers: Sequence[bool], scale: ScoreScale, where: str) -> Calibration:
-    """Fit slope and intercept; a DataError if passages that answer do not score higher than the others."""
+    """Fit slope and intercept. `answers` says which scores belong to passages that answer; a DataError is raised if
+    these are not higher than the others."""
     import numpy as np
     from sklearn.linear_model import LogisticRegression
 

@@ -24,10 +24,12 @@ from qinglan.rag.service_shape import RagService
 
 BUSY = {429, 502, 503, 504}
 GATEWAY_CONCURRENCY = 512
-"""Most requests that wait in a run's gateway; by default the gateway sends twenty of them at once to the service."""
+"""Largest number of requests that a client has under way at a run's gateway. By default the gateway sends twenty of
+them at once to the service."""
 
 GATEWAY_ATTEMPTS = 3
-"""Attempts of a request to the gateway: the connection may close while it is sent, or the gateway may restart."""
+"""Number of attempts to send a request to the gateway, since the connection may close meanwhile, or the gateway
+restart."""
 
 EXCERPT_BYTES = 200
 PLAIN_SERVICE = RagService()
@@ -41,15 +43,15 @@ ADVICE = {
 REDIRECTED = " (it redirects, often to a login: see gateway.rag.base_url and gateway.rag.headers)"
 JSON_HEADER = {"content-type": "application/json"}
 RERANKER_RETRY_SECONDS = 3.0
-"""Seconds to pause after an answer without the reranker's scores: the service tries its reranker again every two
-seconds."""
+"""Seconds to pause after an answer without the reranker's scores, because the service tries its reranker again every
+two seconds."""
 
 
 class RagClient(AsyncClosing):
-    """Retrieves with retries and a limit on concurrent requests, and validates every answer.
+    """Retrieves passages with retries and a limit on concurrent requests, and validates every answer.
 
-    For training and evaluation all scores must come from one reranker. So an answer with a fallback score in place of
-    the reranker's is an outage.
+    For training and evaluation all scores must come from one reranker. So an answer with a fallback score instead of
+    the reranker's score is an outage.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class RagClient(AsyncClosing):
             raise OutageError(f"{self._where}: no answer ({cause}). {self._next_step('service')}{advice}") from error
 
     async def _exchange(self, content: bytes) -> BundledResponse:
-        """Send one request and read its answer; to a run's gateway it travels in a bundle."""
+        """Send one request and return the answer. Requests to a run's gateway are sent in bundles."""
         if self._bundles:
             return await self._bundles.post(self._adapter.path, content, {})
         headers = JSON_HEADER | self._adapter.headers
@@ -154,7 +156,8 @@ class _RerankerFallbackError(BusyError):
 
 
 class UnauthorizedError(DataError):
-    """Status 401 or 403: a key is missing or wrong. Its exit code is a ConfigError's, since no data is wrong."""
+    """Status 401 or 403: a key is missing or wrong. Its exit code is that of a ConfigError, since no data is
+    wrong."""
 
     exit_code = ConfigError.exit_code
 
@@ -178,7 +181,7 @@ def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -
     fields = {"scored_against": "query", "rewriter": "request", "snapshot": "", **data, "rewritten_query": searched}
     for passage in data["recall"]:
         refuse_improbable(passage, request.tenant_id, where)
-    # reranker_score is then the score against the query, which thresholds cut by.
+    # reranker_score is then the score against the query, to which thresholds apply.
     if fields["scored_against"] == "query":
         fields["recall"] = [{**item, "query_score": item["reranker_score"]} for item in data["recall"]]
     try:
@@ -190,7 +193,7 @@ def parse_rag_answer(request: RagRequest, content: bytes, adapter: RagAdapter) -
 
 
 def refuse_improbable(passage: Mapping[str, Any], tenant: str, where: str) -> None:
-    """Raise a DataError if a score is no probability: thresholds and rewards need one."""
+    """Raise a DataError if a score is no probability, because thresholds and rewards need one."""
     for name in ("reranker_score", "query_score"):
         score = passage.get(name)
         if score is not None and not 0 <= score <= 1:
@@ -202,7 +205,8 @@ def refuse_improbable(passage: Mapping[str, Any], tenant: str, where: str) -> No
 
 
 def _message(content: bytes) -> str:
-    """Error message in a body of the form of the contract, FastAPI or OpenAI; else the body's beginning."""
+    """Read the error message from a body in the form of the contract, FastAPI or OpenAI; else return the body's
+    beginning."""
     try:
         body = orjson.loads(content)
         message = body.get("msg") or body.get("detail") or body["error"]["message"]

@@ -55,7 +55,8 @@ class RagRequest(Config):
     calibrated."""
 
     need: QueryText | None = None
-    """Text that `reranker_score` is measured against. It changes neither the order of the passages nor the cut."""
+    """Text that `reranker_score` is measured against. It changes neither the order of the passages nor which hits are
+    cut."""
 
     user_profile: str = Field(default="", max_length=4000)
     history_summary: str = Field(default="", max_length=20000)
@@ -125,7 +126,7 @@ class RagAnswer(Config):
 
 
 def read_reranker_fallback(content: bytes) -> str:
-    """Reason in an answer why its scores are not from the configured reranker; empty if they are."""
+    """Read from an answer the reason why its scores are not from the configured reranker; empty if they are."""
     if b'"reranker_fallback_reason"' not in content:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""A knowledge base: its passages, their searched text, and the weight of a term."""
+"""Reads a knowledge base: its passages, their text for searching, and the weight of a term."""
 
 import math
 import unicodedata
@@ -13,7 +13,7 @@ from qinglan.text.text import is_blank
 
 
 def read_knowledge_base(path: Path) -> Iterator[Passage]:
-    """Read passages one at a time; a broken line, a repeated id or an empty file is a DataError that says where."""
+    """Yield the passages of a knowledge base. A DataError names a broken line, a repeated id or an empty file."""
     first_line: dict[str, int] = {}
     for line, passage in read_jsonl(path, Passage):
         if is_blank(passage.content) or visible(passage.id) != passage.id:
@@ -21,7 +21,7 @@ def read_knowledge_base(path: Path) -> Iterator[Passage]:
                 f"{path}:{line}: id '{visible(passage.id)}': its text, or letters of its id, are invisible. Take it "
                 "out, or write it anew."
             )
-        identity = unicodedata.normalize("NFC", passage.id)  # one word to a reader, however its accents are written
+        identity = unicodedata.normalize("NFC", passage.id)  # ids may differ in how an accent is coded
         if identity in first_line:
             raise DataError(
                 f"{path}:{line}: id {passage.id!r} is used in line {first_line[identity]} already. "

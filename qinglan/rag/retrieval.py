@@ -25,7 +25,8 @@ class RetrievalConfig(Config):
     lower passages; the reward sees every retrieved passage, so that ranks are complete. 0 cuts nothing."""
 
     def request(self, question: str, query: str, need: str, tenant_id: str) -> RagRequest:
-        """Build a request without a cut, so that ranks are complete; `shown` cuts the answer."""
+        """Build a request without a score threshold, so that ranks are complete. `shown` applies the threshold to the
+        answer."""
         return RagRequest(
             query=question,
             rewritten_query=query,
@@ -37,7 +38,7 @@ class RetrievalConfig(Config):
         )
 
     def shown(self, data: RagData) -> tuple[RecalledPassage, ...]:
-        """Passages that production shows; those without a score against the query are not cut."""
+        """Return the passages that production shows. Passages without a score against the query are included."""
         return tuple(
             passage
             for passage in data.recall
@@ -46,7 +47,7 @@ class RetrievalConfig(Config):
 
 
 def known_query_score(query_score: float | None) -> float:
-    """A passage's score against the query; a ConfigError if the service does not send it."""
+    """Return a passage's score against the query; a ConfigError if the service does not send it."""
     if query_score is None:
         raise ConfigError(
             "The RAG service scores passages against the need and does not send their query_score, by which seed_v1 "

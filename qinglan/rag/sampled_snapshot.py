@@ -1,4 +1,5 @@
-"""Digest of the answers to a few fixed questions, for a service that sends no digest of its knowledge base.
+"""Computes a digest of the answers to a few fixed questions, for a service that sends no digest of its knowledge
+base.
 
 The digest changes when an answer changes. A passage that none of the questions retrieves may change unnoticed.
 """
@@ -28,7 +29,7 @@ def sample_requests(queries: Sequence[str], tenant: str, kb_name: str) -> Iterat
 
 
 def sampled_snapshot(queries: Sequence[str], answers: Sequence[Mapping[str, Any]]) -> str:
-    """Digest of the passages of each answer. Scores are left out, since on GPUs they vary in the last digit."""
+    """Compute the digest of each answer's passages. Scores are left out, because on GPUs their last digit varies."""
     # Sorted, since passages with equal scores may come in any order.
     passages = [
         sorted([str(hit.get("id", "")), str(hit.get("content", ""))] for hit in answer["recall"])

@@ -1,4 +1,4 @@
-"""Says which measurements are impossible with a RAG service, by its settings and one of its answers."""
+"""Tells which measurements are impossible with a RAG service, from its settings and one of its answers."""
 
 from qinglan.rag.contract import RagData
 from qinglan.rag.service_shape import RagService
@@ -39,7 +39,8 @@ REWRITE_AS_QUERY = (
 
 
 def lost_measurements(service: RagService, data: RagData, score_threshold: float) -> list[str]:
-    """Sentences about what a run with this service cannot measure, or measures differently, each with a next step."""
+    """Write a sentence, with a next step, about each thing that a run with this service cannot measure or measures
+    differently."""
     lost: list[str] = []
     no_ids = bool(data.recall) and not any(hit.id for hit in data.recall)
     if service.rewrite_as_query:
@@ -58,7 +59,7 @@ def lost_measurements(service: RagService, data: RagData, score_threshold: float
 
 
 def sampled_snapshot(questions: int) -> str:
-    """Sentence about the limit of a digest of answers, which replaces a missing snapshot of the service."""
+    """Write the sentence about the limit of a digest of answers, which replaces a missing snapshot of the service."""
     return (
         f"The RAG service does not name its knowledge base: a digest of its answers to {questions:,} "
         f"question{'' if questions == 1 else 's'} stands in, and a passage that none of them retrieves may change "

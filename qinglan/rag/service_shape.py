@@ -26,7 +26,8 @@ digit."""
 
 
 def is_literal_secret(name: str, value: str) -> bool:
-    """True if a header's value holds a secret itself, beside or instead of a reference to an environment variable."""
+    """True if a header's value holds a secret itself, next to or instead of a reference to an environment
+    variable."""
     literal = ENVIRONMENT_VARIABLE.sub("", value)
     secret = bool(SECRET_FIELD.search(name) or SECRET_HEADER.search(name))
     if secret and literal == value:
@@ -78,7 +79,8 @@ class AnswerFields(Config):
     """Path of the text that was searched, if the service sends it."""
 
     scored_against: str = "data.scored_against"
-    """Path of the word `need` or `query`, which scores are measured against; if it is missing, `query` is assumed."""
+    """Path of a word, `need` or `query`, that says what scores are measured against; if it is missing, `query` is
+    assumed."""
 
     snapshot: str = "data.snapshot"
     """Path of the SHA-256 of the knowledge base, if the service sends it."""
@@ -119,12 +121,12 @@ class RagService(Config):
     """Paths of an answer's fields."""
 
     calibration: dict[Name, Calibration] = {}
-    """Map from the service's scores to probabilities, by tenant. `qinglan check-rag` fits it if gold passages are
-    known; a service with logits needs it."""
+    """Conversion of the service's scores to probabilities, by tenant. `qinglan check-rag` fits it if gold passages
+    are known. A service whose scores are logits needs it."""
 
     snapshot_queries: tuple[QueryText, ...] = ()
-    """Questions that stand for the knowledge base if the service sends no `snapshot`: the digest of their answers
-    replaces it. `qinglan check-rag` proposes questions whose answers do not vary."""
+    """Questions for a service that sends no `snapshot`: the digest of the answers to them replaces it. `qinglan
+    check-rag` proposes questions whose answers do not vary."""
 
     @model_validator(mode="after")
     def _secrets_in_the_environment(self) -> Self:

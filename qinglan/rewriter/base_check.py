@@ -91,8 +91,8 @@ def find_critic(model: str) -> Path:
 
 
 def refuse_other_vocabulary(critic: Path, model: Path) -> None:
-    """Raise a ConfigError if the critic's tokens differ from the model's: the critic would read other texts than the
-    model writes."""
+    """Raise a ConfigError if the critic's vocabulary differs from the model's, because the critic would then read
+    other texts than the model writes."""
     from qinglan.rewriter.model import load_tokenizer
 
     if load_tokenizer(critic).get_vocab() != load_tokenizer(model).get_vocab():

@@ -2,8 +2,8 @@
 
     verify_base(Path("/mnt/base"), Path("/mnt/models/model"))     an AlteredError if it is another
 
-The release names the base by the digest of the base stage's folder, which has the files of the weights volume and a
-card. All files are read: about a minute for 65 GB at 1 GB a second.
+A release names its base by a digest of the base stage's folder, which holds the files of the weights volume and a
+card. Every file is read, which takes about a minute for 65 GB at 1 GB a second.
 """
 
 import os
@@ -35,7 +35,7 @@ def verify_base(base: Path, model: Path) -> str:
 
 
 def base_digest(model: Path) -> str:
-    """The digest of the base that the adapter's configuration names or, if it names none, the model's card."""
+    """Read the base's digest from the adapter's configuration or, if it names none, from the model's card."""
     path = model / ADAPTER_FOLDER / ADAPTER_CONFIG
     try:
         named = str(parse_json_mapping(read_plain(path), str(path)).get("base_model_name_or_path"))

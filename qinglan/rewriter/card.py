@@ -22,7 +22,7 @@ FURTHER_ROWS = "augment"
 
 
 class RewriterCard(Config):
-    """Facts about a model's weights."""
+    """Card of a rewriter model: how its weights were trained, and with which prompts and limits it is served."""
 
     stage: str
     """Stage that wrote the weights: base, sft, ppo."""
@@ -31,28 +31,28 @@ class RewriterCard(Config):
     """System prompts by tenant, with which the model was trained and is served."""
 
     prompts_sha256: str = ""
-    """Digest of the prompts (`student_digest`), by the code that trained the model."""
+    """Digest of the prompts (`student_digest`), computed by the code that trained the model."""
 
     max_new_tokens: Positive = 64
-    """Most tokens of a rewrite; a longer one is cut."""
+    """Largest number of tokens of a rewrite; a longer rewrite is cut."""
 
     max_prompt_tokens: Positive | None = None
-    """Most tokens of a prompt in training, evaluation and serving: the oldest turns of a longer history are left out.
-    It is None in older cards; only the context then limits a prompt."""
+    """Largest number of tokens of a prompt in training, evaluation and serving. If a prompt is longer, the oldest
+    turns of its history are left out. None in older cards: only the context then limits a prompt."""
 
     parents: dict[str, str] = {}
     """Digests of what the model was made from: base_model, sft_model, training rows."""
 
     left_out: tuple[str, ...] | None = None
-    """Stages whose rows were left out of training, since the model finds more on dev without them; None if no rows
-    were left out."""
+    """Stages whose rows were left out of training, because the model finds more on the dev rows without them; None if
+    no rows were left out."""
 
     @property
     def leaves_out_further_rows(self) -> bool:
         return FURTHER_ROWS in (self.left_out or ())
 
     def prompt_tokens(self, context: int) -> int:
-        """Most tokens of a prompt if prompt and rewrite together may have `context` tokens."""
+        """Return the largest number of prompt tokens if prompt and rewrite together may have `context` tokens."""
         room = context - self.max_new_tokens
         return min(room, self.max_prompt_tokens or room)
 
@@ -62,7 +62,7 @@ def write_card(folder: Path, card: RewriterCard) -> None:
 
 
 def card_bytes(card: RewriterCard) -> bytes:
-    """The card as JSON, with the digest of its prompts by this code."""
+    """Encode the card as JSON, with the digest of its prompts as this code renders them."""
     card = card.model_copy(update={"prompts_sha256": student_digest(card.system_prompts)})
     return orjson.dumps(card.model_dump(mode="json", exclude_none=True), option=orjson.OPT_INDENT_2)
 
@@ -73,7 +73,7 @@ def read_card(folder: Path) -> RewriterCard:
 
 
 def model_context(folder: Path) -> int:
-    """Most tokens that the model in this folder reads and writes together."""
+    """Return the largest number of tokens that the model in this folder reads and writes together."""
     path = folder / "config.json"
     try:
         return int(parse_json_mapping(read_plain(path), str(path))["max_position_embeddings"])
@@ -82,7 +82,7 @@ def model_context(folder: Path) -> int:
 
 
 def refuse_other_prompts(folder: Path, card: RewriterCard) -> None:
-    """Raise a DataError if this code would show the model other prompts than its training."""
+    """Raise a DataError if this code would show the model other prompts than it was trained with."""
     if not card.prompts_sha256:
         raise DataError(
             f"{folder / CARD}: it does not say with which prompts the model was trained (prompts_sha256). Somebody "

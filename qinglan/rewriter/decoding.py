@@ -1,7 +1,7 @@
-"""Continue many prompts at once: equal prompts are read once, and rows that have ended leave the batch.
+"""Continue many prompts in one batch. Equal prompts are read once, and rows that have ended leave the batch.
 
-Decoding is greedy, or sampled with draws of each row, so that a row's text does not depend on the other rows of the
-batch. transformers' generate() keeps computing rows that have ended, and has one random generator for all rows.
+Decoding is greedy, or sampled with random numbers of each row, so that a row's text does not depend on the other
+rows. transformers' generate() keeps computing rows that have ended, and has one random generator for all rows.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ LEAVE_SHARE = 0.2
 
 
 class Sampling(NamedTuple):
-    """Choice of the next token; a temperature of 0 takes the most likely one."""
+    """Settings for the choice of the next token. A temperature of 0 takes the most likely token."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -46,7 +46,7 @@ def decode(
     ids, mask = left_padded(different, pad, model.device)
     uniform = None if draws is None else torch.as_tensor(draws, dtype=torch.float64, device=model.device)
     out = [Continuation([], []) for _ in prompts]
-    rows = list(range(len(prompts)))  # the prompts that the batch's rows belong to
+    rows = list(range(len(prompts)))  # index of the prompt of each row in the batch
     live = torch.ones(len(rows), dtype=torch.bool)
     cache, positions = None, (mask.cumsum(1) - 1).clamp(min=0)
     with torch.inference_mode():
@@ -86,7 +86,7 @@ def decode(
 
 
 def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
-    """The prompts as one tensor, padded on the left, and the mask of their tokens."""
+    """Return the prompts as one tensor, padded on the left, and a mask that is 1 at their tokens."""
     import torch
 
     longest = max(map(len, prompts))
@@ -96,8 +96,8 @@ def left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tupl
 
 
 def choose_tokens(logits: Any, sampling: Sampling, draws: Any) -> Any:
-    """The next token of each row: the most likely one or, for sampling, the one at the row's draw in the cumulated
-    probabilities."""
+    """Choose the next token of each row: the most likely token or, for sampling, the token at which the cumulated
+    probabilities pass the row's random number."""
     import torch
 
     if not sampling.temperature:

@@ -17,13 +17,15 @@ from qinglan.rewriter.model import GeneratedRewrite
 from qinglan.text.text import one_line
 
 CONTEXT_TOKENS = 2048
-"""Most tokens of prompt and rewrite together: no profile trains with longer rows (`sft.max_length`)."""
+"""Largest number of tokens of prompt and rewrite together, because no profile trains with longer rows
+(`sft.max_length`)."""
 
 MAX_CONCURRENCY = 128
-"""Most rewrites that the engine writes at the same time; the server sends it no more at once."""
+"""Largest number of rewrites that the engine writes at once; the server sends it no more requests at once."""
 
 MAX_LORA_RANK = 128
-"""Largest rank of an adapter, a power of two for vLLM. An exported adapter has the ranks of SFT and PPO: 16 + 64."""
+"""Largest rank of an adapter, one of the values that vLLM accepts. An exported adapter has the ranks of SFT and PPO
+together: 16 + 64."""
 
 BASE_NAME = "base"
 """Name by which a request takes the base model without its adapter."""
@@ -40,10 +42,10 @@ COMPLETIONS_PATH, HEALTH_PATH, MODELS_PATH = "/v1/completions", "/health", "/v1/
 
 
 def engine_options(name: str, adapter: str = "", gpus: int = 1, context: int = CONTEXT_TOKENS) -> list[str]:
-    """Options of `vllm serve` after the folder of weights, which holds a merged model or, if `adapter` is given, its
-    base model.
+    """Return the options of `vllm serve` that follow the folder of weights. That folder holds a merged model or, if
+    `adapter` is set, the adapter's base model.
 
-    `context` is the most tokens of the model; vLLM does not start with a larger `--max-model-len`.
+    `context` is the token limit of the model; vLLM does not start with a larger `--max-model-len`.
     """
     lora = ["--enable-lora", f"--max-lora-rank={MAX_LORA_RANK}", f"--lora-modules={name}={adapter}"]
     return [
@@ -59,14 +61,15 @@ def engine_options(name: str, adapter: str = "", gpus: int = 1, context: int = C
 
 
 def completion_request(model: str, prompt: str, max_new_tokens: int) -> dict[str, Any]:
-    """Body of a request for a greedy completion of a rendered prompt, which already contains all special tokens."""
+    """Build the body of a request for a greedy completion of a rendered prompt, which already contains all special
+    tokens."""
     return {
         "model": model, "prompt": prompt, "temperature": 0, "max_tokens": max_new_tokens, "add_special_tokens": False,
     }  # fmt: skip
 
 
 def read_completion(content: bytes, where: str) -> GeneratedRewrite:
-    """The rewrite in a completion; a response without a text is an outage, not an empty rewrite."""
+    """Read the rewrite from a completion. A response without a text is an outage, not an empty rewrite."""
     try:
         body = orjson.loads(content)
         choice, usage = body["choices"][0], body["usage"]
@@ -80,7 +83,8 @@ def read_completion(content: bytes, where: str) -> GeneratedRewrite:
 
 
 def context_tokens(models: bytes) -> int | None:
-    """Most tokens of prompt and answer together, from the engine's list of models; None if the list has no limit."""
+    """Read from the engine's list of models how many tokens prompt and answer may have together; None if it has no
+    limit."""
     try:
         limits = [card.get("max_model_len") for card in orjson.loads(models)["data"]]
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):

@@ -47,15 +47,15 @@ def run_engine(
     port: int = 0,
     gpus: Sequence[str] = (),
 ) -> Iterator[Engine]:
-    """Run `vllm serve` with the Python of an environment until the block ends; it is ready when the block begins.
+    """Run `vllm serve` with the interpreter `python` during the block; the engine is ready when the block begins.
 
-    Port 0 takes a free port. The engine sees only these `gpus`, or all if the list is empty.
+    Port 0 takes a free port. The engine sees only the GPUs in `gpus`, or all GPUs if the list is empty.
     """
     port = port or free_port()
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(weights.resolve()), *options]
     log.parent.mkdir(parents=True, exist_ok=True)
     cards = {"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if gpus else {}
-    # A killed vLLM leaves sockets in its temporary folder, and segments of shared memory: both are removed here.
+    # A killed vLLM leaves sockets in its temporary folder, and segments of shared memory. Both are removed here.
     with TemporaryDirectory(prefix="qinglan-") as scratch:
         started = Path(scratch).stat().st_mtime
         with open_private(log, "ab") as output:

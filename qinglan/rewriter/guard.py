@@ -13,24 +13,24 @@ from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import MARKUP, copied_tokens, is_blank, normalise, text_length, text_tokens, token_length
 
 GUARDS = ("empty", "cut", "too_long", "markup", "history", "invented_number")
-"""Names of the guards, the gravest first: a text that was cut is often also too long and a copy."""
+"""Names of the guards, the gravest first, because a text that was cut is often also too long and a copy."""
 
 MAX_CHARACTERS = 96
-"""Most characters of a rewrite, unless the question is longer; four Latin letters count as one Chinese character.
-`python -m benchmarks.guard` measures the lengths of teachers' rewrites."""
+"""Largest number of characters of a rewrite, unless the question is longer; four Latin letters count as one Chinese
+character. `python -m benchmarks.guard` measures the lengths of teachers' rewrites."""
 
 LONGEST_CLAUSE = 24
-"""Length from which a copy of the history fails the guard. People write shorter copies in addition to the question
-("Besides winning the Grand Prix, did he ..."). It was measured on people's rewrites, like QUESTION_KEPT, by `python
--m benchmarks.guard`."""
+"""Length of a copied part of the history from which the guard fails, in characters as for MAX_CHARACTERS. People
+write shorter copies in addition to the question ("Besides winning the Grand Prix, did he ..."). `python -m
+benchmarks.guard` measured this and QUESTION_KEPT on people's rewrites."""
 
 QUESTION_KEPT = 0.5
 """Lowest share of the question's words that a rewrite must have in addition to a shorter copy of the history."""
 
 
 def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) -> tuple[str, ...]:
-    """Names of the guards that the text fails; empty if it may be searched. `cut` means that the model was stopped at
-    its token limit."""
+    """Return the names of the guards that the text fails; empty if it may be searched. `cut` means that the model was
+    stopped at its token limit."""
     text = normalise(written)
     if not text or is_blank(written):
         return ("empty",)
@@ -46,8 +46,8 @@ def failed_guards(prompt_input: PromptInput, written: str, cut: bool = False) ->
 
 
 def copies_history(written: str, question: str, sources: Sequence[str]) -> bool:
-    """True if the text copies a long part of the sources, or a shorter part without having enough of the question's
-    words."""
+    """True if the text copies a long part of the sources, or if it copies a shorter part and has too few of the
+    question's words outside of it."""
     tokens, question_tokens = text_tokens(written), set(text_tokens(question))
     copied = copied_tokens(written, (question,), sources)
     length = sum(token_length(token) for token, copy in zip(tokens, copied, strict=True) if copy)

@@ -1,4 +1,4 @@
-"""A rewriter model's folder, and its inference: evaluation and serving write with the same code.
+"""Loads a rewriter model's folder and writes rewrites. Evaluation and serving share this code.
 
     model.safetensors, config.json, tokenizer files     as transformers loads them
     rewriter.json                                       RewriterCard: its prompts, its parents
@@ -60,7 +60,7 @@ class Student:
 
     @classmethod
     def load(cls, folder: Path) -> "Student":
-        """Load the folder's safetensors, and no pickle, which could run code."""
+        """Load the model from the folder's safetensors. Pickles are not loaded, because they could run code."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -73,11 +73,11 @@ class Student:
         return cls(model.eval(), load_tokenizer(folder), card)
 
     def messages(self, prompt_input: PromptInput) -> list[Message]:
-        """The prompt's messages, the same in training, rollout and serving."""
+        """Build the prompt's messages, which are the same in training, rollout and serving."""
         return student_messages(prompt_input, self.card.system_prompts.get(prompt_input.tenant_id, ""))
 
     def prompt(self, prompt_input: PromptInput) -> StudentPrompt:
-        """The prompt that the model gets, up to the beginning of the answer."""
+        """Build the prompt that the model gets, up to the beginning of the answer."""
         return self._fitted(self.messages(prompt_input))
 
     def write(self, rows: Sequence[PromptInput]) -> list[GeneratedRewrite]:
@@ -97,7 +97,8 @@ class Student:
             output = self.model.generate(
                 input_ids=ids, attention_mask=mask,
                 max_new_tokens=self.card.max_new_tokens, do_sample=False, temperature=None, top_p=None, top_k=None,
-                # As in verl's rollout and in vLLM: the folder's generation_config.json must not change it.
+                # The value is the same in verl's rollout and in vLLM; the folder's generation_config.json must not
+                # change it.
                 repetition_penalty=1.0,
                 eos_token_id=self.tokenizer.eos_token_id, pad_token_id=self.tokenizer.pad_token_id,
             )  # fmt: skip
@@ -139,8 +140,8 @@ class Student:
 def render_prompt(tokenizer: Any, messages: list[Message]) -> str:
     """Render messages as text, with thinking turned off, in the same way for training and serving.
 
-    A text that is much longer than its messages is a DataError: a template that prints a message hundreds of times
-    would fill the memory.
+    If the text is much longer than its messages, a DataError is raised, because a template that prints a message
+    hundreds of times would fill the memory.
     """
     from qinglan.models.chat_template_work import MAX_LENGTH
 
@@ -185,7 +186,7 @@ def _counted(tokenizer: Any, messages: list[Message]) -> StudentPrompt:
 
 
 def unusable_answer(written: Sequence[GeneratedRewrite]) -> str | None:
-    """The first answer of a model whose answers are all empty or all cut off; None for any other model."""
+    """Return the first answer of a model whose answers are all empty or all cut off; None for any other model."""
     if not any(rewrite.text for rewrite in written) or all(rewrite.cut for rewrite in written):
         return written[0].text[:60]
     return None
@@ -209,7 +210,7 @@ def refuse_lossy_tokenizer(tokenizer: Any, messages: list[Message], where: str) 
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load the folder's tokenizer, for one thread: using it in two threads at once is an error."""
+    """Load the folder's tokenizer. It fails if two threads use it at once, so each thread needs its own."""
     from transformers import AutoTokenizer
 
     with words_for_broken(folder):

@@ -29,7 +29,7 @@ ROLES: dict[str, Literal["user", "assistant"]] = {
         "assistant",
     ),
 }  # fmt: skip
-"""Names of the two sides. Turns under other names, such as a system prompt, are left out."""
+"""Names of the two sides of a conversation. Turns under other names, such as a system prompt, are left out."""
 
 SHOWN = {"user": "用户：", "assistant": "助手："}
 SHOWN_IN_ENGLISH = {"user": "User: ", "assistant": "Assistant: "}
@@ -104,21 +104,23 @@ def _turn(item: Any) -> tuple[str, str] | None:
 
 
 def _text(content: Any) -> str | None:
-    """A turn's text. Text in parts, [{"type": "text", "text": "..."}], is joined, and other parts are left out."""
+    """Read a turn's text. Text in parts, [{"type": "text", "text": "..."}], is joined, and other parts are left
+    out."""
     if isinstance(content, list) and all(isinstance(part, dict) and "type" in part for part in content):
         return "\n".join(str(part["text"]) for part in content if part["type"] == "text" and "text" in part)
     return content if isinstance(content, str) else None
 
 
 def chat_lines(turns: Sequence[Turn]) -> str:
-    """One line per turn, as a prompt shows the history; the sides are named in the language of the conversation."""
+    """Write one line per turn, as a prompt shows the history. The sides are named in the language of the
+    conversation."""
     texts = [" ".join(turn.text.split()) for turn in turns]
     shown = SHOWN if is_chinese("".join(texts)) else SHOWN_IN_ENGLISH
     return "\n".join(f"{shown[turn.side]}{text}" for turn, text in zip(turns, texts, strict=True))
 
 
 def later_parts(history: str) -> list[str]:
-    """Shorter and shorter versions of a history: first without its oldest turns, then also without the oldest
+    """Return ever shorter versions of a history: first without its oldest turns, then also without the oldest
     sentences of the newest turn, at last empty. A summary without turns counts as one turn.
 
     Turns may be on separate lines, or all on one line as in prompts.

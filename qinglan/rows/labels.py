@@ -98,13 +98,14 @@ def passage_gains(labels: Iterable[Label]) -> dict[str, float]:
 
 
 def relevant_ids(gold: Sequence[str], labels: Iterable[Label]) -> tuple[str, ...]:
-    """Ids of the passages that answer a row: its gold passages, else the passages labelled relevant."""
+    """Return the ids of the passages that answer a row: its gold passages or, without any, those labelled
+    relevant."""
     return tuple(gold) or tuple(passage_gains(labels))
 
 
 def graded_ndcg(ids: Sequence[str], gains: Mapping[str, float], depth: int) -> float:
-    """nDCG of the first `depth` passages (Järvelin and Kekäläinen 2002): 1 if those with the highest gains come
-    first."""
+    """Compute nDCG over the first `depth` passages (Järvelin and Kekäläinen 2002). It is 1 if the passages with the
+    highest gains come first."""
     ideal = _discounted(sorted(gains.values(), reverse=True)[:depth])
     return _discounted([gains.get(passage, 0.0) for passage in ids[:depth]]) / ideal if ideal else 0.0
 

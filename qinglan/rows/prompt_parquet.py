@@ -51,7 +51,8 @@ class ParquetRows:
 
 
 def ppo_schema() -> Any:
-    """Schema of PPO rows. Without it pyarrow would infer another type from a first group of rows without gold."""
+    """Return the schema of PPO rows. Without it pyarrow would infer a wrong type if the first group of rows has no
+    gold."""
     import pyarrow as pa
 
     text, texts = pa.string(), pa.list_(pa.string())
@@ -85,7 +86,7 @@ def ppo_schema() -> Any:
 
 
 def read_prompts(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file of PPO rows, one at a time; a DataError if it cannot be read."""
+    """Yield the rows of a file of PPO rows, one at a time; a DataError if the file cannot be read."""
     import pyarrow as pa
     import pyarrow.parquet
 

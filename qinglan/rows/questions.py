@@ -28,7 +28,7 @@ from qinglan.text.text import is_blank, with_line_feeds
 QUESTION_LIMIT = 2_000
 HISTORY_LIMIT = 20_000
 GOLD_LIMIT = 20_000
-"""Most characters in a row's cell of passage ids, enough for several hundred ids."""
+"""Largest number of characters in a row's cell of passage ids, enough for several hundred ids."""
 
 ID_SEPARATOR = re.compile(r"(?<!\\)[,，;；\n]")
 ESCAPED_SEPARATOR = re.compile(r"\\([,，;；])")
@@ -99,7 +99,7 @@ def read_questions(path: Path, columns: Columns, tenant_id: str) -> Iterator[Que
 
 
 def count_rows(path: Path, columns: Columns) -> int:
-    """Number of rows, for progress. Reading the file once more is cheap compared with the calls that follow."""
+    """Count the rows, to show progress. Reading the file once more is cheap compared with the calls that follow."""
     return sum(1 for _ in _rows(path, columns))
 
 
@@ -120,7 +120,8 @@ def _rows(path: Path, columns: Columns) -> Iterator[tuple[str, Cells]]:
 
 
 def _records(path: Path, kind: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield each record of a JSON list (read whole) or of JSON lines, after its name and its place in the file."""
+    """Yield for each record of a JSON list (read whole) or of JSON lines its name, its position in the file, and the
+    record."""
     if kind == "json":
         for number, record in enumerate(parse_json(read_text(path), str(path), half_characters=True), 1):
             yield f"{path.name} element {number}", f"{path}: element {number}", record

@@ -41,7 +41,7 @@ class QuestionWithNeed(Question):
 
     need: str = Field(min_length=1)
     snapshot: str = ""
-    """Digest of the knowledge base that must answer the question; empty accepts any."""
+    """Digest of the knowledge base that must answer the question; if empty, any knowledge base may answer."""
 
 
 class Rewrite(Question):
@@ -49,10 +49,10 @@ class Rewrite(Question):
 
     rewritten_query: str = Field(min_length=1)
     teacher: str
-    """The model that answered."""
+    """Name of the model that wrote the rewrite."""
 
     call: str
-    """The journal's key of the paid call."""
+    """Key of the paid call in the journal."""
 
 
 class QuarantinedRow(Config):
@@ -114,7 +114,8 @@ class Retrieval(Config):
 
 
 def to_retrieval(query: str, data: RagData, gold: tuple[str, ...], config: RetrievalConfig) -> Retrieval:
-    """The stored part of an answer: every hit with its scores, and the rank of the first gold passage shown."""
+    """Extract the part of an answer that is stored: every hit with its scores, and the rank of the first gold passage
+    shown."""
     shown = config.shown(data)
     # Ranks are counted among the shown passages only, as a user sees them.
     ranks = [rank for rank, hit in enumerate(shown, 1) if hit.id in gold]

@@ -9,15 +9,15 @@ from qinglan.config import Config, Fraction, Seed
 from qinglan.rows.rows import Split
 
 Conversation = tuple[str, str]
-"""Tenant and conversation id: two tenants may use the same conversation ids."""
+"""Tenant and conversation id, since two tenants may use the same conversation ids."""
 
 
 class SplitConfig(Config):
     """Shares of the splits, and the seed that draws them."""
 
     train: Fraction = 0.8
-    """Share of conversations for training. Conversations are drawn and not rows, so that the turns of one stay
-    together."""
+    """Share of conversations for training. Whole conversations are drawn, not rows, so that the turns of a
+    conversation stay together."""
 
     dev: Fraction = 0.1
     """Share of conversations for choosing settings. The rest, without `train` and `dev`, is the locked test."""
@@ -33,7 +33,7 @@ class SplitConfig(Config):
 
 
 def split_of(conversation: Conversation, config: SplitConfig) -> Split:
-    """The split of a conversation; it never depends on other rows."""
+    """Return the split of a conversation. It never depends on other rows."""
     position = hash_fraction(conversation, config.seed)
     if position < config.train:
         return "train"
@@ -41,11 +41,12 @@ def split_of(conversation: Conversation, config: SplitConfig) -> Split:
 
 
 def hash_fraction(conversation: Conversation, seed: int) -> float:
-    """Fixed point of a conversation in [0, 1), by the seed."""
+    """Map a conversation to a number in [0, 1) that depends only on the conversation and the seed."""
     return int.from_bytes(draw_key(seed, *conversation)[:8], "big") / 2**64
 
 
 def draw_key(seed: int, *names: str) -> bytes:
-    """Sort key in a draw. It depends only on the seed and the names, such as tenant and id, and not on other rows."""
+    """Return a sort key for a random draw. It depends only on the seed and the names, such as tenant and id, and not
+    on other rows."""
     # 0x1F is the unit separator: ("a", "bc") and ("ab", "c") need different texts.
     return hashlib.sha256("\x1f".join((str(seed), *names)).encode()).digest()

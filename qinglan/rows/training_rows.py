@@ -7,8 +7,9 @@ from qinglan.prompts import SystemPrompt, student_answer, student_messages
 from qinglan.rows.rows import Question, Rewrite, Split, ValidatedRewrite
 
 WITHOUT_FURTHER = "without_further_rows"
-"""Folder beside the rows for SFT, written only if the teacher wrote further rows. It holds the rows without the
-further ones (train.jsonl, dev.jsonl), and the dev prompts that decide which of both sets is better (dev.parquet)."""
+"""Name of a folder beside the rows for SFT, which is written only if the teacher wrote further rows. It holds the
+other rows (train.jsonl, dev.jsonl), and the dev prompts that decide if training is better without the further rows
+(dev.parquet)."""
 
 RowKind = Literal["sheet", "hindsight", "pseudo"]
 """sheet: a question of the sheet, with the teacher's rewrite. hindsight: a question of the sheet, with a rewrite by a

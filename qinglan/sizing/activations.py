@@ -15,7 +15,7 @@ BF16, FP32 = 2, 4
 
 
 class LayerBytes(NamedTuple):
-    """Bytes of one token in a layer, per unit of each of the layer's widths."""
+    """Bytes that one token takes in a layer, per unit of each of the layer's widths."""
 
     intermediate: int
     queries: int
@@ -45,9 +45,9 @@ PPO_LOSS = 18
 
 
 def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) -> tuple[Amount, ...]:
-    """Activations of a decoder in bf16 with gradient checkpointing, at the larger of two moments: computing the loss,
-    or computing one layer's gradients while the logits are still held. `rank` is the adapter's, 0 if all weights are
-    trained."""
+    """Compute the activations of a decoder in bf16 with gradient checkpointing, at the larger of two moments:
+    computing the loss, or computing one layer's gradients while the logits are still held. `rank` is the adapter's
+    rank, 0 if all weights are trained."""
     layer = layer_gradients(shape, tokens, rank) + BF16 * tokens * shape.vocabulary
     at_loss = loss * tokens * shape.vocabulary
     name = "logits and loss" if at_loss > layer else "a layer's gradients"
@@ -55,15 +55,15 @@ def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) ->
 
 
 def classifier_activations(shape: ModelShape, tokens: int) -> tuple[Amount, ...]:
-    """Activations, with gradient checkpointing, of a model with a few outputs instead of the vocabulary, such as a
-    critic."""
+    """Compute the activations, with gradient checkpointing, of a model with a few outputs instead of the vocabulary,
+    such as a critic."""
     layer = Amount("a layer's gradients", layer_gradients(shape, tokens, 0), "measured")
     return layer_inputs(shape, tokens), layer
 
 
 def held_activations(shape: ModelShape, tokens: int, rank: int, width: int) -> Amount:
-    """Activations without gradient checkpointing: all layers hold the values that their gradients need. `width` is
-    the bytes of an activation."""
+    """Compute the activations without gradient checkpointing: all layers hold the values that their gradients need.
+    `width` is the number of bytes of an activation."""
     each = tokens * width_bytes(HELD[width, rank > 0], shape, rank)
     cast = BF16 * shape.adapter(rank) if width == BF16 else 0  # autocast makes the adapter bf16, once
     return Amount("activations", shape.layers * each + cast, "measured")
@@ -74,8 +74,8 @@ def layer_inputs(shape: ModelShape, tokens: int) -> Amount:
 
 
 def layer_gradients(shape: ModelShape, tokens: int, rank: int) -> int:
-    """Bytes of the layer whose gradients are being computed: its activations, and the gradients of its largest weight
-    or, if `rank` is not 0, of its adapter."""
+    """Compute the bytes of the layer whose gradients are being computed: its activations, and the gradients of its
+    largest weight or, if `rank` is not 0, of its adapter."""
     weights = shape.adapter(rank) // shape.layers if rank else shape.hidden * shape.intermediate
     return tokens * width_bytes(COMPUTED[rank > 0], shape, rank) + BF16 * weights
 

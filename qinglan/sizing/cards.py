@@ -33,7 +33,7 @@ class Card(NamedTuple):
 
 @cache
 def known_cards() -> dict[str, Card]:
-    """Known cards, by the value of the label `nvidia.com/gpu.product`."""
+    """Read the known cards, by the value of the label `nvidia.com/gpu.product`."""
     import yaml
 
     table = yaml.safe_load(CARDS.read_text(encoding="utf-8"))
@@ -44,7 +44,8 @@ def known_cards() -> dict[str, Card]:
 
 
 def card_of_size(memory: float) -> Card:
-    """A card like the first known card with this many GB. If there is none, only the memory of the card is known."""
+    """Return a card with the data of the first known card that has this many GB. Without such a card, only the memory
+    of the returned card is known."""
     for card in known_cards().values():
         if card.memory == memory:
             return card._replace(name=f"{memory:g} GB, as {card.name}")
@@ -52,7 +53,7 @@ def card_of_size(memory: float) -> Card:
 
 
 def card_of_labels(labels: Mapping[str, str]) -> Card | None:
-    """The card that the labels of a node name; None if they name no size."""
+    """Return the card that a node's labels name; None if the labels name no size."""
     # The labels of NVIDIA's GPU feature discovery; the memory is in MiB:
     # https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md
     product, memory = labels.get(PRODUCT, ""), labels.get(MEMORY, "")

@@ -9,12 +9,13 @@ CGROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 def host_bytes() -> int:
-    """Bytes of this machine's memory, or the lowest limit of this process's control groups if it is lower."""
+    """Return the bytes of this machine's memory, or the lowest limit of this process's control groups if it is
+    lower."""
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *cgroup_limits()])
 
 
 def cgroup_limits(tree: Path = CGROUPS, membership: Path = MEMBERSHIP) -> Iterator[int]:
-    """Memory limits of this process's control group and of its parent groups, for cgroup versions 1 and 2.
+    """Yield the memory limits of this process's control group and of its parent groups, for cgroup versions 1 and 2.
 
     A line of /proc/self/cgroup is `0::/GROUP` for version 2, and `NUMBER:CONTROLLERS:/GROUP` for version 1. In a
     container, the group may be a path that exists only on the host; the container's limit is then at the root of the

@@ -1,4 +1,4 @@
-"""Bytes by name in each phase of a stage. The largest phase must fit."""
+"""Adds up the bytes that each phase of a stage needs. The largest phase must fit."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from qinglan.sizing.constants import FRAGMENTS, Basis, Constant
 
 
 class Amount(NamedTuple):
-    """Bytes of one thing in a phase."""
+    """Bytes that one thing, such as the weights, takes in a phase."""
 
     name: str
     bytes: float
@@ -46,7 +46,7 @@ class Need(NamedTuple):
 
 
 def phase(name: str, *amounts: Amount) -> Phase:
-    """A phase of these amounts; amounts of 0 bytes are left out."""
+    """Create a phase of these amounts. Amounts of 0 bytes are left out."""
     return Phase(name, tuple(amount for amount in amounts if amount.bytes))
 
 
@@ -55,5 +55,5 @@ def constant(name: str, value: Constant, times: float = 1.0) -> Amount:
 
 
 def with_fragments(amounts: Sequence[Amount]) -> tuple[Amount, ...]:
-    """The amounts, and the memory that an allocator holds in addition and cannot use."""
+    """Return the amounts, and one more for the memory that an allocator holds in addition and cannot use."""
     return (*amounts, constant("fragments", FRAGMENTS, sum(amount.bytes for amount in amounts)))

@@ -1,4 +1,4 @@
-"""A decoder's shape. From it follow the exact numbers of its parameters, of an adapter's parameters, and of a token's
+"""Counts, from a decoder's shape, its parameters, the parameters of an adapter, and the elements of a token's
 keys and values.
 
 shape = read_shape(folder)          # from its config.json
@@ -43,7 +43,7 @@ class ModelShape(NamedTuple):
     """True if the linear map after attention has a bias, too."""
 
     head_norms: bool
-    """True if queries and keys have norms of their own."""
+    """True if queries and keys have separate norms."""
 
     @property
     def linears(self) -> tuple[tuple[int, int], ...]:
@@ -69,7 +69,7 @@ class ModelShape(NamedTuple):
 
     @property
     def body(self) -> int:
-        """Parameters without any output layer."""
+        """Number of parameters without an output layer."""
         return self.layers * self.layer_parameters + self.embedding + self.hidden
 
     @property
@@ -77,28 +77,29 @@ class ModelShape(NamedTuple):
         return self.body + (0 if self.tied else self.embedding)
 
     def classifier(self, labels: int, bias: bool) -> int:
-        """Parameters with a head of `labels` outputs instead of the output layer; a critic has one output."""
+        """Count the parameters with a head of `labels` outputs instead of the output layer; a critic has one
+        output."""
         return self.body + labels * (self.hidden + bias)
 
     def adapter(self, rank: int) -> int:
-        """Parameters of a LoRA adapter on all linear maps of the layers."""
+        """Count the parameters of a LoRA adapter on all linear maps of the layers."""
         return self.layers * rank * sum(inputs + outputs for inputs, outputs in self.linears)
 
     @property
     def multiplied(self) -> int:
-        """Weights of the layers that multiply each token; the output layer has `embedding` more."""
+        """Number of weights of the layers by which each token is multiplied. The output layer adds `embedding` to
+        it."""
         return self.layers * sum(inputs * outputs for inputs, outputs in self.linears)
 
     def cached(self, parallel: int = 1) -> int:
-        """Elements of a token's keys and values in all layers, on each of `parallel` cards. The heads are divided
-        among the cards; a card holds at least one head."""
+        """Count the elements of a token's keys and values in all layers, on each of `parallel` cards. The heads are
+        divided among the cards; a card holds at least one head."""
         # 2: keys and values. With fewer heads than cards, vLLM repeats heads (ModelConfig.get_num_kv_heads).
         return 2 * self.layers * max(1, self.kv_heads // parallel) * self.head_dim
 
 
 def shape_of(settings: dict[str, Any], where: str) -> ModelShape:
-    """The shape that the settings of a config.json describe; an UncountedError if its model type is not in
-    FAMILIES."""
+    """Read the shape from the settings in a config.json; an UncountedError if its model type is not in FAMILIES."""
     family = settings.get("model_type")
     if family not in FAMILIES:
         raise UncountedError(
@@ -133,7 +134,7 @@ def read_shape(folder: Path) -> ModelShape:
 
 @cache
 def known_shapes() -> dict[str, ModelShape]:
-    """Shapes of public models, by name."""
+    """Read the shapes of public models, by the names of the models."""
     import yaml
 
     table = yaml.safe_load(SHAPES.read_text(encoding="utf-8"))

@@ -18,18 +18,19 @@ class Steps(NamedTuple):
 
 
 def steps_of_all(trainings: Iterable[Steps]) -> Steps:
-    """Steps of several trainings, one after another. `each` is that of the first training, which makes the released
-    model."""
+    """Add up the steps of several trainings that run one after another. `each` is that of the first training, which
+    makes the released model."""
     first, *siblings = trainings
     total = first.total + sum(steps.total for steps in siblings)
     return Steps(first.each, total, first.tests + sum(steps.tests for steps in siblings))
 
 
 def training_operations(multiplied: int, tokens: float, all_weights: bool, checkpointing: bool = True) -> float:
-    """Operations of a training step: two for each weight and token in the forward pass, in its repetition with
-    gradient checkpointing, for the inputs' gradients, and for the weights' gradients if all weights are trained."""
-    # A weight and a token take two operations: a multiplication and an addition. Attention's own products are left
-    # out: with rows of some hundred tokens they are a few per cent.
+    """Count the operations of a training. Each weight takes two operations per token in the forward pass, two more if
+    gradient checkpointing repeats it, two for the inputs' gradients, and two for the weights' gradients if all
+    weights are trained."""
+    # The two operations are a multiplication and an addition. Attention's own products are left out: with rows of
+    # some hundred tokens they are a few per cent.
     return 2 * (2 + checkpointing + all_weights) * multiplied * tokens
 
 
@@ -44,17 +45,17 @@ def compute_seconds(operations: float, card: Card, cards: int) -> float:
 def training_seconds(
     operations: float, parts: float, layers: int, card: Card, cards: int, layer: Constant = LAYER_SECONDS
 ) -> float:
-    """Seconds of a training: either the computing time of the cards or, if it is longer, the time that the processor
-    takes to start every layer's kernels for each of the `parts` of batches. For small models and short rows the
-    processor takes longer."""
+    """Estimate the seconds of a training: either the computing time of the cards or, if it is longer, the time that
+    the processor takes to start every layer's kernels for each of the `parts` of batches. For small models and short
+    rows the processor takes longer."""
     return max(compute_seconds(operations, card, cards), parts * layers * layer.value)
 
 
 def crossing_seconds(size: float, cards: int, nodes: int, network: float) -> float:
-    """Seconds until data that is divided among all cards has reached every machine, at `network` bytes per second
-    between two machines; 0 on one machine.
+    """Estimate the seconds until data that is divided among all cards has reached every machine, at `network` bytes
+    per second between two machines; 0 on one machine.
 
-    NCCL passes the data around a ring of cards: all but one card's part enters each machine. This is the time to
+    NCCL passes the data around a ring of cards, so all but one card's part enters each machine. This is the time to
     gather the data, and also the time to sum it up with one part of the sum on each card; a sum that all cards get
     takes twice as long. https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md#bus-bandwidth
     """
@@ -62,7 +63,7 @@ def crossing_seconds(size: float, cards: int, nodes: int, network: float) -> flo
 
 
 def generation_seconds(shape: ModelShape, tokens: float, width: int, card: Card, tensor_parallel: int) -> float:
-    """Seconds to write these tokens one after another; each token takes one reading of all weights."""
+    """Estimate the seconds to write these tokens one after another. Each token takes one reading of all weights."""
     # Writing is bound by memory, not by operations: https://arxiv.org/abs/2211.05102
     each = shape.parameters * width / tensor_parallel / (card.bandwidth * GB * READ_SHARE.value)
     return tokens * each

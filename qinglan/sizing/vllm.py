@@ -1,7 +1,7 @@
 """Memory of a vLLM engine: weights divided by tensor parallelism, slots of adapters, and the cache of keys and
 values.
 
-vLLM fills its share of a card: the memory that weights and work leave becomes blocks of the cache. It starts only if
+vLLM uses its whole share of a card: memory that weights and work leave becomes blocks of the cache. It starts only if
 one request of the greatest length fits into the cache.
 """
 
@@ -27,7 +27,7 @@ class VllmSettings(NamedTuple):
 
 
 def settings_of_options(options: Sequence[str]) -> VllmSettings:
-    """The options of `vllm serve` that decide on memory, with vLLM's defaults for missing ones."""
+    """Read the options of `vllm serve` that decide on memory, with vLLM's defaults for missing options."""
     values = dict(option.removeprefix("--").partition("=")[::2] for option in options)
     adapters = "enable-lora" in values
     plain = VllmSettings()
@@ -41,7 +41,7 @@ def settings_of_options(options: Sequence[str]) -> VllmSettings:
 
 
 def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, ...]:
-    """Memory of a card without the cache."""
+    """Compute the memory that vLLM needs on a card without the cache."""
     cards = settings.tensor_parallel
     return (
         Amount("weights", shape.parameters * WIDTH / cards),
@@ -51,8 +51,8 @@ def engine_amounts(shape: ModelShape, settings: VllmSettings) -> tuple[Amount, .
 
 
 def least_phase(shape: ModelShape, settings: VllmSettings) -> Phase:
-    """Memory that vLLM's share of a card must at least hold: the cache must fit one request of the greatest
-    length."""
+    """Compute the memory that vLLM's share of a card must at least hold. Its cache must fit one request of the
+    greatest length."""
     # vLLM refuses to start with a smaller cache (vllm/v1/core/kv_cache_utils.py).
     longest = settings.max_model_len * shape.cached(settings.tensor_parallel) * WIDTH
     return phase("the longest request", *engine_amounts(shape, settings), Amount("keys and values", longest))

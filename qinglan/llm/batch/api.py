@@ -1,6 +1,6 @@
-"""Batches of a paid service by OpenAI's protocol: upload a file, create a batch of it, read its result files.
+"""Client of a paid service's batch API in OpenAI's protocol: upload a file, create a batch from it, read its results.
 
-Answers of these endpoints are parsed only here; every failure is an UpstreamError, as in a live call.
+Only this module parses the answers of these endpoints. Every failure is an UpstreamError, as in a live call.
 """
 
 from codecs import BOM_UTF8
@@ -32,7 +32,7 @@ WINDOW: Literal["24h"] = "24h"
 
 REQUEST_LINE = b'{"custom_id":"%s","method":"POST","url":"/v1/chat/completions","body":%s}\n'
 REQUEST_LINE_OVERHEAD = len(REQUEST_LINE) + 64
-"""Bytes that a request needs in a batch's file beside its own; the call's key takes 64 of them."""
+"""Bytes of a request's line in a batch's file, without the request itself; the call's key takes 64 of them."""
 
 MAX_FILE_BYTES = 190_000_000
 """Largest file of a batch in bytes; services refuse more than 200 MB."""
@@ -65,14 +65,14 @@ class BatchStatus(NamedTuple):
     id: str
     status: str
     files: tuple[str, ...]
-    """Files of answers and of errors; a batch may have neither."""
+    """Ids of the result files: one with answers and one with errors. Either may be missing."""
 
     done: int
     total: int
     problems: tuple[BatchProblem, ...]
     files_pending: bool = False
-    """True if the service has not named a file yet although it counts rows for it, or if it calls the batch completed
-    and names no file. A later status may name the file."""
+    """True if a result file is still missing: the service counts rows for it, or calls the batch completed, but does
+    not name the file. A later status may name it."""
 
 
 class NoBatchApiError(FatalUpstreamError):
@@ -87,7 +87,7 @@ class BatchResultLine(NamedTuple):
 
 
 class BatchService:
-    """Files and batches of one model."""
+    """Client for the files and batches of one model's service."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -145,7 +145,7 @@ class BatchService:
             return self._status(await self._json("GET", f"/batches/{batch}"))
 
     async def lines(self, file: str) -> AsyncGenerator[BatchResultLine, None]:
-        """Read a file's lines as they arrive; a line that cannot be read has an empty key."""
+        """Yield the lines of a result file as they arrive; a line that cannot be parsed has an empty key."""
         async with aclosing(self._bytes(file)) as chunks:
             rest = b""
             async for chunk in chunks:
@@ -219,7 +219,7 @@ class BatchService:
 
     @contextmanager
     def _explain_unknown(self, what: str) -> Iterator[None]:
-        """Turn a 404 into an error that says what the service does not know, and what to do."""
+        """Turn a 404 in the block into an error that says what the service does not know, and what to do."""
         try:
             yield
         except FatalUpstreamError as closed:
@@ -285,7 +285,7 @@ def _objects(values: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _status_code(value: object) -> int:
-    """The value as an HTTP status code; 0 if it is not a number."""
+    """Convert a number or a text of digits to an HTTP status code; 0 for other values."""
     return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else _number(value)
 
 

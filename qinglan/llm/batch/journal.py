@@ -21,7 +21,8 @@ from qinglan.llm.usable_answer import is_cut
 
 IN_OPEN_BATCH = "outcome = 'sent' AND batch IS NOT NULL"
 REJECTED_REASONS = ("rejected", "refused")
-"""Reasons of failed calls that no batch will answer either: the service rejected the request itself."""
+"""Failure reasons of calls that another batch would not answer either, because the service rejected the request
+itself."""
 
 REJECTED = f"(state = 'failed' AND reason IN {REJECTED_REASONS})"
 
@@ -79,7 +80,8 @@ class BatchRow(NamedTuple):
 
 
 class BatchJournal:
-    """Batches in the journal. Only the journal's owner writes here, so nothing changes between two statements."""
+    """Stores batches in the journal. Only the process that owns the journal writes to it, so nothing changes between
+    two statements."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -89,7 +91,7 @@ class BatchJournal:
         return [Batch(*row) for row in rows]
 
     def settled_keys(self) -> set[str]:
-        """Keys of calls that need no batch: answered, in an open batch, or rejected by the service."""
+        """Return the keys of calls that need no batch: answered, in an open batch, or rejected by the service."""
         query = (
             f"SELECT key FROM calls WHERE state = 'answered' OR {REJECTED} "
             f"UNION SELECT call FROM attempts WHERE {IN_OPEN_BATCH}"
@@ -97,12 +99,14 @@ class BatchJournal:
         return {str(row[0]) for row in self._journal.read(query)}
 
     def answered_prompts(self) -> set[str]:
-        """Keys of prompts (see prompt_key) with a complete answer, which is reused under any length limit."""
+        """Return the keys of prompts (see prompt_key) that have a complete answer. It is reused under any length
+        limit."""
         query = "SELECT prompt, response FROM prompts JOIN calls ON key = call WHERE state = 'answered'"
         return {str(prompt) for prompt, response in self._journal.read(query) if not is_cut(response)}
 
     async def make(self, role: str, calls: Sequence[BatchCall], factor: float) -> Batch:
-        """Write a batch with its calls and the money reserved for them, before anything is sent."""
+        """Store a new batch in the journal, with its calls and the money reserved for them, before anything is
+        sent."""
         number = int(self._journal.read("SELECT coalesce(max(id), 0) + 1 FROM batches")[0][0])
         batch = Batch(number, role, uuid.uuid4().hex, time.time(), len(calls), factor, "", "", "made")
         statements: list[SqlStatement] = [
@@ -124,11 +128,13 @@ class BatchJournal:
         return batch
 
     async def give_up(self) -> None:
-        """End all open batches in the journal; rows of uploaded batches count as possibly billed."""
+        """End all open batches in the journal without their answers; rows of uploaded batches count as possibly
+        billed."""
         await self._journal.write(*((statement, ()) for statement in GIVE_UP))
 
     def write_file(self, batch: Batch, path: Path) -> None:
-        """Write the batch's lines as the service expects them. Runs in a thread: it opens its own connection."""
+        """Write the file of a batch, one line per request. This runs in another thread, so it opens its own
+        connection."""
         query = (
             "SELECT key, request FROM attempts JOIN calls ON key = call "
             f"WHERE {IN_OPEN_BATCH} AND batch = ? ORDER BY id"
@@ -138,12 +144,13 @@ class BatchJournal:
                 file.write(REQUEST_LINE % (key.encode(), request))
 
     def rows(self, batch: Batch) -> list[BatchRow]:
-        """All rows of a batch, in the order of its file."""
+        """Return all rows of a batch, in the order of its file."""
         query = "SELECT id, call, step, row, reserved, outcome = 'sent' FROM attempts WHERE batch = ? ORDER BY id"
         return [BatchRow(*row) for row in self._journal.read(query, (batch.id,))]
 
     def unanswered(self, batch: Batch) -> list[BatchCall]:
-        """Calls of the batch without an answer that another batch may answer, in the order of the file."""
+        """Return the calls of a batch that got no answer, but may get one in another batch, in the order of the
+        file."""
         query = (
             "SELECT key, model, sample, request, step, row, role, reserved FROM attempts JOIN calls ON key = call "
             f"WHERE batch = ? AND state != 'answered' AND NOT ({REJECTED}) ORDER BY id"
@@ -152,13 +159,13 @@ class BatchJournal:
         return [BatchCall(Call(*row[:4]), Entry(*row[4:7]), row[7]) for row in rows]
 
     def totals(self, batch: Batch) -> tuple[int, float]:
-        """Number of answered rows of a batch, and the cost of all its rows."""
+        """Return the number of answered rows of a batch, and the cost of all its rows."""
         query = "SELECT coalesce(sum(outcome = 'answered'), 0), coalesce(sum(cost), 0) FROM attempts WHERE batch = ?"
         return tuple(self._journal.read(query, (batch.id,))[0])
 
 
 async def refuse_open_batches(journal: Journal) -> None:
-    """Refuse a journal with open batches: live calls would pay for the same answers again.
+    """Refuse a journal with open batches, because live calls would pay for the same answers again.
 
     A batch that was never uploaded cannot have cost anything and is dropped.
     """
@@ -173,7 +180,7 @@ async def refuse_open_batches(journal: Journal) -> None:
 
 
 def rows_that_fit(calls: Sequence[BatchCall], room: float, most_rows: int, most_bytes: int) -> int:
-    """Count how many of the first calls fit in one batch, by the size of its file and by the money left."""
+    """Count how many of the first calls fit in one batch, given its limits of rows and bytes and the money left."""
     size, money = 0, 0.0
     for count, item in enumerate(calls[:most_rows]):
         size += len(item.call.request) + REQUEST_LINE_OVERHEAD

@@ -43,13 +43,13 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Shortest and longest pause between two requests, in seconds."""
 
 LOOKUPS = 5
-"""Number of look-ups before a batch, a file or a line counts as missing: services may show them late."""
+"""Number of look-ups before a batch, a file or a line counts as missing, because services may show them late."""
 
 DEADLINE_SECONDS = 25 * 3600.0
 """Seconds of waiting after which a batch counts as stuck; services end a batch within 24 hours."""
 
 GROUP = 500
-"""Number of outcomes that are written before their commits are awaited."""
+"""Number of row outcomes that are sent to the journal before their commits are awaited."""
 
 TOO_LARGE = "token_limit_exceeded"
 RESUME = "What is in a batch is not lost: run `qinglan prepay` again, it goes on from there."
@@ -77,8 +77,8 @@ class BatchEnd(NamedTuple):
     """Reason why the batch as a whole failed, and the next step; empty if it did not."""
 
     resend_rows: int
-    """Most rows of the next batch if the unanswered rows can be sent again at once: the service refused this batch
-    for a faulty line or for too many tokens. Else 0."""
+    """Row limit for the next batch if the rows can be sent again at once, because the service refused this batch for
+    a faulty line or for too many tokens; otherwise 0."""
 
 
 class BatchRunner:
@@ -118,7 +118,8 @@ class BatchRunner:
         return await self._end("" if resend else batch_problem(status, answered, self._batch.rows), resend)
 
     async def _create(self) -> None:
-        """Upload and create the batch unless that is done; before a second creation, look for the first."""
+        """Upload the file and create the batch, unless that was done earlier. Before a repeated creation, search for
+        the batch."""
         if self._batch.batch:
             return
         # A kill or a broken connection between the creation and its note leaves a batch that only the service knows.
@@ -145,7 +146,7 @@ class BatchRunner:
             self._file.unlink(missing_ok=True)
 
     async def _find(self) -> BatchStatus | None:
-        """Find the batch in case it was created and the answer was lost; the service may list it late."""
+        """Search for a batch that may exist although its creation was not confirmed; the service may list it late."""
         for pause in islice(pauses(), LOOKUPS):
             try:
                 if existing := await self._service.find(self._batch.name, self._batch.file):
@@ -171,7 +172,7 @@ class BatchRunner:
         raise AssertionError("pauses never end")
 
     async def _read(self, status: BatchStatus) -> None:
-        """Read all lines that the service counts; read again a few times while some are missing."""
+        """Read the result files. While they have fewer lines than the service counts, read them again a few times."""
         for pause in islice(pauses(), LOOKUPS):
             await self._retry(lambda: self._read_files(status))
             if len(self._line_keys) >= status.done:
@@ -179,7 +180,8 @@ class BatchRunner:
             await asyncio.sleep(pause)
 
     async def _read_files(self, status: BatchStatus) -> None:
-        """Settle the row of every result line. Lines without a row and repeated lines are logged and skipped."""
+        """Record the outcome of each result line's row. Lines without a row and repeated lines are logged and
+        skipped."""
         self._line_keys.clear()
         rows = {row.call: row for row in self._batches.rows(self._batch)}
         try:
@@ -243,7 +245,8 @@ class BatchRunner:
         self._batch = await self._batches.note(self._batch._replace(**changes))  # type: ignore[arg-type]
 
     async def _retry(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Retry temporary failures; an OutageError if they last. Any other error, such as a refusal, is raised."""
+        """Await `work()`, and retry temporary failures; if they last, raise an OutageError. Other errors are raised
+        at once."""
         try:
             return await self._retries.run(work)
         except (RateLimitError, TransientError) as error:
@@ -251,14 +254,14 @@ class BatchRunner:
 
 
 def _wait_before_retry(error: Exception) -> bool | float:
-    """Decide if the request is sent again; a number is the wait in seconds that the service asks for."""
+    """Decide if a failed request is sent again. A number means yes, after that wait in seconds."""
     if isinstance(error, RateLimitError) and error.wait is not None:
         return min(max(error.wait, FIRST_PAUSE), PATIENCE_SECONDS)
     return isinstance(error, RateLimitError | TransientError)
 
 
 def pauses() -> Iterator[float]:
-    """Seconds between requests: short at first, growing to half a minute, without end."""
+    """Yield the seconds to wait between requests, without end: short at first, then doubled up to LONGEST_PAUSE."""
     pause = FIRST_PAUSE
     while True:
         yield pause
@@ -276,7 +279,8 @@ def outcome_without_line(status: str, problem: BatchProblem | None) -> UpstreamE
 
 
 def rows_to_resend(status: BatchStatus, rows: int) -> int:
-    """Most rows of the next batch if the service ran no row of this one and a new try may succeed; else 0."""
+    """Return the row limit for the next batch if the service ran no row of this batch and a new try may succeed; else
+    0."""
     if status.status != "failed" or rows == 1:
         return 0
     if any(problem.code == TOO_LARGE for problem in status.problems):

@@ -22,8 +22,8 @@ class _Write(NamedTuple):
 
 
 def open_database(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3.Connection:
-    """Open a connection for writing, in WAL mode. Callers begin transactions themselves; only the file's owner can
-    read the file."""
+    """Open a SQLite connection for writing, in WAL mode. Callers begin transactions themselves. Only the file's owner
+    can read the file."""
     try:
         make_private(path)  # SQLite gives the files beside it the same mode
         database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -41,7 +41,7 @@ def open_database(path: Path, synchronous: Literal["FULL", "NORMAL"]) -> sqlite3
 
 
 class GroupWriter:
-    """Writes to a database in one thread, in the order of the calls; it owns the connection until `close`."""
+    """Writes to a database in one thread, in the order of the calls. It owns the connection until `close`."""
 
     def __init__(self, database: sqlite3.Connection, name: str) -> None:
         self._database = database
@@ -53,7 +53,8 @@ class GroupWriter:
         self._thread.start()
 
     def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
-        """Queue a write; once committed, the future holds the number of rows that the last statement changed.
+        """Queue a write, and return a future. After the commit it holds the number of rows that the last statement
+        changed.
 
         After a failed commit nothing more is written: every later call raises the failure.
         """
@@ -65,7 +66,7 @@ class GroupWriter:
         return done
 
     def close(self) -> None:
-        # The thread commits what is queued before the end mark; only then may the connection be closed.
+        # The thread commits all writes that were queued before the end mark; only then may the connection be closed.
         self._queue.put(None)
         self._thread.join()
         self._database.close()
@@ -87,7 +88,7 @@ class GroupWriter:
                 return
 
     def _group(self, first: _Write) -> tuple[list[_Write], bool]:
-        """Collect the first write and those queued behind it; the bool is True if the end mark was reached."""
+        """Collect the first write and the writes queued behind it. The bool is True if the end mark was reached."""
         group = [first]
         while len(group) < LARGEST_GROUP:
             try:
@@ -100,7 +101,7 @@ class GroupWriter:
         return group, False
 
     def _commit(self, group: list[_Write]) -> list[int]:
-        """Write the whole group in one transaction, or nothing of it."""
+        """Write the whole group in one transaction. If it fails, nothing of the group is written."""
         self._database.execute("BEGIN IMMEDIATE")
         try:
             changed = [
@@ -126,6 +127,6 @@ def _resolve(group: list[_Write], outcome: list[int] | OutageError) -> None:
 
 
 def _retrieved(done: "asyncio.Future[int]") -> None:
-    """Read the exception of a failed write: if the write is not awaited, asyncio would log a warning about it."""
+    """Read a failed write's exception. Otherwise asyncio would log a warning if no code awaits the write."""
     if not done.cancelled():
         done.exception()

@@ -5,8 +5,8 @@ committed together. So a process that is killed at any point loses nothing: an a
 possibly billed, and a stored answer is never requested again.
 
 calls      one per distinct request: its key is the digest of the request and the sample
-prompts    finds a call by its request without the limit of the answer's length (prompt_key)
-attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is the time of the outcome
+prompts    one per call and key of its request without the answer's length limit (prompt_key)
+attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is when this was known
 entries    one per row of a step that requested the answer, with the artifact that holds the answer
 batches    files of requests that `qinglan prepay` sent to the service (see llm/batch/journal.py)
 
@@ -112,7 +112,7 @@ Outcome = Literal["rejected", "lost"]
 
 
 class Call(NamedTuple):
-    """A request to a paid model; the same call is paid for once, whichever row needs it."""
+    """A request to a paid model. The same call is paid for only once, even if several rows need it."""
 
     key: str
     model: str
@@ -130,29 +130,29 @@ class Entry(NamedTuple):
 
 def make_call(request: dict[str, Any], sample: int) -> Call:
     """Create the call for a request (model, messages, parameters, response format), as it is sent to the model."""
-    # Sorted keys: the same request gives the same key, however its fields were put together.
+    # Keys are sorted, so that the same request gives the same key, however its fields were put together.
     body = orjson.dumps(request, option=orjson.OPT_SORT_KEYS)
     return Call(call_key(body, sample), str(request["model"]), sample, body)
 
 
 def call_key(request: bytes, sample: int) -> str:
-    """Key of a call: the digest of the request's bytes, as sent, and of the sample number."""
+    """Compute the key of a call: the digest of the request's bytes, as sent, and of the sample number."""
     return sha256(request + b"\n%d" % sample).hexdigest()
 
 
 def prompt_key(request: bytes, sample: int) -> str:
-    """Key of a request without its length limit; all retries of a sample share this key."""
+    """Compute the key of a request without its length limit. All retries of a sample share this key."""
     try:
         fields = orjson.loads(request)
     except orjson.JSONDecodeError:
-        return call_key(request, sample)  # not written by a gateway: it is found by its own bytes only
+        return call_key(request, sample)  # not written by a gateway: only the same bytes have its key
     if isinstance(fields, dict):
         fields = {name: value for name, value in fields.items() if name not in LIMIT_FIELDS}
     return call_key(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS), sample % RETRY_STEP)
 
 
 def length_limit(request: bytes) -> int:
-    """Limit of the answer's length in a request, in tokens; 0 without a limit."""
+    """Return the length limit of the answer that a request sets, in tokens; 0 without a limit."""
     try:
         fields = orjson.loads(request)
         return max((int(fields[name]) for name in LIMIT_FIELDS if name in fields), default=0)
@@ -161,7 +161,7 @@ def length_limit(request: bytes) -> int:
 
 
 def retry_sample(sample: int, retry: int) -> int:
-    """The sample number of the nth retry of a call; retry 0 is the call itself."""
+    """Return the sample number of a call's retry with the number `retry`; retry 0 is the call itself."""
     return sample + retry * RETRY_STEP
 
 
@@ -175,7 +175,7 @@ class JournalledAnswer(NamedTuple):
 
 
 class Journal:
-    """The only writer of a journal file; a second writer, in this process or another, gets a ConfigError."""
+    """Writes a journal file, as its only writer. A second writer, in this process or another, gets a ConfigError."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ class Journal:
             self._lock.close()
             raise
         self.path = path
-        # Numbers are given here and not by SQLite: the number of an attempt is needed before its write is committed.
+        # Attempts are numbered here and not by SQLite, because a number is needed before its write is committed.
         self._next_attempt: int = database.execute("SELECT coalesce(max(id), 0) + 1 FROM attempts").fetchone()[0]
         self._reader = sqlite3.connect(path, isolation_level=None)
         self._writer = GroupWriter(database, str(path))
@@ -201,7 +201,7 @@ class Journal:
         return self._reader.execute(query, values).fetchall()
 
     def write(self, *statements: SqlStatement) -> "asyncio.Future[int]":
-        """Commit statements together, after all earlier writes."""
+        """Commit statements in one transaction, after all earlier writes."""
         return self._writer.write(*statements)
 
     @property
@@ -215,16 +215,16 @@ class Journal:
         return first
 
     def spent(self) -> float:
-        """Total cost of all attempts; an attempt without an outcome counts with its worst cost."""
+        """Return the total cost of all attempts. An attempt without an outcome counts with its worst cost."""
         return float(self.read("SELECT coalesce(sum(cost), 0) FROM attempts")[0][0])
 
     def answer(self, key: str) -> bytes | None:
-        """The received answer to a call; None if the call has no answer."""
+        """Return the received answer to a call; None if the call has no answer."""
         rows = self.read("SELECT response FROM calls WHERE key = ? AND state = 'answered'", (key,))
         return bytes(rows[0][0]) if rows else None
 
     def answers_to_prompt(self, prompt: str) -> list[JournalledAnswer]:
-        """All answers to a prompt (see prompt_key) under any length limit; answers of retries come last."""
+        """Return all answers to a prompt (see prompt_key), under any length limit; answers of retries come last."""
         rows = self.read(ANSWERS_TO_PROMPT, (prompt,))
         return [JournalledAnswer(key, bytes(answer), length_limit(request)) for key, answer, request in rows]
 
@@ -237,7 +237,8 @@ class Journal:
     async def answered(
         self, attempt: int, key: str, response: bytes, usage: Usage, cost: float, reason: str = ""
     ) -> None:
-        """Commit the answer, its usage and its cost in one transaction; `reason` says why it is unusable."""
+        """Commit the answer, its usage and its cost in one transaction. `reason` says why the answer is unusable, if
+        it is."""
         await self.write(*record_answer_statements(attempt, key, response, usage, cost, reason))
 
     async def unanswered(self, attempt: int, outcome: Outcome, detail: str, cost: float) -> None:
@@ -252,7 +253,7 @@ class Journal:
         self.write((UPSERT_ENTRY, (*entry, key, 1)))
 
     async def settled(self) -> None:
-        """Wait until all writes so far are committed, also of hits, so that a reader sees them."""
+        """Wait until all writes so far are committed, including those of `hit`, so that a reader sees them."""
         await self.write(("UPDATE entries SET hits = hits WHERE 0", ()))
 
     def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
@@ -286,7 +287,8 @@ def record_answer_statements(
 
 
 def fail_call_statement(key: str, reason: str, raw: str) -> SqlStatement:
-    """SQL statement that marks a call as failed, unless it has an answer: a paid answer is never overwritten."""
+    """Build the SQL statement that marks a call as failed. A call with an answer is not changed, since the answer was
+    paid for."""
     return (
         "UPDATE calls SET state = 'failed', reason = ?, response = ? WHERE key = ? AND state != 'answered'",
         (reason, raw.encode(), key),
@@ -301,8 +303,8 @@ def end_attempt_statement(attempt: int, outcome: str, detail: str, cost: float) 
 
 
 def _lock(path: Path) -> IO[bytes]:
-    """Lock the journal until `close` or the end of the process. The lock is on a file beside it, since SQLite locks
-    the journal itself."""
+    """Lock the journal until `close` or the end of the process. The lock is on a separate file beside the journal,
+    because SQLite locks the journal's file itself."""
     # flock and not SQLite: SQLite locks a file only while it writes, and a killed process leaves no flock behind.
     lock = open_lock(path.with_name(f"{path.name}.lock"))
     try:
@@ -317,14 +319,15 @@ def _lock(path: Path) -> IO[bytes]:
 
 
 def read_version(database: sqlite3.Connection) -> tuple[int, int]:
-    """Marks of a journal in a database: APPLICATION_ID and SCHEMA_VERSION; other files have other numbers."""
+    """Read the numbers by which a database is known as a journal: APPLICATION_ID and SCHEMA_VERSION."""
     names = ("application_id", "user_version")
     application, version = (int(database.execute(f"PRAGMA {name}").fetchone()[0]) for name in names)
     return application, version
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    """Create the tables of a new file; mark attempts that a killed owner left open as lost."""
+    """Create the tables if the file is new. In an existing journal, mark attempts that a killed owner left open as
+    lost."""
     application, version = read_version(database)
     if application == APPLICATION_ID and version == SCHEMA_VERSION:
         # The lock is held, so no living process has these attempts under way.

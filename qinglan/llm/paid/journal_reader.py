@@ -27,7 +27,7 @@ LOST_ATTEMPTS = """
 SELECT count(*) lost_attempts FROM attempts JOIN calls ON key = call
 WHERE state = 'failed' OR (state = 'answered' AND calls.reason != '')
 """
-"""Counts attempts of calls without a usable answer; the next run sends these calls again."""
+"""Counts the attempts of calls that have no usable answer. The next run sends these calls again."""
 
 BY_STEP = """
 SELECT step, role, sum(attempts) attempts, sum(answered) answered, sum(hits) hits, sum(cost) cost FROM (
@@ -71,7 +71,7 @@ class JournalAnswer(NamedTuple):
     """An answered call, as an audit reads it."""
 
     call: str
-    """The key: the digest of the request."""
+    """Key of the call, which is a digest of its request."""
 
     digest: str
     """Digest of the answer; "" if there is a fault."""
@@ -81,10 +81,10 @@ class JournalAnswer(NamedTuple):
     """Cost of the call; None if it was sent more than once, since a batch that ends later may change the cost."""
 
     sent: bool
-    """True if a request for the call was sent and answered."""
+    """True if an attempt of the call was answered."""
 
     fault: str
-    """Reason why the gateway cannot have written the row; "" if there is no fault."""
+    """Reason why the gateway cannot have written the journal's row of this call; "" if there is no fault."""
 
 
 class Attempt(NamedTuple):
@@ -94,20 +94,22 @@ class Attempt(NamedTuple):
     outcome: str
     cost: float
     seconds: float | None
-    """Seconds from the commit before sending until the outcome; None without an outcome, and for a row of a batch."""
+    """Seconds from the journal's commit before sending until the outcome; None without an outcome, and for a row of a
+    batch."""
 
     request: bytes
     """JSON as it was sent."""
 
 
 def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:
-    """Every request that a step sent to a role's model."""
+    """Read every request that a step sent to a role's model."""
     with _reading(path) as database:
         return [Attempt(*row) for row in database.execute(ATTEMPTS_OF, (step, role))]
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """Report of a journal: calls, hits, tokens and money, in all and by step, and rows that may be billed twice."""
+    """Summarize a journal: calls, reused answers, tokens and money, in all and by step, and rows that may be billed
+    twice."""
     with _reading(path) as database:
         report: dict[str, Any] = {}
         for query in (CALLS, ATTEMPTS, LOST_ATTEMPTS):
@@ -134,7 +136,8 @@ def read_answers_by_model(path: Path) -> list[ModelAnswers]:
 
 
 def journal_digest(path: Path) -> str:
-    """Digest of all answered calls of a journal, over key and answer; the order in time does not matter."""
+    """Compute the digest of all answered calls of a journal, over key and answer. The order of the answers in time
+    does not matter."""
     digest = sha256()
     with _reading(path) as database:
         for row in database.execute("SELECT key, response FROM calls WHERE state = 'answered' ORDER BY key"):
@@ -143,7 +146,7 @@ def journal_digest(path: Path) -> str:
 
 
 def paid_answers_jsonl(path: Path, step: str) -> bytes:
-    """The answers that a step got, one JSON line each: digests of request and answer, and the cost."""
+    """List the answers that a step got, one JSON line each: digests of request and answer, and the cost."""
     lines = []
     with _reading(path) as database:
         for row in database.execute(PAID, (step,)):
@@ -154,7 +157,7 @@ def paid_answers_jsonl(path: Path, step: str) -> bytes:
 
 
 def read_answers(path: Path) -> Iterator[JournalAnswer]:
-    """Yield every answered call; its `fault` says if the key is not the digest of the request."""
+    """Yield every answered call. Its `fault` is set if the gateway cannot have written the call's row."""
     with _reading(path) as database:
         for row in database.execute(ANSWERS):
             fault = _row_fault(row)
@@ -163,7 +166,8 @@ def read_answers(path: Path) -> Iterator[JournalAnswer]:
 
 
 def _row_fault(row: sqlite3.Row) -> str:
-    """Reason why the gateway cannot have written this row, or "". Types are checked too: SQLite stores any type."""
+    """Explain why the gateway cannot have written this row; "" if it can. Types are checked too, since SQLite stores
+    any type."""
     key, request, response, sample = row["key"], row["request"], row["response"], row["sample"]
     if not (isinstance(key, str) and isinstance(request, bytes) and isinstance(response, bytes)):
         return "the journal holds text or nothing where the bytes of a request or an answer belong"
@@ -192,6 +196,6 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
             raise DataError(
                 f"{path}: no journal of version {SCHEMA_VERSION}. Read it with the release that wrote it."
             )
-        # A read transaction in WAL mode sees the state at its first read until it ends.
+        # In WAL mode, all reads of a transaction see the state at its first read.
         database.execute("BEGIN")
         yield database

@@ -1,4 +1,4 @@
-"""Compares names of paid models: two spellings of one model count as the same.
+"""Compares names of paid models. Two spellings of one model's name count as the same.
 
 same_model("openai/gpt-4o-2024-08-06", "GPT-4o")     # True
 same_model("gpt-4o", "gpt-4o-mini")                  # False
@@ -16,8 +16,8 @@ LOOKALIKES = str.maketrans("авеіјкмнорстухѕԛԝαεικνορτυ
 VENDOR = re.compile(
     r"^(?:(?:us|eu|apac|global)\.)?(?:ai21|amazon|anthropic|cohere|deepseek|meta|mistral|openai|qwen)\."
 )
-"""Vendor at the beginning of a cloud's model id, such as `us.anthropic.` on Bedrock. A vendor before a slash is cut
-in plain_model_name."""
+"""Pattern for the vendor at the beginning of a cloud's model id, such as `us.anthropic.` on Bedrock. A vendor before
+a slash is removed in plain_model_name."""
 
 SUFFIX = re.compile(
     r"-(?:"
@@ -29,12 +29,13 @@ SUFFIX = re.compile(
 
 
 def same_model(name: Any, other: Any) -> bool:
-    """True if two names mean one model; case, width, vendor, date and alias do not matter."""
+    """True if two names mean the same model. Differences in case, width, vendor, date and alias are ignored."""
     return plain_model_name(name) == plain_model_name(other)
 
 
 def plain_model_name(name: Any) -> str:
-    """Reduce a name to the letters and digits that identify the model; empty if the name is not a text."""
+    """Reduce a name to the letters and digits that identify the model. The result is empty if the name is not a
+    text."""
     if not isinstance(name, str):
         return ""
     text = unicodedata.normalize("NFKC", name).casefold()

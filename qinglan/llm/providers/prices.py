@@ -1,4 +1,4 @@
-"""Costs of calls: actual, worst and estimated. Pure functions."""
+"""Pure functions for the costs of calls: actual, worst and estimated."""
 
 from typing import Any, NamedTuple
 
@@ -6,13 +6,13 @@ from qinglan.llm.config import Price
 
 MILLION = 1_000_000
 TOKENS_PER_WIDE_CHARACTER = 0.8
-"""Tokens per Chinese character: 0.7 to 1 in the vocabularies of today's models."""
+"""Estimated tokens per Chinese character; today's models have vocabularies with 0.7 to 1."""
 
 MOST_TOKENS = 10**9
-"""Most tokens of one answer; a service that counts more has miscounted."""
+"""Largest number of tokens that a service may report for one answer; a larger number is taken for a mistake."""
 
 CHARACTERS_PER_TOKEN = 4
-"""Characters of ASCII text per token, the usual estimate."""
+"""Estimated characters of ASCII text per token."""
 
 
 class Usage(NamedTuple):
@@ -29,25 +29,27 @@ class Usage(NamedTuple):
 
 
 def cost(price: Price, input: int, output: int, cached: int = 0) -> float:
-    """Cost of these tokens; `cached` is the part of the input that is billed at the cached price."""
+    """Compute the cost of a call's tokens; `cached` is the part of the input that is billed at the cached price."""
     return ((input - cached) * price.input + cached * price.cached_input + output * price.output) / MILLION
 
 
 def worst_cost(price: Price, request: bytes, max_output: int) -> float:
-    """Largest possible cost of a call: a text never has more tokens than UTF-8 bytes."""
-    # A service decides which tokens it has cached, so the dearer of both prices is the bound.
+    """Compute the largest possible cost of a call. Its bytes count as tokens, since a text never has more tokens than
+    UTF-8 bytes."""
+    # A service decides which tokens it has cached, so the higher of both prices is used.
     dearest = max(price.input, price.cached_input)
     return (len(request) * dearest + max_output * price.output) / MILLION
 
 
 def estimate_tokens(text: str) -> int:
-    """Estimate a text's tokens: 0.8 for a Chinese character, a quarter for an ASCII one. Not a bound."""
+    """Estimate a text's tokens: 0.8 for a Chinese character, a quarter for an ASCII character. A text may have
+    more."""
     narrow = len(text.encode("ascii", "ignore"))
     return round(narrow / CHARACTERS_PER_TOKEN + (len(text) - narrow) * TOKENS_PER_WIDE_CHARACTER)
 
 
 def read_usage(completion: dict[str, Any]) -> Usage | None:
-    """Tokens that a completion reports; None if the report is missing or contradicts itself."""
+    """Read the tokens that a completion reports; None if the report is missing or contradicts itself."""
     usage = completion.get("usage")
     if not isinstance(usage, dict):
         return None
@@ -66,7 +68,7 @@ def read_usage(completion: dict[str, Any]) -> Usage | None:
 
 
 def _count(values: Any, name: str) -> int:
-    """A count of tokens; 0 if it is missing, and -1, which read_usage refuses, if it is not a whole number."""
+    """Read a token count; 0 if it is missing, and -1, which read_usage refuses, if it is not a whole number."""
     value = values.get(name) if isinstance(values, dict) else None
     if value is None:
         return 0

@@ -16,8 +16,10 @@ def key_remover(key: str) -> Callable[[str], str]:
 
 
 def _any_spelling(letter: str) -> str:
-    """Pattern of one character: plain, escaped once or several times in JSON, or escaped in a URL or in HTML."""
-    # The number of backslashes has a limit: without it the work on an answer of backslashes grows with their square.
+    """Return the pattern of one character: plain, escaped once or several times in JSON, or escaped in a URL or in
+    HTML."""
+    # The number of backslashes is limited. Otherwise the time for an answer of backslashes would grow with their
+    # square.
     code = ord(letter)
     digits = "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in f"{code:02x}")
     spellings = (

@@ -1,4 +1,4 @@
-"""Calls a paid model once: returns the received answer or raises an error. Callers decide about retries.
+"""Calls a paid model once, and returns the received answer or raises an error. Callers decide about retries.
 
 UpstreamError
 ├── RateLimitError          429: all calls pause, then this one is sent again
@@ -31,8 +31,9 @@ NOT_FOUND = "not found"
 """Reason of a FatalUpstreamError: the service knows no such path, model, batch or file."""
 
 CUT_OFF_STATUSES = {502, 504, 520, 524}
-"""Statuses of a proxy that forwarded the request and got no answer or a broken one; 520 and 524 are Cloudflare's
-(developers.cloudflare.com/support/troubleshooting/http-status-codes). The service may have answered, and billed."""
+"""Statuses of a proxy that forwarded the request and got no answer, or a broken one; 520 and 524 are Cloudflare's
+(developers.cloudflare.com/support/troubleshooting/http-status-codes). The service may have answered, and billed the
+call."""
 
 REJECTED_STATUSES = {400, 413, 422}
 FILTER_CODES, FILTER_MESSAGE = {"content_filter", "content_policy_violation"}, "Content Exists Risk"
@@ -42,15 +43,15 @@ Result = TypeVar("Result")
 
 
 class Completion(NamedTuple):
-    """A completion that holds a message; the caller judges if it is usable."""
+    """A received completion that contains a message. The caller decides if the message is usable."""
 
     raw: bytes
     usage: Usage | None
 
 
 class UpstreamError(Exception):
-    """A call got no answer. `maybe_billed` is True if the service may have charged for it; `raw` is the text received
-    instead of an answer."""
+    """A call got no answer. `maybe_billed` is True if the service may have charged for it, and `raw` is the text that
+    came instead of an answer."""
 
     def __init__(self, reason: str, message: str, raw: str = "", maybe_billed: bool = False) -> None:
         super().__init__(message)
@@ -109,7 +110,7 @@ class Upstream:
         return read_completion(self.clean(answer.text), self.where)
 
     async def call(self, send: Callable[[openai.AsyncOpenAI], Awaitable[Result]], seconds: float) -> Result:
-        """Call the client with a time limit; an UpstreamError says what came instead of an answer."""
+        """Await `send(client)` with a time limit. An UpstreamError tells what came instead of an answer."""
         client = self._client if seconds == self._timeout else self._client.with_options(timeout=seconds)
         try:
             return await send(client)
@@ -129,7 +130,7 @@ class Upstream:
             ) from error
 
     def clean(self, text: str) -> str:
-        """Remove the key from a text, so that a service that repeats it cannot bring it into files."""
+        """Remove the key from a text. Otherwise a service that repeats the key could bring it into our files."""
         return self._remove_key(text)
 
 
@@ -156,7 +157,8 @@ def read_completion(body: str, where: str) -> Completion:
 
 
 def error_from_status(status: int, headers: Mapping[str, str], body: str, where: str) -> UpstreamError:
-    """The error for a status: it concerns this row only, is temporary, or concerns every row (see UpstreamError)."""
+    """Return the error for a status. Its class says if it concerns only this row, is temporary, or concerns every
+    row."""
     code, message = _error_of(body)
     text = as_sentence(f"{where}: status {status}: {message}" if message.strip() else f"{where}: status {status}")
     raw = body[:MAX_RAW_CHARACTERS]

@@ -1,4 +1,4 @@
-"""A knowledge base's search index on disk: built once for each digest, verified when it is opened, read-only.
+"""A knowledge base's search index on disk. It is built once for each digest, and verified when it is opened.
 
 folder = build_index(Path("kb.jsonl"), Path("indexes"), "fivedoctors")    # indexes/fivedoctors/default/<digest>
 index = Index.open(folder)
@@ -31,7 +31,8 @@ from qinglan.rag.lexical.index_files import (
 from qinglan.text.text import search_terms
 
 QUERY_TERMS = 128
-"""Most terms of a query that are searched, the rarest first: a pasted page costs no more than a long question."""
+"""Largest number of a query's terms that are searched. The rarest are taken, so that a pasted page costs no more than
+a long question."""
 
 CACHED_PASSAGES = 4096
 CACHED_TERMS = 1 << 16
@@ -50,7 +51,8 @@ class Hit(NamedTuple):
 
 
 def build_index(kb: Path, root: Path, tenant_id: str, kb_name: str = "default") -> Path:
-    """Build the index of a knowledge base unless its folder exists; several builders at once are safe."""
+    """Build a knowledge base's index if it does not exist, and return its folder. Several builders at once are
+    safe."""
     if not kb.is_file():
         raise DataError(f"{kb}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
     snapshot = sha256_file(kb)
@@ -104,7 +106,7 @@ class Index:
         return self.manifest.passages
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The k best passages by BM25, best first; passages with equal scores are in the order of the file."""
+        """Return the k best passages by BM25, best first. Passages with equal scores are in the order of the file."""
         return self._cached_search(query, max(k, MIN_SEARCH_HITS))[:k]
 
     def _search(self, query: str, k: int) -> list[Hit]:
@@ -114,21 +116,22 @@ class Index:
         limit = k + 16
         hits = self._top(terms, limit)
         while len(hits) == limit and hits[-1].score == hits[k - 1].score and limit < MAX_TIED_HITS:
-            limit = min(limit * 4, MAX_TIED_HITS)  # more hits may tie at the cut: fetch all of them, then order
+            limit = min(limit * 4, MAX_TIED_HITS)  # more hits may have the score of the last: fetch all, then sort
             hits = self._top(terms, limit)
         return hits[:k]
 
     def query_terms(self, query: str) -> list[str]:
-        """Distinct terms of the query that the knowledge base holds; only the rarest if there are too many."""
+        """Return the distinct terms of a query that the knowledge base contains; only the rarest if there are too
+        many."""
         terms = [term for term in dict.fromkeys(search_terms(query)) if self.df(term)]
         return sorted(terms, key=self.df)[:QUERY_TERMS] if len(terms) > QUERY_TERMS else terms
 
     def weight(self, number: int) -> float:
-        """Sum of the idf of all terms in a passage's title and content."""
+        """Return the sum of the idf of all terms in a passage's title and content."""
         return self._weights[2 * number]
 
     def title_weight(self, number: int) -> float:
-        """Sum of the idf of the terms in a passage's title."""
+        """Return the sum of the idf of the terms in a passage's title."""
         return self._weights[2 * number + 1]
 
     def _top(self, terms: list[str], limit: int) -> list[Hit]:
@@ -137,7 +140,7 @@ class Index:
         clauses = [(Occur.Should, Query.term_query(self._schema, "body", term, "freq")) for term in terms]
         matches = self._searcher.search(Query.boolean_query(clauses), limit, count=False).hits
         numbers: list[Any] = self._searcher.fast_field_values("number", [address for _, address in matches])
-        # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
+        # The last bits of a score depend on the order of the sum. Scores are rounded, so that near-duplicates tie.
         scores = [round(score, 4) for score, _ in matches]
         return sorted(map(Hit, numbers, scores), key=lambda hit: (-hit.score, hit.number))
 

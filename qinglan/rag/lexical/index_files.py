@@ -1,4 +1,5 @@
-"""Files of a search index, and its manifest. The manifest is written last: a folder with a manifest is complete."""
+"""Writes and checks the files of a search index. The manifest is written last, so a folder with a manifest is
+complete."""
 
 import os
 from pathlib import Path
@@ -51,7 +52,8 @@ def verify_index(folder: Path) -> Manifest:
 
 
 def seal_index(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest with the digest of every file. It comes last: a folder with a manifest is complete."""
+    """Write the manifest with the digest of every file. It is written last, so a folder with a manifest is
+    complete."""
     files = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix != ".lock":  # tantivy creates its lock files again

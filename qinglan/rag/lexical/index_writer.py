@@ -1,7 +1,7 @@
 """Writes the files of a search index, a batch of passages at a time.
 
 Memory holds only the ids, which must be unique, and the vocabulary. A term's weight is known only when every passage
-is counted; until then each passage's terms wait in a file, 8 bytes a term.
+is counted. Until then the terms of each passage are stored in a temporary file, with 8 bytes per term.
 """
 
 import logging
@@ -60,7 +60,7 @@ def write_index(kb: Path, folder: Path) -> int:
 
 
 def _line(passage: Passage) -> bytes:
-    return orjson.dumps(vars(passage), option=orjson.OPT_APPEND_NEWLINE)  # read from JSON, it holds nothing else
+    return orjson.dumps(vars(passage), option=orjson.OPT_APPEND_NEWLINE)  # read from JSON, it has no other attributes
 
 
 def _add(writer: IndexWriter, bodies: list[str], first: int) -> None:
@@ -71,7 +71,7 @@ def _add(writer: IndexWriter, bodies: list[str], first: int) -> None:
 
 
 class TermSpool:
-    """Computes the weights of passages: their terms wait in a temporary file until all passages are counted."""
+    """Computes the weights of passages. Their terms are stored in a temporary file until all passages are counted."""
 
     def __init__(self, waiting: Path) -> None:
         self._path = waiting
@@ -103,14 +103,14 @@ class TermSpool:
 
 
 class BuildProgressLog:
-    """Logs progress every few seconds: a million passages take a minute."""
+    """Logs progress every few seconds, because a million passages take a minute."""
 
     def __init__(self, kb: Path) -> None:
         self._name, self._bytes = kb.name, kb.stat().st_size
         self._started = self._last = time.monotonic()
 
     def done(self, passages: int, written: int) -> None:
-        """Log progress; the number of all passages is estimated from the file's size."""
+        """Log progress if it is due. The total number of passages is estimated from the file's size."""
         now = time.monotonic()
         if now - self._last >= EVERY_SECONDS:
             self._last = now

@@ -4,7 +4,7 @@ batch = extract_terms([Passage(id="1", title="虾青素 用量", content="每日
 batch.bodies[0]                     # '虾青 青素 用量 每日 日一 一粒 '
 DocumentFrequencies().add(batch)    # count how many passages hold each term, a batch at a time
 
-Each term is one integer. A pair holds the code points of its two characters, 21 bits each; a lone character has 0 as
+Each term is one integer. A pair holds the code points of its two characters, 21 bits each. A lone character has 0 as
 its second. A word holds 48 bits of its digest, and a higher bit that sets it apart from pairs. With a million words,
 about one knowledge base in 500 has two words with the same integer.
 """
@@ -102,7 +102,7 @@ def _word_code(word: str) -> int:
 
 
 class DocumentFrequencies:
-    """Number of passages that hold each term: memory grows with the vocabulary, not with the passages."""
+    """Counts the passages that contain each term. Memory grows with the vocabulary, not with the passages."""
 
     def __init__(self) -> None:
         self._codes: TermCodes = np.empty(0, np.uint64)
@@ -136,15 +136,15 @@ class DocumentFrequencies:
 
 
 class PassageWeigher:
-    """Weighs passages by the weights of their terms."""
+    """Function object that sums the weights of each passage's terms."""
 
     def __init__(self, codes: TermCodes, weights: Weights) -> None:
         self._codes, self._weights = codes, weights
 
     def __call__(self, codes: TermCodes, in_title: NDArray[np.bool_], counts: Counts) -> Weights:
-        """For each passage, a row with the summed weights of all its terms and of its title's terms.
+        """Return a row for each passage: the summed weights of all its terms, and of its title's terms.
 
-        The arguments are those of BatchTerms.
+        The arguments are fields of BatchTerms.
         """
         weights = self._weights[np.searchsorted(self._codes, codes)]
         passage = np.repeat(np.arange(len(counts)), counts)
@@ -155,7 +155,7 @@ class PassageWeigher:
 
 @cache
 def _matching(pattern: str) -> NDArray[np.bool_]:
-    """Mask of the code points that match a pattern of Python's `re`."""
+    """Return a mask of all code points; True for those that match a pattern of Python's `re`."""
     everything = np.arange(CODE_POINTS, dtype=np.uint32).tobytes().decode("utf-32-le", "surrogatepass")
     mask = np.zeros(CODE_POINTS, np.bool_)
     for run in re.finditer(f"(?:{pattern})+", everything):
@@ -164,7 +164,8 @@ def _matching(pattern: str) -> NDArray[np.bool_]:
 
 
 def _starts(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Positions where a pair or a lone character begins, and a mask of pairs. The last point is a line break."""
+    """Return the positions where a pair or a lone character begins, and a mask of pairs. The last point is a line
+    break."""
     character, letter = _matching(r"\w")[points], _matching(f"[{LETTER}]")[points]
     joined = np.append(character[:-1] & character[1:], False)
     lone = character & ~joined & ~np.append(False, joined[:-1])
@@ -176,10 +177,11 @@ def _starts(points: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.b
 def _distinct(
     codes: TermCodes, segment: TermCodes, passages: int
 ) -> tuple[TermCodes, NDArray[np.bool_], NDArray[np.int64]]:
-    """Distinct terms of each passage, a mask of the terms that its title holds, and the number of terms per passage.
+    """Return each passage's distinct terms, a mask of the terms that its title contains, and the number of terms per
+    passage.
 
-    Passage, term and a bit (0 for the title, 1 for the content) are packed in one number. Sorted, a term of the title
-    comes before the same term of the content, and only the first is kept.
+    Passage, term and a bit (0 for the title, 1 for the content) are packed in one number. After sorting, a term of
+    the title comes before the same term of the content, and only the first is used.
     """
     # From the highest bit: passage, term (49 bits), and one bit for title or content. A segment's number is twice its
     # passage's, plus 1 for the content.
