@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 class DynamicBatcher(Generic[Item, Result]):
-    """Calls `answer` with all waiting items, at most `most` in a call; a single item is answered at once."""
+    """Calls `answer` with batches of up to `most` waiting items. It never waits for more items to fill a batch."""
 
     def __init__(self, answer: Callable[[Sequence[Item]], Sequence[Result]], most: int) -> None:
         self._answer, self._most = answer, most

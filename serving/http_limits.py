@@ -13,7 +13,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 LARGEST_HEAD = 64 * 1024
-"""Most bytes of the request line and all headers, as in h11; also of a chunk's header and of the trailers."""
+"""Most bytes of the request line and all headers, the same as in h11. The limit also applies to a chunk's header and
+to the trailers."""
 
 MOST_HEADERS = 100
 """Highest number of headers in a request, the same as in Python's http.server and Apache."""
@@ -140,5 +141,5 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 def head_size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    """Bytes of the URL and all headers; each header includes `: ` and the end of its line."""
+    """Return the size of the URL and all headers in bytes, with `: ` and a line end for each header."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)

@@ -42,7 +42,7 @@ class _GracefulServer(uvicorn.Server):
     """uvicorn's server without its signal handlers, which would end the process before its journal is closed."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more connections. A request on a connection that was just opened is still answered."""
+        """Stop accepting connections. A request on a connection that was just opened is still answered."""
         # Closing a listening socket resets the connections in its queue. So first the kernel drops new packets, then
         # all connections in the queue are accepted, and then the socket is closed.
         loop, late = asyncio.get_running_loop(), list[socket.socket]()
@@ -98,8 +98,8 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else "no port is higher than 65535"
         raise ConfigError(f"{host}:{port}: cannot listen there ({why}). Choose another port.") from error
-    # Accepted connections inherit it. asyncio sets it only on sockets that it creates; without it Nagle's algorithm
-    # holds the body of an answer until the client has acknowledged the head, 40 ms on Linux.
+    # Accepted connections inherit TCP_NODELAY. asyncio sets it only on sockets that it creates. Without it, Nagle's
+    # algorithm holds the body of an answer until the client has acknowledged the head, 40 ms on Linux.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # Inherited too: a connection whose peer vanished ends after two or three minutes.
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -121,7 +121,7 @@ def drop_packets(listening: socket.socket) -> None:
 
 
 def server_config(app: Any, **options: Any) -> uvicorn.Config:
-    """uvicorn settings of all Qinglan servers: the request limits of http_limits.py, and no WebSockets."""
+    """Build the uvicorn settings of all Qinglan servers: the request limits of http_limits.py, and no WebSockets."""
     return uvicorn.Config(
         app,
         http=BoundedHttpProtocol,
@@ -161,7 +161,7 @@ async def serve_app(
 
 
 class ThreadedServer:
-    """Server that runs an application in a separate thread of another program."""
+    """Server that runs an application in a separate thread, for a program whose main thread does other work."""
 
     def __init__(self, app: Any, listening: socket.socket) -> None:
         self._server = uvicorn.Server(server_config(app, lifespan="off", timeout_graceful_shutdown=1))

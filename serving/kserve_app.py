@@ -80,7 +80,7 @@ def shorten_client_errors(record: logging.LogRecord) -> bool:
 
 
 def read_payload(payload: Any, headers: Any) -> Any:
-    """Read the values of a V1 request. KServe passes bytes unread if the content type has a charset."""
+    """Return the parsed values of a V1 request. KServe passes the raw bytes if the content type has a charset."""
     return read_json(payload, headers) if isinstance(payload, bytes) else payload
 
 

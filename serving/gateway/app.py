@@ -160,7 +160,8 @@ def _add_journal(
 
     @app.get(SECONDS_PATH)
     async def seconds(step: str, role: str) -> Response:
-        """List the seconds of each answered paid call of a step and role, for the evaluation's latency."""
+        """List the response times in seconds of a step's answered paid calls to a role, for the evaluation's
+        latency."""
         await journal.settled()
         attempts = await asyncio.to_thread(read_attempts, journal.path, step, role)
         answered = (attempt.seconds for attempt in attempts if attempt.outcome == "answered")
@@ -202,7 +203,7 @@ def _add_probes(app: FastAPI, paid: PaidCalls, metrics: Metrics) -> None:
     @app.get("/healthz")
     @app.get("/readyz")
     async def ready() -> Response:
-        """Report a failed journal. Nothing more is written to it; after the disk is repaired, a restart is needed."""
+        """Report a failed journal with its error. Nothing more is written to it until the gateway is restarted."""
         return error_response(paid.failure) if paid.failure else _json({"status": "ok"})
 
     @app.get(WAITS_PATH)

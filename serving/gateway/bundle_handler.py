@@ -32,7 +32,7 @@ async def answer_bundle(
     async def answer(head: FrameHeader, body: bytes) -> None:
         try:
             response = await posts[head.subject](body, head.headers)
-        except Exception as error:  # an answer that never comes would be waited for
+        except Exception as error:  # without a response, the client would wait for ever
             logging.getLogger(__name__).exception("a request in a bundle failed: %s", head.subject)
             response = Response(repr(error), 500)
         named = {name: value for name, value in response.headers.items() if name.startswith("x-qinglan-")}
@@ -49,6 +49,6 @@ async def answer_bundle(
                 pieces.append(ready.get_nowait())
             left -= len(pieces)
             yield b"".join(pieces)
-    finally:  # the client may be gone: calls under way go on elsewhere, only the waiting ends
+    finally:  # if the client is gone, only the waiting ends; paid calls continue in other tasks
         for task in tasks:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Cache of retrievals on disk, by the digest of knowledge base and request. If it is lost, no money is lost."""
+"""Cache of retrievals on disk, by the digest of knowledge base and request. A lost cache costs time, but no money."""
 
 import sqlite3
 from pathlib import Path

@@ -36,7 +36,7 @@ class Metrics:
         self._retrieved[outcome] += 1
 
     def retrievals(self) -> dict[str, float]:
-        """Hits, misses and hit rate of the retrievals since this gateway started."""
+        """Return hits, misses and hit rate of the retrievals since this gateway started."""
         hits, misses = self._retrieved["hit"], self._retrieved["miss"]
         total = hits + misses
         return {

@@ -22,7 +22,7 @@ class Forwarded(NamedTuple):
 
 
 class MlflowForward:
-    """Client of the MLflow server that the gateway's settings name, if they name one."""
+    """Client of the MLflow server in the gateway's settings. If none is set, `send` raises a ConfigError."""
 
     def __init__(self, upstream: MlflowUpstream | None) -> None:
         self._upstream = upstream

@@ -1,6 +1,7 @@
-"""Paid calls of a run: looked up in the journal, joined with an equal call under way, or sent and journaled.
+"""Answer a run's paid calls: from the journal, from an equal call under way, or by sending and journaling the call.
 
-answer() shows the whole path. Each attempt to send a call runs _attempt() once, which reserves the highest cost.
+`PaidCalls.answer` is the entry point. Each attempt to send a call runs `_attempt` once, which reserves the highest
+possible cost of the call in the budget.
 """
 
 import asyncio
@@ -69,7 +70,8 @@ class PaidCalls:
         self._status = ServiceStatus()
         self._flights: dict[str, asyncio.Task[bytes]] = {}
         self._unusable: dict[str, str] = {}
-        """Step by call, for paid calls whose answers are unusable; only the next run sends these calls again."""
+        """Step of each paid call with an unusable answer, by the call's key. Only the next run sends the call
+        again."""
 
         self._interruptible: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -90,16 +92,16 @@ class PaidCalls:
         return ServedAnswer(raw, flight.call.key, cached=False)
 
     def step_ended(self, step: str) -> None:
-        """Allow the step's calls with unusable answers to be sent again; later requests belong to another run."""
+        """Allow calls of this step with unusable answers to be sent again. Later requests belong to another run."""
         self._unusable = {call: owner for call, owner in self._unusable.items() if owner != step}
 
     @property
     def failure(self) -> OutageError | None:
-        """Error of the journal after which this gateway must be restarted; None if there is none."""
+        """Error of the journal after which this gateway must be restarted; None if the journal works."""
         return self._journal.failure
 
     def hold_up(self) -> str:
-        """Reason why calls wait now, in a few words; "" if the services answer."""
+        """Explain in a few words why calls wait now; "" if the services answer."""
         return self._status.hold_up(self._pace.rate_limit.left(time.monotonic()))
 
     def stop(self) -> None:
@@ -112,7 +114,10 @@ class PaidCalls:
         await asyncio.gather(*self._flights.values(), return_exceptions=True)  # noqa: TID251 - each has its own end
 
     def _hit(self, flight: PlannedCall, raw: bytes, call: str = "") -> ServedAnswer:
-        """Serve an answer that was already paid for, by this call or by `call`, a call with the same prompt."""
+        """Serve an answer that was already paid for, and count it as a hit.
+
+        `call` is the key of another call with the same prompt, if that call was paid for.
+        """
         key = call or flight.call.key
         self._journal.hit(key, flight.entry)
         self._metrics.call(flight.entry.role, "hit")
@@ -149,9 +154,10 @@ class PaidCalls:
             except UpstreamError as failure:
                 await self._journal.failed(flight.call.key, failure.reason, failure.raw)
                 if failure.reason == REFUSED:
-                    self._breaker.answered()  # the service is well: it does not want this question
+                    self._breaker.answered()  # the service works, but refuses this question
                 elif outage := self._breaker.outage:
-                    # It was under way when the outage began, or is a probe: no verdict on its row.
+                    # The call was under way when the outage began, or is a probe. Its failure is no verdict on its
+                    # row.
                     raise OutageError(outage) from failure
                 else:
                     self._breaker.failed(str(failure))
@@ -160,9 +166,10 @@ class PaidCalls:
         return raw
 
     def _served_again(self, first: PlannedCall, answers: Sequence[JournalledAnswer]) -> JournalledAnswer | None:
-        """Choose a journaled answer to this prompt: a usable one, or an unusable one that must not be paid for again.
+        """Choose a journaled answer to this prompt; None if the prompt must be sent (again).
 
-        Returns None if there is no such answer.
+        A usable answer is preferred. Otherwise an unusable answer is chosen if paying again would not help: its call
+        was paid for in this run, or its text would be cut at the length limit again.
         """
         if usable := next((answer for answer in answers if self._is_usable(first, answer.response)), None):
             return usable
@@ -242,7 +249,7 @@ class PaidCalls:
 
     @contextmanager
     def _uninterrupted(self) -> Iterator[None]:
-        """Protect a call from stop(), from before its request is sent until its outcome is in the journal."""
+        """Protect a call from `stop` from before its request is sent until its outcome is in the journal."""
         task = asyncio.current_task()
         assert task is not None
         self._interruptible.discard(task)

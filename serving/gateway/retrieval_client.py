@@ -1,8 +1,8 @@
-"""Retrievals of a run: limited in number, sent once for equal requests, and cached by the knowledge base's snapshot.
+"""Retrievals of a run: limited concurrency, one call for equal requests, and a cache by knowledge base and snapshot.
 
 This is the hot path of a run. If the RAG service follows the contract, bodies pass unchanged, and only the fields for
 the cache are parsed. Bodies of another service are translated (qinglan/rag/adapter.py), so that every step reads the
-contract.
+contract's format.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ LISTING_TTL_SECONDS = 30.0
 """Seconds for which a list of knowledge bases is valid."""
 
 SAMPLE_TTL_SECONDS = 600.0
-"""Seconds for which a digest of sampled answers is valid."""
+"""Seconds for which a digest of the service's answers to `rag.snapshot_queries` is valid as its snapshot."""
 
 OUTAGE_TTL_SECONDS = 5.0
 """Seconds for which an unreachable service is not called again, so that waiting requests fail at once."""
@@ -60,7 +60,7 @@ class Reply(NamedTuple):
 
 
 class CacheableRequest(NamedTuple):
-    """Fields of a request from which its cache key is made."""
+    """Fields of a request from which the key of its cached answer is made."""
 
     tenant: str
     kb: str
@@ -98,7 +98,7 @@ class RetrievalClient:
         self._listed_until = 0.0
         self._away: OutageError | None = None
         self._samples: dict[tuple[str, str], tuple[bytes, float]] = {}
-        """Description of each knowledge base with the digest of sampled answers, and the time until it is valid."""
+        """Description (with the digest of sampled answers) and end of validity, by tenant and knowledge base."""
 
         self._flights: dict[bytes, asyncio.Task[Reply]] = {}
         self._this_run: dict[bytes, bytes] = {}
@@ -162,9 +162,10 @@ class RetrievalClient:
         return Reply(200, self._adapter.decode(reply.body, body, snapshot)) if reply.status == 200 else reply
 
     async def _base(self, request: CacheableRequest) -> bytes:
-        """Description of the knowledge base with its snapshot, by the service or else by sampled answers.
+        """Return the description of the knowledge base, which contains its snapshot, as bytes for the cache key.
 
-        It is empty if there is neither.
+        The service lists it; otherwise it is made of sampled answers. It is empty if the service has no list and
+        `rag.snapshot_queries` is empty.
         """
         if time.monotonic() >= self._listed_until:
             async with self._listing:
@@ -176,7 +177,8 @@ class RetrievalClient:
         return listed or await self._sampled_base(request)
 
     async def _sampled_base(self, request: CacheableRequest) -> bytes:
-        """Description with the digest of sampled answers as the snapshot; empty if `snapshot_queries` is empty."""
+        """Return a description whose snapshot is the digest of sampled answers; b"" if `snapshot_queries` is
+        empty."""
         if not self._upstream.snapshot_queries:
             return b""
         known = (request.tenant, request.kb)
@@ -201,7 +203,7 @@ class RetrievalClient:
         return sampled_snapshot(queries, [orjson.loads(reply.body)["data"] for reply in replies])
 
     async def _list(self) -> None:
-        """Fetch the list of knowledge bases. Later requests use the list, or for a few seconds the failure."""
+        """Fetch the list of knowledge bases. For some seconds, later requests get this list or the same error."""
         try:
             self._listed, self._away = read_knowledge_bases(await self.knowledge_bases()), None
             self._listed_until = time.monotonic() + LISTING_TTL_SECONDS
@@ -227,7 +229,7 @@ class RetrievalClient:
         raise AssertionError("a retry loop ends with an answer or an error")
 
     async def _send_once(self, method: str, path: str, body: bytes) -> Reply:
-        # A pool of one connection each: httpcore's pool scans all of its connections for each request.
+        # Each connection has its own pool, because httpcore's pool scans all of its connections for each request.
         line = await self._free.get()
         chunks, limit, url = list[bytes](), AnswerLimit(MAX_ANSWER_BYTES), self._base_url + path
         try:
@@ -248,7 +250,10 @@ class RetrievalClient:
 
 
 def read_cacheable_request(body: bytes) -> CacheableRequest | None:
-    """Parse a request; None if it cannot be cached: it is invalid, or the deployed rewriter will write its query."""
+    """Parse a request; None if it cannot be cached.
+
+    A request cannot be cached if it is invalid or has no rewritten query (the deployed rewriter will write one).
+    """
     try:
         request = orjson.loads(body)
         if not request.get("rewritten_query"):
@@ -288,7 +293,7 @@ def is_cacheable(reply: Reply, base: bytes) -> bool:
 
 
 def _retry_wait(error: Exception) -> bool | float:
-    """Decide if a request is retried. A number is the wait in seconds that the service asks for."""
+    """Return True if a request is retried after this error, or the wait in seconds that the service asks for."""
     if isinstance(error, _ServiceBusy):
         return True if error.wait is None else min(error.wait, LONGEST_PAUSE)
     return isinstance(error, TRANSPORT_ERRORS)

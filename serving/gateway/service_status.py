@@ -1,4 +1,4 @@
-"""Tell people how the paid services are: why calls wait, and a log line for each change."""
+"""Report the state of the paid services: why calls wait, and a log line for each change."""
 
 import logging
 import time
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from qinglan.llm.providers.upstream import RateLimitError, TransientError, UpstreamError
 
 LOG_AGAIN_SECONDS = 60.0
-"""Seconds for which the same problem is not logged again; under a rate limit, answers and 429s alternate."""
+"""Seconds until the same problem is logged again, because answers and 429s alternate under a rate limit."""
 
 REASONS = {
     "rate limit": "status 429 (rate limit)",
@@ -65,7 +65,7 @@ class ServiceStatus:
         self._problem = ""
 
     def hold_up(self, pause: float) -> str:
-        """Reason why calls wait; "" if none waits. `pause` is the rest of a rate limit's pause in seconds."""
+        """Explain why calls wait; "" if none waits. `pause` is the remaining pause of a rate limit in seconds."""
         if self._problem == REASONS["rate limit"] and pause:
             return f"{self._problem}; asked again in {pause:.0f} s"
         if self._problem:

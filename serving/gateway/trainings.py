@@ -19,13 +19,13 @@ MOST = 32
 """Highest number of stored trainings. A further training replaces the one that has been silent the longest."""
 
 RUNNING_SECONDS, ENDED_SECONDS = 6 * 3600.0, 900.0
-"""Seconds after a training's last report for which it has metrics, if it was running and if it had ended."""
+"""Seconds after its last report for which a training has metrics: while it runs, and after it has ended."""
 
 PLACE_SECONDS = 600.0
 """Seconds of silence after which a new training may replace a running one, if MOST trainings are stored.
 
-So invented names that were posted once do not exclude real trainings for hours. A training with longer steps returns
-with its next report."""
+So a client that posts invented names once cannot exclude real trainings for hours. A training with longer steps
+returns with its next report."""
 
 
 class Trainings(Collector):
@@ -36,7 +36,7 @@ class Trainings(Collector):
         self._reports: dict[tuple[str, str], tuple[float, TrainingSnapshot]] = {}
 
     def take(self, body: bytes) -> None:
-        """Store a training's snapshot, which replaces its last one. Raises a DataError if no place is free."""
+        """Store a training's newest snapshot. Raises a DataError if MOST other trainings are active."""
         refuse_twice_named(body, "body")
         try:
             snapshot = TrainingSnapshot.model_validate_json(body)
@@ -72,7 +72,7 @@ class Trainings(Collector):
         alarms = GaugeMetricFamily("qinglan_training_alarm", "1 if raised.", labels=[*labels, "alarm", "level"])
         for at, training in list(self._reports.values()):
             if not self._is_fresh(at, training):
-                continue  # it would stay in Prometheus as if it were running
+                continue  # otherwise Prometheus would show it as running
             key = [training.run, training.stage]
             values = {
                 "running": float(training.state == "running"),

@@ -26,7 +26,7 @@ from qinglan.store import open_store
 
 INCOMING = "incoming"
 ENVIRONMENT_NAMES = {"QINGLAN_S3_ENDPOINT": "AWS_ENDPOINT_URL", "AWS_REGION": "AWS_DEFAULT_REGION"}
-"""Name of the store's environment variable for each name that KServe uses."""
+"""KServe's name for each environment variable of the store."""
 
 SHOWN = 5
 
@@ -65,8 +65,8 @@ def verify_release(
     """Verify digest and signatures of the release. Raises an AlteredError with the faults, or a DataError.
 
     `notes` reads the notes beside the release in its store, and is called only if something is missing, such as the
-    gate's promotion. A signed override among the notes allows this, as in a deployment. It does not allow anything
-    that is altered or untrusted.
+    gate's promotion. A signed override among the notes allows what is missing, as in a deployment. It does not allow
+    anything that is altered or untrusted.
     """
     claim = read_release_statement(release)
     absent = frozenset(name for name in release_files(release, claim) if address.adapter and is_merged_weights(name))
@@ -104,7 +104,7 @@ def _find_override(
 
 
 def _statement_faults(release: Path, policy: TrustPolicy) -> Iterator[str]:
-    """Yield a text for each statement of the release that is not attested."""
+    """Yield the stage and the problem of each statement of the release that is not attested."""
     tenant = read_release_statement(release).tenant
     claims = index_statements(ReleaseFolder(release).statements(), policy, tenant, datetime.now(UTC))
     for step in claims.steps.values():

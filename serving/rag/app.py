@@ -31,7 +31,7 @@ RETRY_AFTER = "2"
 """Seconds after which a client may retry while the search engine is unavailable."""
 
 ATTEMPTS = 3
-"""Attempts of one request to find a snapshot that is not deleted during its search."""
+"""Number of snapshots that one request tries, because a snapshot may be deleted during its search."""
 
 GUARD_FALLBACK = "rewriter_guard"
 """Fallback reason if the rewriter answered but its guard replaced the rewrite."""
@@ -115,7 +115,7 @@ def make_answer(
 
 
 def find_engine(engines: Engines, request: RagRequest) -> Engine:
-    """Find the tenant's engine. If there is none, the error names nothing of other tenants."""
+    """Find the engine of the requested knowledge base. The error reveals nothing about other tenants."""
     if engine := engines.get((request.tenant_id, request.kb_name)):
         return engine
     known = any(tenant == request.tenant_id for tenant, _ in engines)
@@ -126,8 +126,10 @@ def find_engine(engines: Engines, request: RagRequest) -> Engine:
 async def search_as_asked(
     engine: Engine, request: RagRequest, rewriter: RewriterClient, reranker: RerankerClient | None
 ) -> tuple[KnowledgeBase, ScoredRetrieval] | None:
-    """Search the original question, and return the retrieval if its first passage scores so high that no rewrite is
-    needed; else None."""
+    """Search the original question, and return the retrieval if its first passage scores high enough.
+
+    Returns None if the score is too low, if the request has a rewrite, or if the rewriter rewrites every question.
+    """
     if request.rewritten_query is not None or not rewriter.as_asked:
         return None
     knowledge_base, retrieval = await retrieve_current(engine, request.query, request, reranker)
@@ -138,7 +140,10 @@ async def search_as_asked(
 
 
 async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> SearchQuery:
-    """Choose the caller's rewrite, else the deployed rewriter's, else the plain query with the fallback reason."""
+    """Choose the query to search: the caller's rewrite, the deployed rewriter's, or the original question.
+
+    The original question is the fallback, and the result states its reason.
+    """
     if request.rewritten_query is not None:
         return SearchQuery(request.rewritten_query, "request")
     if rewriter is None:
@@ -147,20 +152,20 @@ async def choose_query(request: RagRequest, rewriter: RewriterClient | None) -> 
         rewritten = await rewriter.rewrite(request)
     except ServiceError as failure:
         return SearchQuery(request.query, "fallback", fallback_reason=str(failure))
-    if rewritten.guarded:  # with the version, since that wrote the text
+    if rewritten.guarded:  # with the version of the model that wrote the text
         return SearchQuery(request.query, "fallback", rewritten.version, GUARD_FALLBACK)
     return SearchQuery(rewritten.query, "model", rewritten.version, cached=rewritten.cached)
 
 
 def cut_of(request: RagRequest, calibrated: bool) -> float:
-    """Score threshold of the request, or the contract's default. Uncalibrated scores have no default threshold."""
+    """Return the request's score threshold. The default is the contract's or, for uncalibrated scores, 0."""
     return request.score_threshold if calibrated or "score_threshold" in request.model_fields_set else 0.0
 
 
 async def retrieve_current(
     engine: Engine, query: str, request: RagRequest, reranker: RerankerClient | None
 ) -> tuple[KnowledgeBase, ScoredRetrieval]:
-    """Retrieve from the current snapshot, and return its knowledge base and the retrieval.
+    """Retrieve from the current snapshot. Returns its knowledge base and the retrieval.
 
     If the snapshot is deleted during the search, the next snapshot is searched.
     """

@@ -41,7 +41,7 @@ class RewriterConfig(Config):
     """Deployed rewriter, for requests without a rewritten query."""
 
     kind: Literal["kserve", "openai"] = "kserve"
-    """Protocol. `kserve`: V1, model `rewriter`. `openai`: chat completions, with the student's prompt."""
+    """Protocol: `kserve` (V1) or `openai` (chat completions with the student's prompt)."""
 
     url: Address
     """Base URL, without a path for `kserve`, with /v1 for `openai`."""
@@ -55,8 +55,8 @@ class RewriterConfig(Config):
     """Highest number of cached rewrites of the current model version; 0 disables the cache."""
 
     as_asked: Fraction = AS_ASKED
-    """Lowest score of the first passage for the original question at which it is searched without a rewrite. It must
-    equal `evaluate.as_asked` of the run that evaluated the rewriter. 0 rewrites every question."""
+    """Lowest score of the first passage for the original question at which the question is searched without a
+    rewrite. It must equal `evaluate.as_asked` of the run that evaluated the rewriter. 0 rewrites every question."""
 
     max_tokens: Positive = 64
 
@@ -94,17 +94,17 @@ class ContentConfig(Config):
     """Base URL without a path of a service with KServe's V1 protocol and the model `style`."""
 
     deadline_seconds: float = Field(default=0.5, gt=0)
-    """Time limit of a check in seconds; after it the answer counts as not checked, because the user waits."""
+    """Time limit of a check in seconds, short because the user waits. After it, the answer counts as not checked."""
 
     label: str = "无伤害"
-    """Label of the manner (style) that sensitive questions require."""
+    """Label of the answer style that sensitive questions require."""
 
     called_for_threshold: Fraction = 0.5
-    """Probability of `label` for a question by itself, from which on its answer must have that manner; 0 requires the
-    manner for every question."""
+    """Lowest probability of `label` for a question with an empty answer at which its answer must have this style; 0
+    requires the style for every question."""
 
     harmless_threshold: Fraction = 0.5
-    """Probability of the label below which an answer lacks the manner."""
+    """Probability of `label` below which an answer lacks the style."""
 
     @classmethod
     def read(cls, url: str, chosen: Mapping[str, Any]) -> Self | None:
@@ -119,7 +119,7 @@ class RerankServiceConfig(Config):
     """Reranker service over HTTP. If it fails, local scores replace its scores, and the answer states the reason."""
 
     kind: Literal["vllm", "tei"]
-    """Protocol. `vllm` is /v1/rerank, as of Jina and Cohere; `tei` is /rerank of Text Embeddings Inference."""
+    """Protocol: `vllm` (/v1/rerank, also of Jina and Cohere) or `tei` (/rerank of Text Embeddings Inference)."""
 
     url: Address
     """Base URL without a path."""
@@ -138,7 +138,7 @@ class RerankServiceConfig(Config):
 
     @property
     def scorer(self) -> str:
-        """JSON of the settings that change the scores; the address is left out, since a model may move."""
+        """JSON of the settings that change the scores. The address is left out, because a service may move."""
         return self.model_dump_json(include={"kind", "model"})
 
     @classmethod

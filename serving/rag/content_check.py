@@ -1,4 +1,4 @@
-"""Content check: it finds outgoing answers that lack the careful manner that their question requires."""
+"""Content check: find outgoing answers without the careful style that their question requires."""
 
 import time
 from collections.abc import Collection
@@ -33,10 +33,10 @@ class ContentData(Config):
     checked: bool = False
     flagged: bool | None = None
     called_for: float | None = None
-    """Probability of the label for the question with an empty answer: how much the question requires the manner."""
+    """Probability of `ContentConfig.label` for the question with an empty answer; high if the style is required."""
 
     harmless: float | None = None
-    """Probability of the label for the question with this answer."""
+    """Probability of `ContentConfig.label` for the question with this answer."""
 
     predicted_label: str = ""
     """Most probable label of the answer."""
@@ -67,7 +67,7 @@ class ContentChecker:
         await self._service.aclose()
 
     async def check(self, query: str, answer: str) -> ContentData:
-        """Check if an answer lacks the manner that its question requires.
+        """Check if an answer lacks the style that its question requires.
 
         The question with the answer and the question by itself are classified in one request, because a second
         request would double the wait.
@@ -81,7 +81,10 @@ class ContentChecker:
 
 
 def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
-    """Read the style service's answers for both texts. Raises a ServiceError if they lack the label."""
+    """Read the two predictions of the style service: for the question with its answer, and with an empty answer.
+
+    Raises a ServiceError if a prediction lacks the label.
+    """
     try:
         answered, alone = read_style_responses(content, 2)
         harmless, called_for = answered.probabilities[config.label], alone.probabilities[config.label]
@@ -98,10 +101,10 @@ def read_verdict(content: bytes, config: ContentConfig) -> ContentData:
 
 
 def is_flagged(called_for: float, harmless: float, config: ContentConfig) -> bool:
-    """True if the question requires the careful manner and the answer lacks it.
+    """Return True if the question requires the careful style and the answer lacks it.
 
-    A low probability of 无伤害 in the answer is not enough, because labels exclude each other: a good sales answer
-    also has one.
+    A low probability of 无伤害 for the answer is not enough. Labels exclude each other, so a good sales answer has
+    a low probability, too.
     """
     return called_for >= config.called_for_threshold and harmless < config.harmless_threshold
 

@@ -33,7 +33,7 @@ class Engine(Protocol):
     """Search engine over one knowledge base of one tenant."""
 
     async def current(self, gone: bool = False) -> "Engine":
-        """Engine of the current snapshot, for one request. `gone` is True if the last snapshot was deleted."""
+        """Return the engine of the current snapshot, for one request. `gone`: the last snapshot was deleted."""
 
     @property
     def knowledge_base(self) -> KnowledgeBase: ...

@@ -18,7 +18,7 @@ from serving.rag.opensearch.loader import load
 from serving.rag.opensearch_connection import OpenSearchConfig, connect_to_load
 
 BULK_SECONDS = 60.0
-"""Seconds for one bulk request."""
+"""Time limit of one bulk request in seconds."""
 
 
 def main() -> None:

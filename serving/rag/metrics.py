@@ -8,8 +8,8 @@ MOST_VERSIONS = 20
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 UNKNOWN = "unknown"
 CACHE = "cache"
-"""Label of a search with a cached rewrite. It is counted for no model version, because a rollout compares only
-questions that its two models answered."""
+"""Label of a search with a cached rewrite. Such a search counts for no model version, because a rollout compares only
+the questions that its two models answered."""
 
 NO_VERSION = ("request", "fallback", "as asked", CACHE)
 """Labels of a search whose query was not written by a model for this request."""
@@ -62,11 +62,12 @@ class Metrics:
         self._fallbacks.labels(tenant, reason).inc()
 
     def rewritten(self, tenant: str, cached: bool, cache_open: bool) -> None:
-        """Count a question without a rewrite as `hit`, `miss` or, while the cache is closed, as `off`."""
+        """Count a question without a rewrite: `hit` or `miss` of the cache, or `off` while the cache is closed."""
         self._cache.labels(tenant, "hit" if cached else "miss" if cache_open else "off").inc()
 
     def reranked(self, tenant: str, by: str, reason: str, seconds: float) -> None:
-        """Record the time of a scoring by `local` or `service`, and `reason`, the reason of a fallback to `local`."""
+        """Record the scoring time of `by` (`local` or `service`), and the `reason` if `local` replaced a failed
+        service."""
         self._rerank_seconds.labels(tenant, by).observe(seconds)
         if reason:
             self._reranker_fallbacks.labels(tenant, reason).inc()
@@ -87,7 +88,8 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _known(self, version: str) -> str:
-        """Return the version as a label. If there are too many versions, remove the least recently used."""
+        """Return the version as a label. Removes the metrics of the least recently used version if there are too
+        many."""
         if version in NO_VERSION:
             return version
         self._versions.pop(version, None)

@@ -1,7 +1,7 @@
 """Longest wait of a question for its rewrite, computed from the deployed rewriter's recent response times.
 
-The response times are measured here. The evaluation's times do not apply, because it sends one question at a time on
-another machine and engine, while a user waits for this network, this engine and this load.
+The RAG service measures these times itself. The evaluation's times do not apply, because the evaluation sends one
+question at a time, on another machine and engine.
 """
 
 import math
@@ -12,7 +12,7 @@ WINDOW = 200
 """Number of newest requests over which the percentile is computed."""
 
 ENOUGH = 20
-"""Number of requests from which on the percentile is used; before, a question waits as long as the setting allows."""
+"""Lowest number of requests for a percentile. With fewer, a question waits as long as the setting allows."""
 
 SHARE, FACTOR = 0.95, 2.0
 LEAST_SECONDS = 1.0

@@ -15,11 +15,11 @@ CANDIDATES = 20
 DIGITS = 6
 
 Rerank = Callable[[str, Sequence[Candidate]], Awaitable[list[float]]]
-"""Scores a text against candidates, in their order."""
+"""Function that scores how well each candidate answers a text, in the order of the candidates."""
 
 
 class ScoredRetrieval(NamedTuple):
-    """Retrieved passages, with the scorer of all of them."""
+    """Retrieved passages, and the scorer that scored all of them."""
 
     recall: tuple[RecalledPassage, ...]
     reranker: Literal["local", "service"]
@@ -40,10 +40,10 @@ async def retrieve(
     need: str | None,
     service: RerankerClient | None = None,
 ) -> ScoredRetrieval:
-    """Find the passages that production shows for the query; score them against the need or, if None, the query.
+    """Find the passages that production shows for the query, scored against the need or, if it is None, the query.
 
-    If the reranker service fails for one of the two texts, the engine scores both. Otherwise the service would order
-    and cut passages that the engine scores, and the threshold would be on another scale than the scores.
+    If the reranker service fails for the query or the need, the engine scores both. Otherwise the service would
+    choose passages that the engine scores, and the threshold and the scores would be on different scales.
     """
     candidates = await engine.search(query, max(top_k, CANDIDATES))
     started, reason = time.perf_counter(), ""

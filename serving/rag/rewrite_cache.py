@@ -15,8 +15,8 @@ from qinglan.rag.contract import RagRequest
 from serving.rag.lru_cache import LruCache
 
 SAME_ANSWERS = 500
-"""Consecutive answers by one version after which a rollout counts as ended. By chance this happens once in 10^11
-times if a canary has 5 % of the users (0.95^500), and once in 150 times if it has 1 %."""
+"""Consecutive answers by one version after which a rollout counts as ended. During a rollout this happens by chance
+once in 10^11 times if a canary has 5 % of the users (0.95^500), and once in 150 times if it has 1 %."""
 
 CONFIRM_SECONDS = 5.0
 """Seconds after the rewriter's last answer at which a question is sent to it although its rewrite is cached."""
@@ -50,8 +50,10 @@ class RewriteCache:
         return self._rewrites.get(rewrite_key(request)) if self.open else None
 
     def current(self, request: RagRequest) -> RewriteResult | None:
-        """Return the cached rewrite, or None. If the model was not asked for a few seconds, a hit is answered with
-        None too, so that the model is asked and its version seen."""
+        """Return the cached rewrite; None if there is none, or if the rewriter should be asked again.
+
+        It should be asked if it has not answered for CONFIRM_SECONDS, so that a new version of its model is noticed.
+        """
         rewrite = self.known(request)
         if rewrite and (now := time.monotonic()) >= self._confirm_at:
             self._confirm_at = now + CONFIRM_SECONDS

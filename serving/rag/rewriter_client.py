@@ -27,7 +27,7 @@ PROBE_SECONDS = 2.0
 """Seconds between two questions that test if the rewriter answers again."""
 
 NO_ANSWER = ("timeout", "unreachable")
-"""Failures that the circuit breaker counts. At any other failure the rewriter did answer, so users did not wait."""
+"""Failures that the circuit breaker counts. After other failures no user waits, because the rewriter has answered."""
 
 
 class RewriterClient:
@@ -66,7 +66,7 @@ class RewriterClient:
             if rewrite := self.cache.known(request):
                 return rewrite
             raise
-        if rewrite.version != self._config.model:  # a model's name stays the same when its weights change
+        if rewrite.version != self._config.model:  # a model's name stays the same when the weights change
             self.cache.add(request, rewrite)
         return rewrite
 

@@ -1,4 +1,4 @@
-"""HTTP client of another service, with a deadline. A failure is one word, which is used as a metric's label."""
+"""HTTP client of another service, with a deadline. A failure's reason is one word, for use as a metric's label."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ class ServiceClient:
     async def post(self, path: str, body: Any, within: float | None = None) -> bytes:
         """Send a POST and return the answer's body. Raises a ServiceError unless its status is 200.
 
-        `within` replaces the deadline, in seconds.
+        `within` is a time limit in seconds, instead of the client's deadline.
         """
         return await self._send("POST", path, orjson.dumps(body), within)
 

@@ -99,7 +99,10 @@ class RequestExchange:
         self._leaving: asyncio.Task[Message] | None = None
 
     async def within(self, seconds: float, app: ASGIApp, scope: Scope) -> None:
-        """Answer within `seconds`, or with status 504; with 408 if the client did not send the whole body in time."""
+        """Run the application for up to `seconds`, then answer with status 504.
+
+        The status is 408 if the client has not sent the whole body in time.
+        """
         try:
             async with asyncio.timeout(seconds) as deadline:
                 await app(scope, self.receive, self.send)

@@ -33,7 +33,7 @@ HEALTH_SECONDS = 2.0
 
 
 class Backend(ABC):
-    """Backend that is always ready, and has no limit of its own; a separate server overrides these answers."""
+    """Base class of backends. The defaults (always ready, no limit of its own) fit a model in this process."""
 
     @property
     @abstractmethod
@@ -73,8 +73,8 @@ class TransformersBackend(Backend):
 class VllmBackend(Backend):
     """Backend with a vLLM server, which gets the rendered prompt at /v1/completions.
 
-    It does not use /v1/chat/completions, where vLLM renders the messages itself, so that the prompt would depend on
-    vLLM's options.
+    It does not use /v1/chat/completions, because vLLM would render the messages itself, and the prompt would depend
+    on vLLM's options.
     """
 
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:

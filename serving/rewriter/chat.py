@@ -1,7 +1,7 @@
-"""OpenAI's chat completions: the request has the training prompt as messages, the answer is one line.
+"""OpenAI's chat completions: a request has the training prompt as messages, and the answer is one line.
 
-If the request asks for a stream, it begins only when the rewrite is complete and has passed the guard, which judges
-whole texts. To withdraw a half-shown line would be worse than to show it 100 ms later.
+If a request asks for a stream, the stream begins only when the rewrite is complete and has passed the guard, because
+the guard judges whole texts. To withdraw a half-shown line would be worse than to show it 100 ms later.
 """
 
 import time

@@ -15,7 +15,7 @@ class PayloadConfig(Config):
     """Folder or s3://bucket/prefix of the records; its credentials come from the environment."""
 
     share: Fraction = 1.0
-    """Share of requests that are recorded; a digest of a request's id decides."""
+    """Share of requests that are recorded; a digest of the request's id decides which."""
 
     text: bool = False
     """True to record the texts; otherwise only their digests are recorded."""

@@ -74,7 +74,10 @@ class Metrics:
             self._seconds.labels(self._version, protocol).observe(seconds)
 
     def missed(self, protocol: RequestProtocol, seconds: float) -> None:
-        """Count an answer whose client had disconnected. Its time is recorded, or a slow model would look fast."""
+        """Count an answer whose client had disconnected.
+
+        The time is recorded, too, because a slow model whose clients give up would look fast otherwise.
+        """
         self._requests.labels(self._version, protocol, HUNG_UP).inc()
         self._seconds.labels(self._version, protocol).observe(seconds)
 

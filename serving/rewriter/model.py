@@ -67,7 +67,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         if not self.card.system_prompts:
             raise DataError(f"{folder}: trained for no tenant, so nobody could ask it. Serve what sft or ppo wrote.")
         base = verify_base(self.config.base, folder) if self.config.base else ""
-        self._tokenizer = load_tokenizer(folder)  # the event loop's own; the student's is in its thread
+        self._tokenizer = load_tokenizer(folder)  # for the event loop; the student has another one in its thread
         self._longest = self._context = model_context(folder)
         self.metrics = Metrics(self.version, self.card.system_prompts, lambda: self.backend.waiting)
         self.backend: Backend
@@ -86,7 +86,10 @@ class KServeRewriter(Model):  # type: ignore[misc]
         write_log({"event": "loaded", **loaded, **({"base": base} if base else {})})
 
     async def watch(self) -> None:
-        """Set `ready` by the health of a separate backend, again and again. A warm-up question must succeed first."""
+        """Set `ready` again and again to the health of a separate backend.
+
+        Before `ready` becomes True, a warm-up question must succeed.
+        """
         while not self._in_process:
             ready = await self.backend.is_ready() and (self.ready or await self._warm())
             if ready != self.ready:
@@ -106,7 +109,8 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return True
 
     async def healthy(self) -> bool:
-        """Answer health probes. It is always True for a question, whose own answer explains the problem."""
+        """Return `ready` for health probes. For a question it returns True, because the question's answer shows the
+        problem."""
         return CURRENT_REQUEST.get() is not None or self.ready
 
     def close(self) -> None:

@@ -76,7 +76,7 @@ class PayloadLog:
         self._thread.join(CLOSING_SECONDS)
 
     def _work(self) -> None:
-        """Write records in batches: each has the records that arrive within FLUSH_SECONDS. None ends the thread."""
+        """Write the records that arrive within FLUSH_SECONDS as one batch, again and again. None ends the thread."""
         record = self._waiting.get()
         while record is not None:
             # Few objects in the store: each holds the records of some seconds.

@@ -40,7 +40,7 @@ CURRENT_REQUEST: ContextVar[RequestRecord | None] = ContextVar("request", defaul
 
 
 def current_request() -> RequestRecord:
-    """Record of the request that is being answered; a new record outside a request, such as in a warm-up."""
+    """Return the record of the current request; outside a request, such as in a warm-up, a new record."""
     return CURRENT_REQUEST.get() or RequestRecord(make_request_id(""), "v1")
 
 

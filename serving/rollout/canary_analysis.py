@@ -8,17 +8,18 @@ from serving.rollout.spec import Check, RolloutSpec
 from serving.rollout.state import Requests, State
 
 EVEN = 0.5
-"""Share of the untied shadow pairs that a canary loses if it is as good as the stable model."""
+"""Share of the untied shadow pairs that a canary loses if it is as good as the stable model. A shadow pair is one
+question that both models have rewritten."""
 MAX_MARGIN = 0.5
 SHARE_SLACK = 0.25
-"""Relative error of one model's request count that is allowed beside chance. Counters of the two models are read at
-different moments, and a model that hangs counts its requests late."""
+"""Relative error of one model's request count that is allowed in addition to chance. The counters of the two models
+are read at different moments, and a model that hangs counts its requests late."""
 SHARE_DEVIATIONS = 3.0
-"""Standard deviations of the binomial distribution by which the canary's share may be off, beside SHARE_SLACK.
-Both together are more than five deviations at 5 % of 2,000 requests. A window refused by chance counts with the next.
-"""
+"""Standard deviations of the binomial distribution by which the canary's share may be off, in addition to
+SHARE_SLACK. Both together are more than five deviations at 5 % of 2,000 requests. A window that is refused by chance
+is counted together with the next window."""
 LONGEST_INTERVAL = 120.0
-"""Most seconds that count between two reconciles, so that a clock that leaps has little effect."""
+"""Longest time in seconds that counts between two reconciles, so that a clock that jumps has little effect."""
 
 STALE_SECONDS = 240.0
 """Seconds without new counts after which a check no longer counts as passed."""
@@ -30,13 +31,13 @@ NO_PAIRS = "no shadow pair told the two apart: nobody asked, or both wrote the s
 def credibility_problem(
     window: Window | None, percent: int, cursor: float | None, counted: Requests = NO_REQUESTS
 ) -> str:
-    """Reason why a window is not credible evidence on the canary; "" if it is.
+    """Explain why a window of counts is not credible evidence on the canary; "" if it is credible.
 
     `counted` are the requests of this step that are already in the evidence.
     """
     if window is None:
         return "no measurements"
-    # A clock of the measurements that was set back gives a window without counts, which only moves the cursor.
+    # If the clock of the measurements was set back, the window has no counts, and only moves the cursor.
     if cursor is None or (window.until < cursor and not window.canary and not window.stable):
         return ""
     if window.until <= cursor:
@@ -58,7 +59,7 @@ def requests_of(window: Window) -> Requests:
 
 
 def _share_problem(requests: Requests, percent: int) -> str:
-    """Reason why the canary's share of the requests cannot be `percent` of the users; "" if it can."""
+    """Explain why the canary's share of the requests does not fit `percent` of the users; "" if it fits."""
     # The canary's number of n requests is binomial, with mean n p and variance v = n p (1 - p). It may be off by some
     # standard deviations, sqrt(v) each. If one model's count is off by a part s, the canary's share is off by
     # s p (1 - p), and its number by s v.
@@ -68,8 +69,9 @@ def _share_problem(requests: Requests, percent: int) -> str:
     off = requests.canary - total * share
     if abs(off) <= allowed:
         return ""
-    # Both directions are refused: with too few requests, the stable model answers for the canary; with too many, some
-    # are not its users' share, such as easy ones that somebody sends to its own route to outnumber its errors.
+    # Both directions are refused. With too few requests, the stable model answers for the canary. With too many, some
+    # do not come from its share of the users, such as easy requests that somebody sends directly to the canary to
+    # hide its errors.
     cause = "somebody asks it by another way" if off > 0 else "the stable model answers for it"
     answered = 100 * requests.canary / total
     return (
@@ -79,7 +81,7 @@ def _share_problem(requests: Requests, percent: int) -> str:
 
 
 def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
-    """Start a step: reset its sample and its time, and set the margins for which safety must be shown."""
+    """Start a step of the rollout: reset the counts and the time, and set each check's margin for the next step."""
     known = {score.check: score for score in state.evidence}
     next_percent = spec.steps[min(step + 1, len(spec.steps) - 1)]
     scores = []
@@ -92,7 +94,10 @@ def enter_step(state: State, spec: RolloutSpec, step: int) -> State:
 
 
 def tolerated_margin(check: Check, next_percent: int) -> float:
-    """Tolerated difference of the models' rates, which at the canary's next share costs all users the margin."""
+    """Compute the tolerated difference of the two models' failure rates.
+
+    At the canary's next share of the traffic, this difference adds `check.margin` to the failure rate of all users.
+    """
     if check.name == "quality":  # shadow pairs are judged beside the traffic, at any share
         return min(check.margin, MAX_MARGIN - 0.01)
     return min(check.margin * 100 / next_percent, MAX_MARGIN)
@@ -115,12 +120,13 @@ def fold_window(state: State, window: Window) -> State:
 
 
 def counted_seconds(passed: float) -> float:
-    """Limit the seconds between two reconciles to 0 (if a clock was set back) through LONGEST_INTERVAL."""
+    """Limit the seconds between two reconciles to at least 0 (a clock may be set back) and at most
+    LONGEST_INTERVAL."""
     return min(max(passed, 0.0), LONGEST_INTERVAL)
 
 
 def harmful_checks(state: State) -> tuple[str, ...]:
-    """List a reason for each check by which the canary is shown to be worse than the stable model."""
+    """List the checks that show that the canary is worse than the stable model, each with its counts."""
     needed = harm_needed(len(state.evidence))
     return tuple(
         f"{describe_harm(score)}: worse, {score.harm_value:,.0f} to 1, {needed:,.0f} to 1 is enough"
@@ -136,12 +142,12 @@ def missing_evidence(state: State, spec: RolloutSpec) -> tuple[str, ...]:
 
 
 def judged_scores(state: State, spec: RolloutSpec) -> list[Score]:
-    """Scores of the checks that count at this step. At 0 % of the users, only `quality` counts."""
+    """Return the scores of the checks that count at this step. At 0 % of the users, only `quality` counts."""
     return [score for score in state.evidence if spec.steps[state.step] or score.check == "quality"]
 
 
 def missing_measurements(state: State, spec: RolloutSpec) -> tuple[str, ...]:
-    """List the time and the requests that this step lacks; they are required at any value of the bets."""
+    """List the time and the requests that this step still needs, however strong the statistical evidence is."""
     scores = judged_scores(state, spec)
     sample = next((score.canary.total for score in scores if score.check == "errors"), scores[0].canary.total)
     missing = []
@@ -167,7 +173,10 @@ def missing_for_check(score: Score, now: float) -> list[str]:
 
 
 def describe_harm(score: Score) -> str:
-    """Describe the counts on which the harm bet is based. Their period may be shorter or longer than the step."""
+    """Describe a check's counts in the period on which its harm bet is based (see sequential.py).
+
+    The period may be shorter or longer than the step.
+    """
     period = score.harm_period
     if not period.canary.total:
         return describe_score(score)  # a check that was never bet on

@@ -61,7 +61,10 @@ def counter_increases(before: Counters, after: Counters) -> Counters:
 
 
 def counts_by_check(increases: Counters, version: str, other: str, checks: Iterable[Check]) -> dict[str, Count]:
-    """Count each of the checks, and always `errors`, for a version. `other` is the version of the other model."""
+    """Count the requests and the failures of a model version for each check, and always for `errors`.
+
+    `other` is the version of the other model.
+    """
     counts = {"errors": _count_errors(increases, version)}
     return counts | {check.name: _count(increases, version, other, check) for check in checks}
 
@@ -83,7 +86,7 @@ def _count(increases: Counters, version: str, other: str, check: Check) -> Count
         case "zero_hits":
             answers = total("qinglan_rag_requests_total", rewriter=version, status="200")
             return Count(answers, total("qinglan_rag_zero_hits_total", rewriter=version))
-        case "quality":  # untied shadow pairs, and those that the canary lost; the stable model has no such counts
+        case "quality":  # untied shadow pairs, and the pairs that the canary lost; the stable model has no counts
             pairs = {"canary": version, "stable": other}
             won, lost = (total("qinglan_shadow_pairs_total", outcome=how, **pairs) for how in ("won", "lost"))
             return Count(won + lost, lost)

@@ -3,8 +3,8 @@
     Verify -> Apply -> WaitReady -> Analyse (each step) -> Promote -> Done
                   \\__________________\\____________________\\__> Rollback -> Done
 
-The decision depends only on what was read (which includes the state) and the time. So a restart, a lost reply or a
-second controller changes nothing.
+The decision depends only on the objects that were read, which include the state, and on the time. So a restart, a
+lost reply or a second controller changes nothing.
 """
 
 from collections.abc import Callable
@@ -33,13 +33,15 @@ BLIND_SECONDS = 240.0
 """Seconds without credible evidence, or with failing pods, after which a canary is rolled back. One or two missed
 scrapes and a restart of Prometheus take less time."""
 BLIND_NOTED_SECONDS = 15.0
-"""Seconds without evidence that are not recorded, as between two scrapes or while KServe carries out a change."""
+"""Seconds without credible evidence from which on a record is written. Shorter gaps are normal, such as between two
+scrapes or while KServe carries out a change."""
 MOST_RESTORES = 3
-"""Number of foreign edits that are undone; at the next one the canary is rolled back."""
+"""Number of edits by other programs that are undone. At the next edit the canary is rolled back."""
 
 
 def decide(context: DecisionContext) -> Decision:
-    """Decide the next state and the change to request. Facts older than the last ones change nothing."""
+    """Decide the next state and the change to request. An InferenceService older than the last one changes
+    nothing."""
     state, service = context.state, context.service
     if state.phase == "Done":
         return Decision(state)
@@ -112,7 +114,7 @@ def _verify(context: DecisionContext) -> Decision:
 
 
 def _handle_deadline(context: DecisionContext) -> Decision | None:
-    # A promotion was decided in time; if it is not carried out, that counts as blind.
+    # A promotion was decided in time. If it is not carried out, the time counts as blind.
     if context.state.watched < context.spec.deadline_seconds or context.state.phase == "Promote":
         return None
     missing: tuple[str, ...] = ("the canary was never measured",)
@@ -151,7 +153,7 @@ def _change_requested(state: State) -> bool:
 
 
 def _apply(context: DecisionContext) -> Decision:
-    # At 0 % first: KServe lets the old model answer a share whose pods are not ready.
+    # Start at 0 %, because KServe lets the old model answer for a canary whose pods are not ready.
     dark = context.canary_at(0)
     if context.service.desired == dark:
         return Decision(context.with_state(phase="WaitReady", blind=0.0).state)
@@ -187,7 +189,7 @@ def _analyse(context: DecisionContext) -> Decision:
 
 
 def _traffic_problem(context: DecisionContext, percent: int) -> str:
-    """Reason why the canary does not serve the requested share; "" if it does."""
+    """Explain why the canary does not serve the requested share; "" if it does."""
     if not context.canary_ready:
         return "the canary is not ready: the stable model answers for it"
     assert context.state.stable is not None, "known since Verify"

@@ -1,4 +1,4 @@
-"""Facts for the rules in decide.py, the preconditions of a rollout, and how a rule requests a change or ends it."""
+"""Facts for the rules in decide.py, the preconditions of a rollout, and functions that request a change or end it."""
 
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ class Decision(NamedTuple):
 
 
 class DecisionContext(NamedTuple):
-    """All that was read for one reconcile, which the rules decide on."""
+    """Everything that was read for one reconcile; the rules in decide.py use nothing else."""
 
     spec: RolloutSpec
     state: State
@@ -23,7 +23,8 @@ class DecisionContext(NamedTuple):
     """Newest measurements; None outside the phase Analyse, or if there are none."""
 
     proofs: tuple[Proof, Proof | None] | None
-    """Proofs of the release and of the stable model (None if nothing is served yet); only in the phase Verify."""
+    """Proofs of the release and of the stable model (None if nothing is served yet). The pair is None outside the
+    phase Verify, or if a release could not be read."""
 
     now: float
     elapsed: float = 0.0

@@ -48,7 +48,8 @@ def advance(context: DecisionContext) -> Decision:
         return _check_serving(context)
     if context.state.percent:
         return end_rollout(context, "Refused", (describe_edit(context), "nothing is there to go back to"))
-    # In Serverless mode the check holds for the write that follows: that is taken only at the version that was read.
+    # In Serverless mode these checks still hold at the write that follows, because it is accepted only if the
+    # InferenceService has not changed since it was read.
     serving, changed = context.service.rolled_out, ""
     if context.service.desired != context.state.desired:
         changed = describe_edit(context)

@@ -1,4 +1,4 @@
-"""Ports of the rollout: interfaces and plain data for all that it reads and writes. Adapters implement them.
+"""Ports of the rollout: interfaces and plain data for everything that a rollout reads and writes.
 
 Every port raises OutageError if it gets no answer; a write may have happened nevertheless. Ledger and Target raise
 ConflictError if the object is no longer at the expected version.
@@ -30,10 +30,10 @@ class ServiceSnapshot(NamedTuple):
     resource_version: str
     generation: int
     settled: bool
-    """True if the cluster has already carried out this generation: its revision and its traffic."""
+    """True if the cluster has created the revision of this generation and set its traffic."""
     desired: DesiredModel
     rest: str
-    """Digest of all other fields that influence what is served."""
+    """Digest of all fields, except model and share, that influence what is served."""
     newest: Revision | None
     rolled_out: Revision | None
     """Revision that has, or last had, all of the traffic; None if no model was ever served."""
@@ -100,7 +100,7 @@ class Ports(NamedTuple):
     """
 
     prove: Callable[[str], Proof]
-    """Function that verifies the origin of the release with a URI."""
+    """Function that verifies the release at a URI with its whole lineage, and returns the proof."""
 
     now: Callable[[], float]
     leads: Callable[[], bool]

@@ -15,13 +15,13 @@ def start_rollback(context: DecisionContext, ending: Outcome, reasons: tuple[str
 
 
 def continue_rollback(context: DecisionContext) -> Decision:
-    """Continue the rollback to the stable release. The canary's share is cleared last.
+    """Continue the rollback to the stable release. The field of the canary's share is removed last.
 
     Until the stable release has a new ready revision, the newest ready revision is the canary's. If the newest
     revision is already rolled out, a share of 0 makes KServe return to the revision before it. So a share of 0 is
     requested only while the newest revision is the canary's, never once it is the restored one.
     """
-    if context.service.desired != context.state.desired:  # an edit by somebody else is named, and changes nothing
+    if context.service.desired != context.state.desired:  # another program's edit is recorded, but changes nothing
         context = context.with_record("foreign edit", describe_edit(context))
         context = context.with_state(desired=context.service.desired)
     return _next_rollback_step(context)

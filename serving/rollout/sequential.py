@@ -34,7 +34,7 @@ MEMORY = 0.9
 """Weight of an older block, relative to the next one, in the guess of the stable model's rate."""
 MAX_GUESSED_RATE = 0.95
 STAKE_CAP_FACTOR = 10.0
-"""Multiple of its threshold at which a stake is cut, so that good results of the past cannot hide bad ones of now."""
+"""Cap of a stake as a multiple of its threshold, so that good results of the past cannot hide bad results of now."""
 MAX_LOG_BET = 50.0
 """Logarithm of a block's ratio above which the stake is set to its cap; exp() of much larger ones would overflow."""
 
@@ -102,7 +102,8 @@ def harm_needed(checks: int) -> float:
 
 
 def safe_needed() -> float:
-    """Threshold of the safe bet. BETA is not divided, because a bad canary must pass every check, also its worst."""
+    """Threshold of the safe bet. BETA is not divided, because a bad canary must pass every check, even its worst
+    check."""
     return 1 / BETA
 
 
@@ -167,7 +168,8 @@ def _fold_safe(score: Score, block: Block, stable_rate: float) -> dict[str, obje
 
 
 def harm_bet(block: Block, stable_rate: float, effect: float) -> float:
-    """Logarithm of a block's e-value against "no worse", if the bet is that the canary is worse by `effect`."""
+    """Compute the logarithm of a block's e-value against "no worse", for a bet that the canary is worse by
+    `effect`."""
     guess = Rates(min(stable_rate + effect, MAX_GUESSED_RATE), stable_rate)
     if guess.canary <= stable_rate:
         return 0.0  # the stable model fails so often that nothing can be bet on worse
@@ -180,7 +182,7 @@ def harm_bet(block: Block, stable_rate: float, effect: float) -> float:
 
 
 def safe_bet(block: Block, stable_rate: float, margin: float) -> float:
-    """Logarithm of a block's e-value against "worse by the margin or more", if the bet is that it is no worse."""
+    """Compute the log of a block's e-value against "worse by the margin or more", for a bet that it is no worse."""
     guess = Rates(stable_rate, stable_rate)
     if stable_rate + margin >= 1:
         return 0.0

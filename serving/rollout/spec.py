@@ -1,8 +1,8 @@
 """Spec of a ModelRollout. Its defaults are the default policy.
 
 Limits apply to every policy. A rollout that exceeds them is refused before anything is changed, but its spec can be
-read, because older rollouts exceed them. The same limits are in manifests/platform/modelrollout.yaml; a test compares
-them.
+read, because older rollouts may exceed them. The same limits are in manifests/platform/modelrollout.yaml; a test
+compares both.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,8 @@ class Check(CamelCaseConfig):
     seconds: float | None = Field(default=None, ge=0.005)
     """Seconds above which an answer is slow; only for `slow`. The lowest value is the histogram's lowest bound."""
     tokens: int | None = Field(default=None, ge=8)
-    """Written tokens above which a question is costly; only for `costly`. The lowest value is the histogram's."""
+    """Written tokens above which a question is costly; only for `costly`. The lowest value is the histogram's lowest
+    bound."""
 
     @model_validator(mode="after")
     def _limit_fits_check(self) -> Self:
@@ -58,7 +59,7 @@ CHECKS = (
     Check(name="zero_hits", margin=0.03),
     Check(name="costly", margin=0.05, tokens=32),
 )
-"""Checks of the default policy. Rewriter and RAG service always have the counters for them."""
+"""Checks of the default policy. The rewriter and the RAG service always count these."""
 
 QUALITY = Check(name="quality", margin=0.10)
 """Check that is part of the default policy only if a shadow runs: only a shadow measures it, and a check without data
@@ -66,7 +67,7 @@ never passes."""
 
 
 def default_checks(shadowed: bool) -> tuple[Check, ...]:
-    """Checks of a spec that names none, for an InferenceService with or without a shadow."""
+    """Return the checks for a spec that names none; `shadowed` is True if a shadow runs for the InferenceService."""
     return (*CHECKS, QUALITY) if shadowed else CHECKS
 
 
@@ -85,7 +86,8 @@ class Release(CamelCaseConfig):
 
 
 class Predictor(CamelCaseConfig):
-    """Settings of an InferenceService that is created (cluster/first_inference_service.py); others keep theirs."""
+    """Settings of an InferenceService that the rollout creates (cluster/first_inference_service.py). An
+    InferenceService that exists keeps its settings."""
 
     runtime: str = Field(min_length=1)
     format: str = Field(min_length=1)

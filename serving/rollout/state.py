@@ -88,7 +88,7 @@ class State(CamelCaseConfig):
     """Default checks that apply because the spec names none, stored at the controller's first write."""
     step: int = 0
     percent: int = 0
-    """Canary's percent of the users that the InferenceService's spec last asked for."""
+    """Percent of the users for the canary that the InferenceService's spec last asked for."""
     outcome: Outcome = ""
     ending: Outcome = ""
     """Outcome that the rollout will have once the rollback is complete."""

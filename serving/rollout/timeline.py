@@ -34,8 +34,8 @@ class TimelineFollower:
         self._last_progress, self._last_time = "", clock()
 
     def lines(self, state: State, spec: RolloutSpec) -> list[str]:
-        """Lines to print now. Progress is included if it has changed and no line was printed for 30 s."""
-        # All records if a long history no longer holds the last printed one.
+        """Return the lines to print now. Progress is included if it has changed and no line was printed for 30 s."""
+        # If a long history no longer holds the last printed record, all records are printed.
         known = max(
             (number for number, record in enumerate(state.history, 1) if record == self._last_record), default=0
         )
@@ -51,7 +51,7 @@ class TimelineFollower:
 
 
 def progress_line(state: State, spec: RolloutSpec) -> str:
-    """Line with the evidence that is missing for the next share; "" if none is missing."""
+    """Build a line with the evidence that is missing for the next share; "" if none is missing."""
     if state.phase != "Analyse" or not state.evidence:
         return ""
     missing = [f"nothing credible measured for {state.blind:,.0f} s"] if state.blind else []

@@ -16,7 +16,7 @@ from serving.style.model import KServeStyleModel
 from serving.style.protocols import read_instance
 
 LARGEST_BODY = 1_000_000
-"""Largest body in bytes, more than 256 texts of the model's length need. The rest of a larger body is not read."""
+"""Largest body in bytes; 256 texts of the model's length need less. The rest of a larger body is not read."""
 
 
 def create_app(model: KServeStyleModel) -> FastAPI:

@@ -1,4 +1,4 @@
-"""The style model as a KServe model: it returns labels and probabilities of texts, by the code of the evaluation."""
+"""The style model as a KServe model: it returns labels and probabilities of texts, by the evaluation's code."""
 
 import logging
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from serving.style import protocols
 from serving.style.metrics import Metrics
 
 MAX_BATCH = 64
-"""Highest number of texts in a batch. It takes two forward passes, each with texts of similar length."""
+"""Highest number of texts in a batch. A batch takes two forward passes, each with texts of similar length."""
 
 WARM_UP = format_training_text("一天吃几次？", "请按标签服用。")
 

@@ -11,7 +11,7 @@ from serving.rag.opensearch_connection import OpenSearchConfig, client_options
 
 CONNECTIONS = 64
 RETRIES = 2
-"""Retries of a read after a broken connection; all are within the deadline of the request."""
+"""Retries of a read after a broken connection. The deadline of the request includes all retries."""
 
 OUTAGE_AFTER = 5
 """Consecutive failures after which requests fail at once."""

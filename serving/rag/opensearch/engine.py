@@ -2,8 +2,8 @@
 
 Search and scores use Qinglan's own terms, which the loader wrote into a field that OpenSearch divides only at spaces.
 So this engine and the built-in one treat every language alike, and a reranker fitted on one engine fits the other.
-One request reads how common the terms of a text are (`_termvectors`), another one finds the best passages. Answers
-are cached, because a snapshot never changes.
+One request (`_termvectors`) reads in how many passages each term of a text occurs. Another request finds the best
+passages. Answers are cached, because a snapshot never changes.
 """
 
 import logging
@@ -35,13 +35,13 @@ log = logging.getLogger("serving.rag")
 
 
 class TermCounts(NamedTuple):
-    """Number of passages with each known term of a text, and number of its terms that no passage contains."""
+    """Number of passages with each known term of a text, and number of the text's terms that occur in no passage."""
 
     known: dict[str, int]
     unknown: int
 
     def rarest(self) -> list[str]:
-        """Known terms; if they are too many for a query, only the rarest."""
+        """Return the known terms. If they are too many for one query, return only the rarest."""
         if len(self.known) <= QUERY_TERMS:
             return list(self.known)
         return sorted(self.known, key=self.known.__getitem__)[:QUERY_TERMS]
@@ -63,7 +63,7 @@ class OpenSearchEngine:
             kb_name=notes.kb_name,
             snapshot=notes.snapshot,
             passages=notes.passages,
-            # Scores are near tantivy's and not the same: a cache must not mix the two.
+            # Scores are close to tantivy's, but not equal, so a cache must not mix the two.
             reranker=sha256_text("opensearch", str(FORMAT), reranker.model_dump_json()),
         )
         self.calibrated = reranker.calibrated
@@ -71,7 +71,7 @@ class OpenSearchEngine:
         self._alias = alias_of(notes.tenant_id, notes.kb_name)
         self._cluster, self._reranker = cluster, reranker
         self._cuts = LruCache[str, TermCounts](CACHED_TEXTS)
-        self._searches = LruCache[str, tuple[int, list[Hit]]](CACHED_TEXTS)  # how many were asked for, and the hits
+        self._searches = LruCache[str, tuple[int, list[Hit]]](CACHED_TEXTS)  # number of requested hits, and the hits
         self._stored = LruCache[int, StoredPassage](CACHED_PASSAGES)
 
     async def current(self, gone: bool = False) -> Self:
@@ -132,7 +132,8 @@ class OpenSearchEngine:
         if with_passages:
             for hit in documents:
                 self._keep(hit)
-        # A score's last bits depend on the order of the sum; rounded, near-duplicates tie as they should.
+        # Rounded, because a score's last bits depend on the order of the sum, and near-duplicates must get equal
+        # scores.
         hits = [Hit(int(hit["_id"]), round(hit["_score"], 4)) for hit in documents]
         return sorted(hits, key=lambda hit: (-hit.score, hit.number))
 
@@ -171,7 +172,7 @@ class AliasEngine:
 
     async def current(self, gone: bool = False) -> OpenSearchEngine:
         if gone or self._engine is None or time.monotonic() - self._read_at >= ALIAS_TTL_SECONDS:
-            # Noted before the read: requests during it use the known snapshot, if there is one.
+            # Set before the read, so that other requests use the known snapshot, if there is one, during the read.
             self._read_at = time.monotonic()
             await self._refresh()
         return self._known()

@@ -64,7 +64,7 @@ class IndexMetadata(Config):
 
 
 def index_body(notes: IndexMetadata) -> dict[str, Any]:
-    """Body of the request that creates an index. It has one shard, so that terms are counted over all passages."""
+    """Build the request that creates an index. It has one shard, so that terms are counted over all passages."""
     return {
         "settings": {
             "index": {

@@ -49,7 +49,7 @@ def publish(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: in
 
 
 def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: int) -> None:
-    """Check the number of passages, merge the index into one segment, and mark it as whole."""
+    """Check the number of passages, merge the index into one segment, and mark it as completely loaded (`whole`)."""
     client.indices.refresh(index=index)
     documents = int(client.count(index=index)["count"])
     if documents != notes.passages:
@@ -65,7 +65,7 @@ def _complete(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: 
 
 
 def _delete_old_indexes(client: "OpenSearch", alias: str, protected: set[str]) -> None:
-    """Delete whole indexes that the loader created. Others stay, because another loader may be filling them."""
+    """Delete the old indexes that were loaded completely. Others stay, because another loader may be filling them."""
     for index, mapping in _mappings(client, f"{alias}.*").items():
         if index in protected:
             continue

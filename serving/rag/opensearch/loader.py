@@ -40,7 +40,7 @@ A node with a full queue rejects single documents; only these are sent again, af
 SHOWN = 5
 CREATED, CONFLICT = 201, 409
 DOCUMENT_ERRORS = (400, 413)
-"""Statuses of a faulty document. Any other failure is the cluster's and temporary."""
+"""HTTP statuses for a faulty document. Any other error status counts as a temporary failure of the cluster."""
 
 
 class KnowledgeBaseCounts(NamedTuple):
@@ -125,7 +125,7 @@ def load(
     patience_seconds: float,
     refused: Path,
 ) -> LoadReport:
-    """Fill an index and switch the alias to it. If passages were refused, raise a DataError without a switch."""
+    """Fill an index and switch the alias to it. If passages were refused, raise a DataError and keep the alias."""
     if not path.is_file():
         raise DataError(f"{path}: no such knowledge base. Name a JSONL file: id, title, content, metadata.")
     snapshot = sha256_file(path)
@@ -175,7 +175,7 @@ def _fill_index(
 ) -> int:
     """Write all missing passages, and return the number of written passages.
 
-    After an outage, the first missing passage is searched again.
+    After an outage, loading continues at the first missing passage, which is searched again.
     """
     index, added = patience.index, 0
 

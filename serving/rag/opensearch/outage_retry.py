@@ -56,7 +56,7 @@ class OutageRetry:
             if now - reported >= REPORT_SECONDS:
                 reported = now
                 say(f"[{self.index}] no answer, waiting: {self._end - now:.0f} s left. {why}")
-            # Before the first look too: a cluster that refuses with 429 is available, and needs the pause.
+            # Pause before the first check, too: a cluster that refuses with 429 is available, but needs the pause.
             time.sleep(POLL_SECONDS)
             if _is_available(client, self.index):
                 return

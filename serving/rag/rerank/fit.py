@@ -40,7 +40,7 @@ HELD_OUT = 0.2
 BINS = 10
 FEWEST_CONVERSATIONS = 20
 ENOUGH_CONVERSATIONS = round(FEWEST_CONVERSATIONS / (1 - HELD_OUT))
-"""Number of labelled training conversations of which about FEWEST_CONVERSATIONS remain for the fit."""
+"""Number of labelled training conversations that leaves about FEWEST_CONVERSATIONS for the fit after the hold-out."""
 
 
 class Example(NamedTuple):
@@ -52,14 +52,14 @@ class Example(NamedTuple):
 
 
 class LabelledPassage(NamedTuple):
-    """Features of a retrieved passage of an example, with the label if it answers."""
+    """Features of a passage that was retrieved for a text. `answers` is True if the passage answers the text."""
 
     signs: Features
     answers: bool
 
 
 class ScoredPassage(NamedTuple):
-    """Score of a passage, with the label if it answers."""
+    """Score of a passage for a text. `answers` is True if the passage answers the text."""
 
     score: float
     answers: bool
@@ -116,7 +116,7 @@ def fit_from_rows(
 def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: Path) -> RerankerModel:
     """Fit a reranker, unless `out` already holds the result for the same rows, knowledge base and code.
 
-    So a resumed run, which has the same inputs, saves some seconds.
+    So a resumed run with the same inputs saves some seconds.
     """
     code = [Path(str(module.__file__)) for module in (index_code, lexical_reranker, text_code)]
     inputs_digest = sha256_text(*map(sha256_file, [rows, knowledge_base, Path(__file__), *code]))
@@ -131,7 +131,7 @@ def fit_once(rows: Path, knowledge_base: Path, root: Path, tenant_id: str, out: 
 
 
 def examples(rows: Path, index: Index, tenant_id: str) -> Iterator[Example]:
-    """Yield two examples for each labelled row: its question, and its need or, if that is missing, likely_need()."""
+    """Yield two examples for each labelled row: its question, and its need (likely_need() if the need is missing)."""
     titles = {passage.id: passage.title for passage in map(index.passage, range(len(index)))}
     for line, row in read_jsonl(rows, Question):
         if row.split != "train" or row.tenant_id != tenant_id:
@@ -237,7 +237,7 @@ def auc(judged: Sequence[ScoredPassage]) -> float | None:
 
 
 def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
-    """Bins of the reliability curve: each tenth of the score range that has pairs, from the lowest."""
+    """Return the bins of the reliability curve: one for each tenth of the score range that has passages."""
     return tuple(
         CalibrationBin(
             score=round(sum(passage.score for passage in members) / len(members), 4),
@@ -249,7 +249,7 @@ def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
 
 
 def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
-    """Expected calibration error: mean distance between score and frequency over the bins; None without passages."""
+    """Compute the expected calibration error: the mean distance of score and frequency over the bins, or None."""
     if not judged:
         return None
     # ECE = sum over bins of (n_bin / n) * |mean score - frequency| = (1 / n) * sum |sum(score - answer)|

@@ -28,26 +28,27 @@ class Features(NamedTuple):
     """Inputs of the regression, each between 0 and 1. A term weighs more the rarer it is in the knowledge base."""
 
     coverage: float
-    """Share of the text's weight that falls on terms that the passage has too, from 0 to 1."""
+    """Weighted share of the text's terms that also occur in the passage, from 0 to 1."""
 
     spread: float
-    """Share of the passage's weight that falls on terms that the text has too, from 0 to 1."""
+    """Weighted share of the passage's terms that also occur in the text, from 0 to 1."""
 
     title: float
-    """Share of the title's weight that falls on terms that the text has too, from 0 to 1."""
+    """Weighted share of the title's terms that also occur in the text, from 0 to 1."""
 
     ahead: float
-    """Lead of the passage's coverage over the best rival's; 0 if it has no lead."""
+    """Difference by which the passage's coverage exceeds the best rival's; 0 if it does not."""
 
     behind: float
-    """Gap of the passage's coverage to the best rival's; 0 if it leads."""
+    """Difference by which the best rival's coverage exceeds the passage's; 0 if it does not."""
 
     bm25_ahead: float
-    """Lead of the passage's BM25 score over the best rival's, divided by the best score; 0 if it has no lead."""
+    """Difference by which the passage's BM25 score exceeds the best rival's, divided by the best score; not below
+    0."""
 
     bm25_behind: float
-    """Gap of the passage's BM25 score to the best rival's, divided by the best score; 1 if it is not among the best
-    hits."""
+    """Difference by which the best rival's BM25 score exceeds the passage's, divided by the best score; not below 0.
+    It is 1 if the passage is not among the best hits."""
 
 
 class Weights(Config):
@@ -86,16 +87,17 @@ class FitReport(Config):
     held_out_conversations: int
     held_out_pairs: int
     auc: Fraction | None
-    """Probability that a passage that answers scores above one that does not; None without both kinds of passages."""
+    """Area under the ROC curve: probability that a passage that answers scores higher than a passage that does not.
+    None if one kind of passage is missing."""
 
     calibration_error: Fraction | None
     """Expected calibration error: the mean distance between score and frequency, over ten equal score bins."""
 
     top1_calibration_error: Fraction | None
-    """`calibration_error` over first passages only; thresholds and rewards use their scores."""
+    """`calibration_error` over the first passage of each question, because thresholds and rewards use its score."""
 
     top1_answers: Fraction | None = None
-    """Share of questions whose first passage answers, if this scorer orders the passages."""
+    """Share of questions whose first passage answers the question, if this reranker orders the passages."""
 
     reliability: tuple[CalibrationBin, ...] = ()
 
@@ -106,7 +108,7 @@ class RerankerModel(Config):
     bias: float
     weights: Weights
     report: FitReport | None = None
-    """Report on the fit; None if the reranker is not fitted to this tenant: its scores are then no probabilities."""
+    """Report on the fit. None if the reranker is not fitted to this tenant; its scores are then no probabilities."""
 
     @property
     def calibrated(self) -> bool:
@@ -137,7 +139,7 @@ def read_reranker(path: Path) -> RerankerModel:
 
 
 class WeightedText(NamedTuple):
-    """Terms of a text, with their weights in the knowledge base."""
+    """Terms of a text, with their weights in the knowledge base; rarer terms weigh more."""
 
     weights: Mapping[str, float]
     """Weight of each term that occurs in the knowledge base."""
@@ -147,7 +149,7 @@ class WeightedText(NamedTuple):
 
 
 class SearchedText(NamedTuple):
-    """Text in which terms are looked up. To search for a pair of characters is faster than to divide the text."""
+    """Text that can be searched for terms. To search for a pair of characters is faster than to cut the text."""
 
     text: str
     whole_terms: frozenset[str]

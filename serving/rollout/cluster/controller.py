@@ -33,7 +33,8 @@ AT_ONCE = 8
 TICK = 0.5
 AGAIN_SECONDS = 1.0
 REPEAT_EVENTS_SECONDS = 3600.0
-"""Age in seconds up to which a restarted controller publishes records again; a repeated Event is not duplicated."""
+"""Age in seconds up to which a restarted controller publishes decision records as Events again. An Event that exists
+is not duplicated."""
 RECHECK_HISTORY_SECONDS = 86400.0
 """Age in seconds up to which a restarted controller attaches the missing histories of ended rollouts."""
 
@@ -60,7 +61,7 @@ class Controller:
         self.metrics = Metrics(self._status)
         self.ticked = time.monotonic()
         self._versions: dict[str, tuple[str, int]] = {}
-        """Newest uid and generation by rollout name. Another uid means another rollout with the same name."""
+        """Newest uid and generation by rollout name. A new uid means a new rollout with the same name."""
         self._events: dict[str, DecisionRecord | None] = {}
         self._last_success: dict[str, float] = {}
         """Time of the last successful reconcile, by rollout name."""
@@ -88,7 +89,8 @@ class Controller:
             self.cache.stop()
 
     def _on_change(self, kind: str, changed: Object, deleted: bool) -> None:
-        """Enqueue the rollout that a change concerns. Writes of a status are ignored: they change no generation."""
+        """Enqueue the rollout that a change concerns. Status writes are ignored, because they do not change the
+        generation."""
         metadata = changed["metadata"]
         if kind != ROLLOUTS:
             labels = metadata.get("labels") or {}
@@ -113,7 +115,7 @@ class Controller:
             self.schedule.enqueue(rollout["metadata"]["name"])
 
     def _next_rollout(self, service: str | None) -> Object | None:
-        """Rollout of this InferenceService that is carried out now; None if all have ended."""
+        """Return the rollout of this InferenceService that is carried out now; None if all have ended."""
         return next_rollout(
             rollout for rollout in self.cache.all(ROLLOUTS) if rollout["spec"]["inferenceService"] == service
         )
@@ -141,10 +143,8 @@ class Controller:
                 self._last_success[name] = time.monotonic()
 
     def reconcile(self, name: str) -> str:
-        """Reconcile a rollout if it is the oldest of its InferenceService that has not ended. Returns the result.
-
-        Later rollouts of the InferenceService wait.
-        """
+        """Reconcile a rollout, unless an older rollout of the same InferenceService has not ended. Returns the
+        result."""
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             self.schedule.forget(name)
@@ -192,7 +192,7 @@ class Controller:
         return "done"
 
     def _publish_news(self, name: str) -> None:
-        """Publish the records since the last published one as Events.
+        """Publish the decision records after the last published record as Events.
 
         After a restart the last published record is unknown, so the records of the last hour are published again.
         """

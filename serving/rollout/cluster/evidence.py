@@ -1,7 +1,7 @@
-"""Count requests of two model versions from Prometheus, between a cursor and the newest time both were scraped.
+"""Count requests of two model versions from Prometheus, between a cursor and the newest scrape of both.
 
-Each increase counts only in the window of the scrape that showed it. So windows may have any length, and no request
-is counted twice. Requests that were not scraped are missing; they are not estimated.
+Each increase of a counter belongs to the window that contains the scrape of the increase. So windows may have any
+length, and no request is counted twice. Requests that were not scraped are missing; they are not estimated.
 """
 
 import logging
@@ -37,7 +37,8 @@ DISCOVERY_LABELS = frozenset(
         "prometheus", "prometheus_replica", "replica",
     }
 )  # fmt: skip
-"""Labels that Prometheus adds when it discovers a target. They are removed, so that a pod found twice counts once."""
+"""Labels that Prometheus adds when it discovers a target. They are removed, so that a pod that is discovered
+twice counts once."""
 
 CounterKey = tuple[str, Series]
 """Key of one pod's counter: the name of the pod, and the series."""
@@ -65,7 +66,7 @@ class PrometheusEvidence:
         try:
             now = self.prometheus.now()
             if after is not None and after > now:
-                after = None  # the clock of Prometheus was set back: nothing is between, and counting starts again
+                after = None  # the clock of Prometheus was set back, so counting starts again
             begin = now if after is None else max(after, now - LONGEST)
             scraped = self.prometheus.samples(self._selector, now, now - begin + LOOKBACK_SECONDS)
         except OutageError as error:
@@ -107,7 +108,7 @@ def collect_scrapes(scraped: Iterable[ScrapedSeries]) -> Scrapes:
 
 
 def newest_common_scrape(scrapes: Scrapes, *versions: str) -> float | None:
-    """Newest time up to which all these versions were scraped; None if one of them was not scraped."""
+    """Return the newest time up to which all these versions were scraped; None if one was not scraped."""
     newest: dict[str, float] = {}
     for (_, series), samples in scrapes.counters.items():
         if series.name in REQUESTS:

@@ -7,7 +7,8 @@ SERVICE_ACCOUNT, STORAGE_CONTAINER = "qinglan-serving", "qinglan-release"
 """Service account of a model's pods, and storage container that fetches and verifies their release."""
 
 TAG_ROUTING = "serving.kserve.io/enable-tag-routing"
-"""Annotation of KServe with which Knative gives the newest revision a route of its own, at any share."""
+"""KServe's annotation that gives the newest revision a URL of its own (tag route), whatever its share of the
+traffic."""
 
 MODES = {"Serverless": "Knative", "Standard": "Standard"}
 """KServe's name for each mode of a rollout."""
@@ -18,14 +19,14 @@ Object = Mapping[str, Any]
 def first_inference_service(rollout: Object) -> dict[str, Any]:
     """Build the InferenceService for a rollout's release.
 
-    KServe gives a first model all of the traffic, at any percent. The annotations belong to KServe. They are set at
-    the start and never change, because a changed annotation restarts every pod.
+    KServe gives a first model all of the traffic, whatever percent is requested. KServe's annotations are set now and
+    never changed, because a changed annotation restarts every pod.
     """
     spec = rollout["spec"]
     predictor_spec, mode, standard = spec["predictor"], spec.get("mode", "Auto"), spec.get("mode") == "Standard"
-    # With Auto, KServe deploys as the cluster is set up to.
+    # With Auto, KServe uses the cluster's default mode.
     annotations = {} if mode == "Auto" else {"serving.kserve.io/deploymentMode": MODES[mode]}
-    # The tag route is the shadow's way to the canary.
+    # The shadow reaches the canary through the tag route.
     annotations |= {"serving.kserve.io/autoscalerClass": "none"} if standard else {TAG_ROUTING: "true"}
     replicas = {name: predictor_spec[name] for name in ("minReplicas", "maxReplicas") if name in predictor_spec}
     model = {

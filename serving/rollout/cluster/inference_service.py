@@ -41,13 +41,13 @@ class ServiceObjects(NamedTuple):
 
 
 def deployment_mode(service: Object) -> DeploymentMode:
-    """Deployment mode from the status; before KServe has written it there, from the annotation."""
+    """Return the deployment mode from the status or, if KServe has not written it there yet, from the annotation."""
     mode = service.get("status", {}).get("deploymentMode") or annotations(service).get(MODE_ANNOTATION) or "Knative"
     return "Serverless" if mode in SERVERLESS else "Standard"
 
 
 def desired_model(service: Object) -> DesiredModel:
-    """Model and share that the spec asks for."""
+    """Return the model and the share of the traffic that the spec asks for."""
     spec = service["spec"]
     for canary in spec.get("canary") or ():
         return DesiredModel(uri=storage_uri(canary.get("predictor") or {}), percent=canary.get("trafficPercent"))
@@ -60,7 +60,7 @@ def storage_uri(predictor: Object) -> str:
 
 
 def spec_fingerprint(service: Object) -> str:
-    """Digest of all in the spec except model and share, and of the annotations that influence what is served."""
+    """Compute a digest of the spec without model and share, and of the annotations that influence what is served."""
     spec = {name: value for name, value in service["spec"].items() if name != "canary"}
     predictor = dict(spec.get("predictor") or {})
     predictor.pop("canaryTrafficPercent", None)
@@ -76,7 +76,7 @@ def spec_fingerprint(service: Object) -> str:
 
 
 def last_editor(service: Object) -> str:
-    """Name of the program that last changed the spec, by managedFields; "" if it was the controller."""
+    """Return the program that last changed the spec, according to managedFields; "" if it was the controller."""
     # The times are whole seconds, so all programs of the same second are named.
     edits = [
         (str(entry.get("time", "")), str(entry.get("manager", "")))
@@ -104,7 +104,10 @@ def annotations(thing: Object) -> Object:
 
 
 def fetched_uri(pods: Object) -> str:
-    """URI that the pods of a template or revision fetch, from KServe's annotation or an init container's argument."""
+    """Return the URI of the model that the pods of a template or revision fetch.
+
+    The URI is in KServe's annotation, or is an argument of an init container.
+    """
     if noted := annotations(pods).get(SOURCE_ANNOTATION):
         return str(noted)
     spec = pods.get("spec", {})

@@ -22,7 +22,7 @@ ROUTED = "PredictorRouteReady"
 
 
 def newest(objects: ServiceObjects) -> Revision | None:
-    """Latest created revision. It counts as ready only if it is also the latest ready revision."""
+    """Return the latest created revision. It counts as ready only if it is also the latest ready revision."""
     status = predictor_status(objects.service)
     name = status.get("latestCreatedRevision", "")
     revision = objects.revisions.get(name)
@@ -33,13 +33,14 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
-    """Rolled-out revision by the status, even if it was deleted; None if the service has never served a model."""
+    """Return the revision that the status names as rolled out, even if it was deleted; None before the first
+    model."""
     name = predictor_status(objects.service).get("latestRolledoutRevision", "")
     return _read_revision(name, objects.revisions.get(name, GONE), True) if name else None
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
-    """Percent of the traffic by the URI of the model."""
+    """Return the percent of the traffic by the URI of the model."""
     shares: dict[str, int] = {}
     for name, percent in _shares(objects.service).items():
         uri = fetched_uri(objects.revisions.get(name, GONE))
@@ -48,7 +49,7 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 
 def settled(objects: ServiceObjects) -> bool:
-    """True if KServe has already carried out the revision and the shares of the spec."""
+    """Return True if KServe has created the revision of the spec and has set the shares of the spec."""
     # status.observedGeneration does not help: it is that of Knative's own object.
     status, desired = predictor_status(objects.service), desired_model(objects.service)
     revision = objects.revisions.get(status.get("latestCreatedRevision", ""))

@@ -15,14 +15,14 @@ PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
 
 
 def judges_quality(rollout: Object) -> bool:
-    """True if the rollout needs shadow pairs now. If the spec names no checks, they are in the status."""
+    """Return True if the rollout needs shadow pairs now. Checks that the spec does not name are in the status."""
     status = rollout.get("status") or {}
     checks = rollout["spec"].get("checks") or status.get("checks") or ()
     return status.get("phase") == "Analyse" and "quality" in {check.get("name") for check in checks}
 
 
 class ControllerStatus(NamedTuple):
-    """State of the controller at a scrape."""
+    """State of the controller when Prometheus scrapes it."""
 
     phases: Mapping[str, int]
     judging_quality: int

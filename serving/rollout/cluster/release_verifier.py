@@ -28,7 +28,10 @@ log = logging.getLogger(__name__)
 
 
 def prove_release(uri: str, release: Release, policy: TrustPolicy) -> Proof:
-    """Prove the release with this URI. The rollout's own release must have its name; the stable one may have any."""
+    """Verify the release at this URI, and return the proof.
+
+    The release of the rollout must have the name in its spec; the stable model's release may have any name.
+    """
     try:
         address = parse_release_uri(uri)
     except ConfigError as error:
@@ -42,7 +45,7 @@ def prove_release(uri: str, release: Release, policy: TrustPolicy) -> Proof:
 
 
 def verify_release(store: Store, address: ReleaseAddress, folder: Path, name: str, policy: TrustPolicy) -> Proof:
-    """Verify the release. The proof lists all objections; a DataError is raised if it is not a release at all."""
+    """Verify the release. The proof lists all problems. Raises a DataError if the artifact is no release."""
     store.pull(address.digest, folder, select=lambda name: not stays_in_store(name))
     claim = read_release_statement(folder)
     files = release_files(folder, claim)

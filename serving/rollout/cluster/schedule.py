@@ -1,4 +1,7 @@
-"""Queue of rollouts, due at intervals and after changes. No rollout is in two reconciles at the same time."""
+"""Queue of rollouts that are due for a reconcile: at intervals, and after changes.
+
+No rollout is in two reconciles at the same time.
+"""
 
 import threading
 import time

@@ -47,7 +47,7 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
-    """Stable Deployment; None until one of its pods has served."""
+    """Return the stable Deployment; None until one of its pods has served."""
     name = f"{objects.service['metadata']['name']}-predictor"
     deployment = objects.deployments.get(name)
     if deployment is None or not _has_served(deployment):
@@ -56,7 +56,7 @@ def rolled_out(objects: ServiceObjects) -> Revision | None:
 
 
 def traffic(objects: ServiceObjects) -> dict[str, int]:
-    """Percent of the traffic by the URI of the model.
+    """Return the percent of the traffic by the URI of the model.
 
     A stable Deployment whose pods are being replaced is left out, because it serves its old and its new model.
     """
@@ -94,7 +94,7 @@ def spec_patch(service: Object, desired: DesiredModel) -> dict[str, object]:
         return {"predictor": {"model": {"storageUri": desired.uri}}, "canary": None}
     predictor = service["spec"]["predictor"]
     fields = {name: value for name, value in predictor.items() if name not in STABLE_ONLY_FIELDS}
-    model = {**fields["model"], "name": "", "storageUri": desired.uri}  # the CRD wants a name
+    model = {**fields["model"], "name": "", "storageUri": desired.uri}  # the CRD requires a name
     canary = {**fields, "name": canary_name(desired.uri), "model": model}
     return {"canary": [{"predictor": canary, "trafficPercent": desired.percent}]}
 
@@ -121,7 +121,7 @@ def _template(deployment: Object) -> Object:
 
 
 def _read_revision(name: str, deployment: Object, objects: ServiceObjects) -> Revision:
-    """Read a Deployment. Pod counts tell if it is ready, because its condition stays True while new pods crash."""
+    """Read a Deployment. It is ready by its pod counts, because its condition stays True while new pods crash."""
     status, replicas = deployment.get("status", {}), deployment["spec"].get("replicas", 1)
     observed = status.get("observedGeneration", 0) >= deployment["metadata"]["generation"]
     counts = {status.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")}

@@ -1,4 +1,4 @@
-"""Target on Kubernetes: an InferenceService, which is changed only at the version that was read."""
+"""Target on Kubernetes: an InferenceService. It is changed only if it has not changed since it was read."""
 
 from typing import Any
 
@@ -23,7 +23,8 @@ SERVICES = "inferenceservices"
 
 
 class ClusterTarget:
-    """Target that is the InferenceService of a ModelRollout. If it does not exist, the first write creates it."""
+    """Target of a rollout: its InferenceService. If the InferenceService does not exist, the first write creates
+    it."""
 
     def __init__(self, api: Api, cache: ObjectCache, rollout: Object, standard_canary: bool = False) -> None:
         self.api, self.cache, self.rollout, self.standard_canary = api, cache, rollout, standard_canary

@@ -17,13 +17,17 @@ VERSION_LENGTH = 12
 
 
 class RolloutPairSource:
-    """Source of the pair in the service's current rollout, from the API server; the URL is Knative's tag route."""
+    """Reads the pair of models in the service's current rollout from the API server. The URL is Knative's tag
+    route."""
 
     def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
         self._api, self._service = (api or connect()).within(namespace), service
 
     def current_pair(self) -> ModelPair | None:
-        """Read the current pair; None if there is no canary. Raises a PairFailure if it is unknown or unreachable."""
+        """Read the current pair; None if there is no canary.
+
+        Raises a PairFailure if the API server fails, or if no URL leads only to the canary.
+        """
         try:
             rollouts = self._api.all(PLURAL, {})["items"]
             versions = compared_versions(rollouts, self._service)
@@ -42,7 +46,7 @@ class RolloutPairSource:
 
 
 def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, str] | None:
-    """Versions of the canary and of the stable model; None if no rollout has both now."""
+    """Return the versions of the canary and of the stable model; None if no rollout has both now."""
     rollout = next_rollout(rollouts_of_service(rollouts, service))
     if rollout is None:
         return None
@@ -54,7 +58,8 @@ def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, st
 
 
 def tag_route(service: Object) -> str:
-    """URL that leads only to the newest revision, at any share of the traffic; "" if there is none."""
+    """Return the URL that leads only to the newest revision, whatever its share of the traffic; "" if there is
+    none."""
     predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
     routes = [
         target for target in predictor.get("traffic") or () if target.get("latestRevision") and target.get("tag")

@@ -1,8 +1,8 @@
 """Read live questions from the stable server's payload log, each question once.
 
-All that is in the log at the first poll of a canary is skipped. An earlier process can have read only this, so no
-question is counted twice, if only one shadow runs at a time. Questions that are logged while no shadow runs are not
-counted.
+At the first poll of a canary, all questions that are already in the log are skipped. An earlier shadow process can
+have counted only these, so no question is counted twice if only one shadow runs at a time. Questions that are logged
+while no shadow runs are not counted.
 """
 
 import hashlib
@@ -39,7 +39,8 @@ class LoggedQuestion(BaseModel):
 
 
 class PayloadLogReader:
-    """Reader of the payload log. It lists the keys of the current and the last hour, and stores those of two days."""
+    """Reader of the payload log. It lists the keys of the current and the last hour, and remembers 48 hours of
+    keys."""
 
     def __init__(self, store: Store) -> None:
         self._backend = store.backend
@@ -80,5 +81,5 @@ def parse_line(line: bytes) -> LoggedQuestion | None:
 
 
 def sampled(request_id: str, share: float) -> bool:
-    """True if the id is in the sample, which does not depend on the payload log's own sample of the ids."""
+    """Return True if the request is in the shadow's sample, which is independent of the payload log's own sample."""
     return int.from_bytes(hashlib.sha256(f"shadow {request_id}".encode()).digest()[:8]) < share * 2**64

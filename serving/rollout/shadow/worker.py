@@ -56,7 +56,8 @@ class ShadowWorker:
             await asyncio.sleep(POLL_SECONDS)
 
     async def poll(self) -> None:
-        """Compare the new questions. Without a canary nothing is read, so questions before the next are skipped."""
+        """Compare the new questions. Without a canary nothing is read, and the next canary starts with later
+        questions."""
         pair = await asyncio.to_thread(self._pair_source.current_pair)
         if pair is None:
             self._reader.forget()
