@@ -1,5 +1,5 @@
-"""First step of a graph, which belongs to no stage. KFP's cache repeats the paid stages if this step's result
-changes."""
+"""First step of a graph, which belongs to no stage. If its result changes, KFP's cache does not skip the paid
+stages."""
 
 from components.image import CPU_IMAGE
 from components.step_component import step_component

@@ -1,4 +1,4 @@
-"""Command lines of the stand-in servers, with an option for each setting of a behaviour, and their serve()."""
+"""Build the command lines of the stand-in servers, with an option for each setting of a behaviour, and serve them."""
 
 import argparse
 import asyncio

@@ -19,7 +19,7 @@ from serving.http_server import client_disconnected
 from standins.company_rag.behaviour import Behaviour
 
 SHARPNESS, MIDDLE = 14.0, 0.45
-"""Difference of the log-odds between no shared and all shared pairs of characters, and share at which they are 0."""
+"""Parameters of a score's log-odds: SHARPNESS x (share of the query's character pairs in the passage - MIDDLE)."""
 
 OWN_REWRITE = "{query} 产品说明"
 """Template of the service's own rewrite, for a request without a rewrite."""

@@ -5,7 +5,7 @@
     everything else                from each server, the RAG service and the shadow
 
 Two snapshots of the counters are kept: one for the cursor in the ledger, and one for the possible next cursor. A
-restarted controller has neither: it counts again from its first window.
+restarted controller has no snapshot, so it counts again from its first window.
 """
 
 import time
@@ -47,7 +47,7 @@ class LocalEvidence:
         self._snapshots: dict[float, CounterSnapshot] = {}
 
     def since(self, canary: str, stable: str, after: float | None) -> Window | None:
-        """Read the window since the cursor `after`. If the cursor's snapshot is lost, counting starts again."""
+        """Return the counts since the cursor `after`. None if its snapshot is lost; counting then restarts."""
         now, until = self._take_snapshot(), time.time()
         before = None if after is None else self._snapshots.get(after)
         if after is not None and before is None:

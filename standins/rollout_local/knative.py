@@ -26,7 +26,7 @@ def reconcile_status(
 
 
 def needed_releases(status: ServiceStatus, desired: DesiredModel) -> set[str]:
-    """URIs of the releases whose servers must run."""
+    """Return the URIs of the releases whose servers must run."""
     names = {status.latest_ready, status.rolled_out, *(name for name, share in status.shares.items() if share)}
     return {desired.uri, *(revision.uri for revision in status.revisions if revision.name in names)}
 

@@ -27,7 +27,7 @@ class FileRollouts:
         return self.objects.create(rollout["metadata"]["name"], rollout)
 
     def next(self) -> str:
-        """Name of the oldest rollout that has not ended; "" if all have."""
+        """Return the name of the oldest rollout that has not ended; "" if all have ended."""
         unfinished = [rollout for rollout in self.all() if not rollout_outcome(rollout)]
         return str(min(unfinished, key=rollout_number)["metadata"]["name"]) if unfinished else ""
 

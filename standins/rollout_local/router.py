@@ -61,7 +61,7 @@ class Backends(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Answer of one backend, with the outcome as which it is counted."""
+    """Answer of one backend, with the outcome under which it is counted."""
 
     response: Response
     outcome: str
@@ -130,13 +130,13 @@ class Router:
     async def _ask_canary(self, canary: Backend, forwarded: "ForwardedRequest", until: float) -> Response:
         """Send a request to the canary with half of the deadline; if it fails, to the stable model with the rest."""
         first = await self._request(canary, forwarded, until - self._deadline / 2)
-        backends = self.backends  # those of now: they may have been replaced or removed meanwhile
+        backends = self.backends  # read again: the backends may have been replaced or removed meanwhile
         if first.outcome == ANSWERED or backends is None:
             self._requests.labels(canary.version, first.outcome).inc()
             return first.response
         second = await self._request(backends.stable, forwarded, until)
         self._repeats.labels(canary.version).inc()
-        # A question that only the canary refuses counts as failed; one that both refuse, as refused.
+        # A question that only the canary refuses counts as failed; a question that both models refuse, as refused.
         refused_by_canary_alone = first.outcome == REFUSED and second.outcome == ANSWERED
         outcome = FAILED if refused_by_canary_alone else first.outcome
         self._requests.labels(canary.version, outcome).inc()

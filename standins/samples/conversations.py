@@ -158,7 +158,7 @@ def _wrong_pair(talk: ConversationTraits, by_item: Sized, drawn: TenantDraw, rng
 
 
 def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """Add talk about other items to the history: three quarters of it before, a quarter after."""
+    """Add talk about other items to the history: three quarters before it, a quarter after it."""
     detours = [
         rng.choice(drawn.world.detours).format(
             other=rng.choice(drawn.items), term=rng.choice(list(drawn.world.aspects))
@@ -170,7 +170,7 @@ def _wandering(history: str, drawn: TenantDraw, rng: random.Random) -> str:
 
 
 def _opening_history(talk: ConversationTraits, old: str, drawn: TenantDraw, rng: random.Random) -> str:
-    """Build the history of a complete first question: none, or one about another item."""
+    """Build the history of a complete first question: an empty history, or a history about another item."""
     if rng.random() < 0.5:
         return ""
     return _history(talk._replace(item=talk.other, compares=False), old, drawn, rng)

@@ -63,7 +63,7 @@ def _write_turns(out: Path, turns: Iterator[Turn], gold: GoldPassages) -> dict[s
 
 
 def _slice(turn: Turn) -> bytes:
-    """Build a line of the slices: the properties by which a report groups the question. No stage reads them."""
+    """Build a line of the slices: a question's properties, by which only the evaluation's report groups questions."""
     hardships = {"wrong": turn.wrong is not None, "two_things": bool(turn.second_term)}
     return orjson.dumps({
         "id": turn.id, "item": turn.item, "aspect": turn.term, "gap": turn.gap, "new_item": turn.new_item,

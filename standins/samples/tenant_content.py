@@ -67,7 +67,8 @@ class TenantContent(Config):
         return ["".join(parts) for group in self.items for parts in itertools.product(*group)]
 
     def numbered_names(self) -> list[str]:
-        """Names of as many items as in `names`, but a number replaces their last part, so items differ only in it."""
+        """Return as many names as `names`, but with a number as the last part, in which the items of a group
+        differ."""
         groups = [(*group[:-1], [f"第{number}款" for number in range(1, len(group[-1]) + 1)]) for group in self.items]
         return ["".join(parts) for group in groups for parts in itertools.product(*group)]
 
@@ -159,7 +160,7 @@ def content_file(tenant: str) -> Path:
 
 
 def variant_settings(variant: str) -> SampleSettings:
-    """Settings of a variant. Raises a ConfigError that lists the variants if the variant is unknown."""
+    """Return a variant's settings. Raises a ConfigError that lists the variants if the variant is unknown."""
     if variant not in VARIANTS:
         raise ConfigError(f"No variant {variant!r} of a sample. There are: {', '.join(VARIANTS)}.")
     return VARIANTS[variant]

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions like those of a paid service, with its faults; a backend writes the answers.
+"""Serve OpenAI's chat completions like a paid service, including its faults. A backend writes the answers.
 
 GET /stats counts calls and bills by prompt, so that a test can prove that nothing was paid twice.
 """
@@ -29,7 +29,7 @@ JSON = "application/json"
 
 
 def prompt_digest(model: str, messages: list[dict[str, Any]]) -> str:
-    """Digest of a prompt, which is its name in /stats."""
+    """Return a prompt's digest, under which /stats lists the prompt."""
     return sha256_text(model, *(f"{m.get('role')}\n{m.get('content')}" for m in messages))
 
 
@@ -145,9 +145,9 @@ def create_app(backend: CompletionBackend, behaviour: Behaviour) -> FastAPI:
 
 
 def answer_form(text: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Fields of a message that depend on the requested format.
+    """Return the fields of a message that depend on the requested format.
 
-    They are a call of the requested tool or, if no format was requested and the answer is JSON, a code fence.
+    A requested tool is called. If no format was requested, an answer in JSON is put into a code fence.
     """
     if tools := body.get("tools"):
         function = {"name": tools[0]["function"]["name"], "arguments": text}
@@ -156,7 +156,7 @@ def answer_form(text: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 def invalid_reason(body: Any) -> str:
-    """Reason, with the field, why a request cannot be answered; "" if it can."""
+    """Explain why a request cannot be answered, and name the field at fault. Returns "" if it can be answered."""
     if not isinstance(body, dict):
         return "The body is no JSON object."
     if not isinstance(body.get("model"), str):

@@ -1,4 +1,4 @@
-"""OpenAI's files and batches like those of a paid service: requests in a file, answers in files, in random order.
+"""Serve OpenAI's files and batches like a paid service. Requests are in a file; answers in files, in random order.
 
 The teacher answers a batch in the background, row by row. All files are in memory.
 https://platform.openai.com/docs/guides/batch
@@ -102,7 +102,7 @@ class FakeBatchService:
         batch["status"] = "cancelled" if cancelled else fault if fault in HALF_DONE else "completed"
 
     def _answer_row(self, number: int, request: JsonObject, fault: BatchFault) -> tuple[int, list[bytes]]:
-        """Answer a row. Returns the status, and the lines of the result, of which a fault makes none or two."""
+        """Answer a row. Returns the status, and the lines of the result: one line, or with a fault none or two."""
         status, body = self._answer(request["body"])
         if fault in ("broken", "refused"):
             status = 500 if fault == "broken" else 400

@@ -1,7 +1,7 @@
 """Judge of the stand-in: it gives four scores from 1 to 5 by comparing words, and names the lowest one.
 
-It ranks like a person: a good rewrite, the unchanged question, a rewrite about the wrong thing, a copied history, an
-empty text. If no passage has the user's words, the scores are in the middle.
+From best to worst it ranks, like a person: a good rewrite, the unchanged question, a rewrite about the wrong thing, a
+copied history, an empty text. If no passage has the user's words, the scores are in the middle.
 """
 
 import re

@@ -18,7 +18,7 @@ SURE = 0.8
 """Lowest share of the question's character pairs that an answering passage must have."""
 
 STANDALONE_RATIO = 0.85
-"""Lowest weight of a question's subject, relative to the weight of the history's, at which it counts as complete."""
+"""Lowest weight of a question's subject, as a share of that of the history's, at which the question is complete."""
 
 LONGEST_HEADING = 30
 """Longest heading in characters that is used as a rewrite; a longer first sentence is prose."""
@@ -77,11 +77,11 @@ class QuestionParser:
         return self._headings[number]
 
     def first(self, query: str) -> int | None:
-        """Number of the best passage for a query; None if there is no hit."""
+        """Return the number of the best passage for a query; None if there is no hit."""
         return next((hit.number for hit in self.index.search(query, 1)), None)
 
     def answer(self, reading: ParsedQuestion) -> int | None:
-        """Number of the passage about the subject that has the question's words; None if there is no such passage."""
+        """Return the number of the passage about the subject that has the question's words; None if there is none."""
         number = self.first(reading.query)
         if number is None or not reading.subject or reading.subject not in self.heading(number):
             return None

@@ -1,4 +1,4 @@
-"""Judge of relevance of the stand-in, which decides if a passage answers a need. A share of its answers is wrong.
+"""Relevance judge of the stand-in. It decides if a passage answers a need; a set share of its answers is wrong.
 
 Like a language model, it knows that 一天吃几次 and 每日服用频次 mean the same. This knowledge is a vocabulary: a file
 with users' phrasings of each company term, such as a sample tenant's content. The judge sees no sheet, no row and no
@@ -48,7 +48,7 @@ ERROR_RATES = ErrorRates(misses=0.1, false_hits=0.02)
 
 
 class RelevanceJudge:
-    """Judge of one model of one tenant."""
+    """Relevance judge for one model of a tenant."""
 
     def __init__(self, model: str, reader: QuestionParser, vocabulary: Vocabulary, rates: ErrorRates) -> None:
         self._model, self._reader, self._vocabulary, self._rates = model, reader, vocabulary, rates
@@ -85,12 +85,12 @@ class RelevanceJudge:
         return 3 if share >= ANSWERED else 2 if share >= PARTLY else 1
 
     def _term(self, text: str) -> str:
-        """Company term for the question in a text; "" if the vocabulary has none."""
+        """Return the company's term for the question in a text; "" if the vocabulary has no term for it."""
         phrase = max((phrase for phrase in self._vocabulary if phrase in text), key=len, default="")
         return self._vocabulary.get(phrase, "")
 
     def _luck(self, what: str, need: str, passage: str) -> float:
-        """Pseudorandom number in [0, 1), which depends only on `what`, the model, the need and the passage."""
+        """Return a pseudorandom number in [0, 1) that depends only on `what`, the model, the need and the passage."""
         text = "\x1f".join((self._model, what, need, passage))
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
 

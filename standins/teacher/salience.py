@@ -15,7 +15,7 @@ from qinglan.text.text import RUN
 
 SHORTEST, LONGEST = 2, 12
 RECENCY = 0.2
-"""Extra weight of a phrase at the end of a text over one at the beginning; the last subject is usually meant."""
+"""Extra weight of a phrase at a text's end, compared with its beginning, since the last subject is usually meant."""
 
 HISTORY_CHARACTERS = 2_000
 """Number of characters that are read at the end of a text."""

@@ -1,8 +1,8 @@
-"""Second judge of the stand-in, of another kind than the first: it compares vectors instead of phrases.
+"""Second judge of the stand-in, which compares vectors; the first judge (lexical_judge.py) compares phrases.
 
 Every passage and every heading is a vector of character n-grams. The nearer a passage is to the conversation, the
-more likely the user means it; a rewrite means the passages nearest to it. The first judge's parser, phrases and
-search are not used here, so that the two judges err at different rewrites.
+more likely the user means it. The passages nearest to a rewrite are its meaning. The first judge's parser, phrases
+and search are not used here, so that the two judges err at different rewrites.
 
 judge = SimilarityJudge(list(read_knowledge_base(Path("knowledge_base.jsonl"))))
 judge.judge(task)      # the fields of JUDGE_FORMAT
@@ -22,7 +22,7 @@ from qinglan.rag.contract import Passage
 from standins.teacher.prompt_parser import PromptTask
 
 SUFFIX = "-examiner"
-"""Suffix that makes the name of this judge's model from a tenant's name."""
+"""Suffix of the name of this judge's model, after the tenant's name."""
 
 CRITERION_WEIGHTS = {"意图保留": 0.4, "自足": 0.2, "无编造": 0.15, "简洁": 0.25}
 """Weights of the criteria in a geometric mean, in which no criterion can compensate another that failed."""
@@ -82,14 +82,14 @@ class SimilarityJudge:
         )
 
     def _intent(self, task: PromptTask, near: Vector, means: NDArray[np.int64]) -> float:
-        """Mean likelihood of the passages that the rewrite means, weighted by their similarity."""
+        """Return the mean likelihood of the passages nearest to the rewrite, weighted by similarity."""
         possible, weights = self._possible(task.question, task.history), near[means] ** 4
         if weights.sum() <= 0:
             return 0.0
         return float(possible[means] @ weights / weights.sum())
 
     def _weigh(self, question: str, history: str) -> Vector:
-        """Likelihood that the user means each passage, scaled so that the likeliest passage has 1."""
+        """Return the likelihood that the user means each passage, scaled so that the likeliest passage has 1."""
         about = self._near(self._headings, f"{question} {history}")
         wants = self._near(self._whole, question)
         possible = ((SIMILARITY_SMOOTHING + about) * (SIMILARITY_SMOOTHING + wants)) ** 2
@@ -99,7 +99,7 @@ class SimilarityJudge:
         return min(1.0, float(self._near(self._headings, rewrite).max()) / CLEAR_SIMILARITY)
 
     def _near(self, matrix: Any, text: str) -> Vector:
-        """Cosine similarity of the text to each column of the matrix."""
+        """Return the cosine similarity of the text to each column of the matrix."""
         return np.asarray((self._vectors.transform([text]) @ matrix).todense(), dtype=np.float64).ravel()
 
     @cached_property
@@ -125,7 +125,7 @@ class SimilarityJudge:
 
 
 def overall_score(marks: JudgeScores) -> float:
-    """Overall score from 1 to 5, as the weighted geometric mean of the criteria."""
+    """Return the overall score from 1 to 5, as the weighted geometric mean of the criteria."""
     logs = sum(
         power * math.log(max(mark, 0.01)) for power, mark in zip(CRITERION_WEIGHTS.values(), marks, strict=True)
     )
@@ -133,7 +133,7 @@ def overall_score(marks: JudgeScores) -> float:
 
 
 def grounding_score(task: PromptTask, known: str) -> float:
-    """Share of the rewrite's characters that occur in conversation or passage; 0 if it has a number from neither."""
+    """Return the share of the rewrite's characters that are in `known`; 0 if a number of the rewrite is not."""
     if set(DIGITS.findall(task.rewrite)) - set(DIGITS.findall(known)):
         return 0.0
     letters = [letter for letter in task.rewrite if letter.isalnum()]
@@ -141,7 +141,7 @@ def grounding_score(task: PromptTask, known: str) -> float:
 
 
 def brevity_score(task: PromptTask, title: str) -> float:
-    """Score of the length: 1 up to the allowed length, then less. Repeated words lower it: they compress well."""
+    """Score the length: 1 up to the allowed length, then less. Repeated words (which compress well) lower it."""
     length, room = len(task.rewrite), max(len(task.question), len(title)) + LENGTH_ALLOWANCE
     squeezed = len(zlib.compress(task.rewrite.encode())) / (len(task.rewrite.encode()) + 8)
     return min(1.0, room / max(length, 1)) ** 3 * min(1.0, squeezed / 0.7)

@@ -1,7 +1,7 @@
 """All models of the stand-in: each tenant's teacher and its examiner, and additional models of known quality.
 
-Every model also judges relevance. An additional model rewrites like its tenant's teacher, but worse, declines or
-shows its thinking. Only question, history and the model's seed decide when, so every run is the same.
+Every model also judges relevance. An additional model leaves some questions unchanged or declines them, and may show
+its thinking. A hash of question, history and the model's seed selects these questions, so every run is the same.
 """
 
 import hashlib
@@ -87,6 +87,6 @@ def vary_rewrite(variant: Variant, task: PromptTask, best: str | Refusal) -> str
 
 
 def seeded_fraction(seed: int, what: str, task: PromptTask) -> float:
-    """Pseudorandom number in [0, 1) from a hash of seed, `what` and task."""
+    """Return a pseudorandom number in [0, 1) from a hash of seed, `what`, question and history."""
     text = "\x1f".join((str(seed), what, task.question, task.history))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64

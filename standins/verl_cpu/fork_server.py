@@ -1,4 +1,4 @@
-"""Run verl with its ten processes forked from one, so that torch, transformers and others are imported only once.
+"""Run verl with its ten processes forked from one process, so that torch and other libraries are imported only once.
 
     python -m standins.verl_cpu.fork_server ARGUMENTS OF verl.trainer.main_ppo
 

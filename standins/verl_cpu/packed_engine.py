@@ -1,7 +1,7 @@
 """FSDP engines of verl without padding or repeated tokens, registered for the device "cpu".
 
-verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token, although it reads
-only those of the answers. Here a batch is one line of tokens without padding. A prompt occurs once for all its
+verl pads a batch to a rectangle and computes logits, log-probabilities and entropy of every token, but uses only the
+answers' figures. Here a batch is one line of tokens without padding. A prompt occurs once for all its
 samples, and the system prompt once for all prompts. Only attention works by rows, and logits are computed only for
 answers.
 """

@@ -16,7 +16,7 @@ class PackedBatch(NamedTuple):
     """Position of each token in its row."""
 
     rows: Any
-    """Index of each token in the line, by row and position; any index after a row's end."""
+    """Index in the line of each row's token, by row and position; meaningless after a row's end."""
 
     back: Any
     """Index of each token of the line in the concatenated padded rows."""
@@ -58,7 +58,7 @@ def pack_batch(ids: Any, prompts: Any, answers: Any) -> tuple[PackedBatch, Answe
 
 
 def _first_alike(matrix: Any) -> Any:
-    """For each row, the index of the first row that is equal to it."""
+    """Return the index of the first equal row, for each row."""
     _, group = matrix.unique(dim=0, return_inverse=True)
     first = torch.full((len(matrix),), len(matrix)).scatter_reduce(0, group, torch.arange(len(matrix)), "amin")
     return first[group]

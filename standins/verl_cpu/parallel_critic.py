@@ -55,7 +55,7 @@ def register_parallel_critic(module: ModuleType) -> None:
             return batch
 
         def _begin(self, of_critic: Any, batch: Any) -> None:
-            # On a copy: verl writes a call's arguments into its batch, and the actor's call has others.
+            # On a copy, since verl writes a call's arguments into its batch, and the actor's call has others.
             def work(copy: Any) -> dict[str, Any]:
                 metrics: dict[str, Any] = {}
                 of_critic(copy, metrics)

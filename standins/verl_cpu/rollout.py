@@ -42,7 +42,7 @@ class GenerateServer:
         return answers, self._step
 
     async def load_weights(self, weights: dict[str, Any], step: int | None) -> None:
-        """Load every weight by its name. Raises a ValueError if a name is missing or unknown: it is another model."""
+        """Load every weight by its name. A missing or unknown name means another model, and is a ValueError."""
         missing, unknown = self._model.load_state_dict(weights, strict=False)
         tied = {"lm_head.weight"} if self._model.config.tie_word_embeddings else set()
         if unknown or set(missing) - tied:

@@ -24,7 +24,7 @@ def _wait_for_samples(module: Any) -> None:
     module.ReplayBuffer._wait_for_next_poll = wait
 
 
-# Advantages are the first computation that needs the rewards; until then both are computed at the same time.
+# Advantages are the first computation that needs the rewards. Until then rewards and verl's passes run in parallel.
 @when_imported("verl.trainer.ppo.v1.trainer_base")
 def _wait_for_rewards(module: Any) -> None:
     compute = module.PPOTrainer._compute_advantage

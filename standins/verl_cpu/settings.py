@@ -19,19 +19,19 @@ PACKED_ATTENTION = "rows_of_a_line"
 """Name under which packed_engine.py registers its attention."""
 
 RAY_CPUS = 12
-"""Number of CPUs that Ray assumes, enough for one for each of verl's actors, which take turns."""
+"""Number of CPUs that Ray assumes. Each of verl's actors gets one, although they take turns."""
 
 OBJECT_STORE = 300_000_000
 """Size of Ray's object store in bytes."""
 
 
 def driver(config: PpoConfig) -> str:
-    """Module to start: the fork server on one machine, verl's own driver on several."""
+    """Return the module to start: the fork server on one machine, verl's own driver on several machines."""
     return FORK_SERVER if config.hardware.nodes == 1 else DRIVER
 
 
 def modules(config: PpoConfig) -> tuple[str, ...]:
-    """Modules that verl imports. On several nodes the critic is not parallel, because of possible deadlocks."""
+    """Return the modules that verl imports. On several nodes the critic is not parallel, to avoid deadlocks."""
     return (*MODULES, PARALLEL_CRITIC) if config.hardware.nodes == 1 else MODULES
 
 
@@ -55,7 +55,7 @@ def environment(config: PpoConfig) -> dict[str, str]:
 
 
 def ray_overrides(config: PpoConfig, slots: int) -> dict[str, Value]:
-    """Settings of Ray's size on one machine. On several, each `ray start` reads it from RAY_OVERRIDE_RESOURCES."""
+    """Return Ray's resources on one machine. On several, each `ray start` reads them from RAY_OVERRIDE_RESOURCES."""
     values: dict[str, Value] = {"transfer_queue.backend.SimpleStorage.num_data_storage_units": 1}
     if config.hardware.nodes == 1:
         values |= {
@@ -67,7 +67,7 @@ def ray_overrides(config: PpoConfig, slots: int) -> dict[str, Value]:
 
 
 def single_precision(engine: str) -> dict[str, Value]:
-    """Settings for an engine that computes in float32 and compiles no kernels."""
+    """Return the settings for an engine that computes in float32 and compiles no kernels."""
     precision: dict[str, Value] = {
         f"+{engine}.mixed_precision.{kind}_dtype": "fp32" for kind in ("param", "reduce", "buffer")
     }
@@ -75,13 +75,13 @@ def single_precision(engine: str) -> dict[str, Value]:
 
 
 def overrides(config: PpoConfig) -> dict[str, Value]:
-    """Settings of verl for single precision, without GPU kernels, and for this package's rollout and engines."""
+    """Return verl's settings for single precision without GPU kernels, and for this package's rollout and engines."""
     values: dict[str, Value] = {
         f"{ACTOR}.strategy": "fsdp",
         f"{ROLLOUT}.name": CPU_ROLLOUT,
         f"{ROLLOUT}.tensor_model_parallel_size": 1,
         f"+{ROLLOUT}.agent.agent_loop_manager_class": STEP_ROLLOUTS,
-        # The rollout computes as the actor does, so its log-probabilities are the old policy's: one pass less.
+        # The rollout computes as the actor does, so its log-probabilities are the old policy's. This saves a pass.
         f"{ROLLOUT}.calculate_log_probs": True,
         "algorithm.rollout_correction.bypass_mode": True,
         # StepRollouts computes the rewards of a step, so verl needs no reward workers.

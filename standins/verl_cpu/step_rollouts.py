@@ -180,7 +180,7 @@ def _store(written: StepAnswers, step: int, weights_step: int) -> None:
 
 
 def _fields(rollout: Rollout, answer: Continuation, partition: str) -> dict[str, Any]:
-    """Fields of a sample that verl's trainer and workers read. Other columns would be sent needlessly."""
+    """Return the fields of a sample that verl's trainer and workers read. Other columns would be sent needlessly."""
     prompt, response = torch.tensor(rollout.prompt), torch.tensor(answer.ids)
     mask = torch.ones_like(response)
     columns = ("data_source", "reward_model") if partition == "val" else ()

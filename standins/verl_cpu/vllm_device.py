@@ -38,7 +38,7 @@ def modules(config: PpoConfig) -> tuple[str, ...]:
 
 
 def environment(config: PpoConfig) -> dict[str, str]:
-    """Environment of settings.py, but with verl's engines for "cuda"; vLLM binds no process to a processor."""
+    """Return settings.py's environment, but with verl's engines for "cuda". vLLM binds no process to a processor."""
     variables = {"VERL_ENGINE_DEVICE": "cuda", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_NO_USAGE_STATS": "1"}
     variables[PRELOAD_VARIABLE] = ",".join(VLLM_MODULES)
     return settings.environment(config) | variables
@@ -49,7 +49,7 @@ def overrides(config: PpoConfig) -> dict[str, Value]:
 
 
 def cpu_differences(config: PpoConfig) -> dict[str, Value]:
-    """All settings of verl that differ from the settings for GPUs, except `trainer.device`."""
+    """Return all settings of verl that differ from the settings for GPUs, except `trainer.device`."""
     values: dict[str, Value] = {
         f"{ROLLOUT}.agent.num_workers": 1,
         f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": BUCKET_MEGABYTES,

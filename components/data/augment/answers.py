@@ -26,7 +26,7 @@ def check_hindsight(case: HindsightCase, query: str) -> None:
 
 
 def read_pseudo(case: PseudoCase, text: str) -> tuple[Question, str]:
-    """Return the question and the query in the teacher's answer. Raises a RowError if the question or a field is
+    """Return the question and the query in the teacher's answer. Raises a RowError if one of its fields is
     missing."""
     answer = orjson.loads(text)
     if wrong := [name for name in PSEUDO_FIELDS if not isinstance(answer.get(name), str)]:

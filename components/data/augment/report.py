@@ -47,7 +47,7 @@ def report_lines(report: Mapping[str, Any]) -> list[str]:
 
 
 def _reasons(counts: Mapping[str, int]) -> str:
-    """Format the counts by reason. Reasons are spelled as in augment_left_out.jsonl, so that a reader can search for
-    them."""
+    """Format the counts by reason. Reasons are spelled as in augment_left_out.jsonl, so that readers find the
+    rows."""
     words = (f"{reason} {count:,}" for reason, count in counts.items())
     return f"; {', '.join(words)}" if counts else ""

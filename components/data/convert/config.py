@@ -12,8 +12,8 @@ class ConvertConfig(SplitConfig):
     """Conversion of validated rewrites into training files and a locked test."""
 
     folds: int = Field(default=0, ge=0, le=20)
-    """Number of folds into which a sheet is divided if it is too small for a locked test. Only a run with `cross_fit`
-    sets it."""
+    """Number of folds of a sheet without a locked test, since it is too small. Only a run with `cross_fit` sets
+    it."""
 
     fold: int = Field(default=0, ge=0, le=20)
     """Number of the fold that is the test, counted from 1. If `folds` is set and this is 0, there is no test: train

@@ -147,8 +147,7 @@ def with_labels(row: ValidatedRewrite, labelled: Labels) -> ValidatedRewrite:
 
 
 def nothing_to_find(row: ValidatedRewrite, labelled: Labels) -> str:
-    """Explain why no rewrite of this row can earn a reward for a relevant passage. Returns an empty text if one
-    can."""
+    """Explain why no rewrite of this row can be rewarded for a relevant passage; returns "" if a rewrite can."""
     labels = None if row.gold else labelled.get((row.tenant_id, row.id))
     if labels is None or labels.outcome == "relevant":
         return ""

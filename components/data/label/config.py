@@ -26,8 +26,7 @@ class LabelConfig(Config):
     """Highest number of paid calls for one row. With the defaults no row needs more."""
 
     calls: int = Field(default=50_000, ge=0)
-    """Highest number of paid calls for the labels of all rows; 0 labels nothing. Rows beyond it are listed in
-    `label_holes`."""
+    """Highest number of paid calls for all labels; 0 labels nothing. Rows beyond it are listed in `label_holes`."""
 
     passage_characters: Positive = PASSAGE_CHARACTERS
     """Characters of a passage that a judge reads, from its beginning."""

@@ -133,8 +133,8 @@ class Judges:
             await self.judge(progress, candidate)
 
     async def judge(self, progress: RowProgress, candidate: Candidate) -> None:
-        """Judge one passage. It gets no label if an answer is unusable, or if no call is left for a needed second
-        opinion."""
+        """Judge one passage. Without a usable answer, or without a call for a needed second opinion, it gets no
+        label."""
         first = await self.opinion(progress, candidate, SecondJudge("judge", 0))
         if first is None:
             return
@@ -177,8 +177,7 @@ class Judges:
 
 
 def read_choice(text: str, listed: int) -> list[int]:
-    """Return the list numbers that the judge chose, each once. Other values are ignored; an answer without a list is
-    a RowError."""
+    """Return the chosen list numbers, each once; other values are ignored. An answer without a list is a RowError."""
     numbers = orjson.loads(text).get("段落")
     if not isinstance(numbers, list):
         raise RowError("malformed", "The answer has no list 段落.", text)

@@ -24,8 +24,7 @@ class Check(NamedTuple):
 
 
 def share_right(checks: Sequence[Check], seed: int) -> dict[str, Any]:
-    """Return the share of right grades, with a 95 % bootstrap interval over conversations. A value that cannot be
-    measured is None."""
+    """Return the share of right grades, with a 95 % interval over conversations. An unmeasurable value is None."""
     import numpy as np
 
     from qinglan.evaluation.statistics import bootstrap_means, group_numbers
@@ -52,8 +51,7 @@ def drawn(rows: Iterable[ValidatedRewrite], count: int, config: LabelConfig) -> 
 
 
 async def measure_gold(judges: Judges, rows: Iterable[ValidatedRewrite], config: LabelConfig) -> dict[str, Any]:
-    """Compare the judges' grades with gold, on rows with gold passages. Rows that the sheet marks as test are left
-    out."""
+    """Compare the judges' grades with gold, on rows with gold passages that the sheet does not mark as test."""
     some = drawn((row for row in rows if row.split != "test"), config.gold_rows, config)
     answers: list[Check] = []
     beside: list[Check] = []

@@ -73,7 +73,7 @@ def refuse_unfit(trial: Trial, config: LabelConfig) -> None:
 
 
 def refuse_too_few(outcomes: Counter[Outcome], gold: int, holes: Path, config: LabelConfig) -> None:
-    """Raise a DataError if too few rows have a relevant passage, because a training would learn mostly from wrong
+    """Raise a DataError if too few rows have a relevant passage, since training would learn mostly from wrong
     rows."""
     rows = outcomes.total() + gold
     right = outcomes["relevant"] + gold

@@ -48,7 +48,7 @@ class PrepareStyleConfig(Config):
     locks a test away."""
 
     folds: int = Field(default=5, ge=2, le=20)
-    """Number of parts of a cross-fitted data set. Each part is judged by its own model, which learned from the other
+    """Number of parts of a cross-fitted data set. Each part is judged by a model that learned from the other
     parts."""
 
     alike: Fraction = 0.8

@@ -15,8 +15,7 @@ FEWEST = 2
 
 
 def split_rows(rows: Sequence[StyleRow], config: PrepareStyleConfig) -> list[Split]:
-    """Return the split of each row, in the order of the rows. Raises a DataError if a label has too few different
-    answers."""
+    """Return the split of each row, in order. Raises a DataError if a label has too few different answers."""
     by_label = _groups_by_label(rows, config)
     sizes = {label.name: len(by_label.get(label.name, ())) for label in config.labels}
     if few := [f"{name} ({count})" for name, count in sizes.items() if count < FEWEST]:

@@ -90,8 +90,7 @@ def find_inputs(data: Path) -> tuple[Path, Path | None]:
 
 
 def _write_texts(source: Path, target: Path, held_out: Sequence[str], threshold: float) -> int:
-    """Copy the unlabelled texts, except held-out texts and their near-duplicates; return the number of copied
-    texts."""
+    """Copy the unlabelled texts, except held-out texts and their near-duplicates. Returns the number of copies."""
     held, count = NearDuplicateIndex(map(comparable, held_out), threshold), 0
     with target.open("wb") as file:
         for _, text in read_jsonl(source, UnlabelledText):

@@ -40,16 +40,14 @@ class EvaluateConfig(Config):
     The student is timed on the same number."""
 
     examined_rows: Positive = 300
-    """Number of rows whose rewrites the examiner scores, drawn as whole conversations. Each row costs up to one call
-    per system."""
+    """Number of rows that the examiner scores, drawn as whole conversations. A row costs up to one call per
+    system."""
 
     judge_prompt: str = ""
-    """Prompt of examiner and judge, in the same form as `reward.judge_prompt`; empty uses the prompt in
-    qinglan/prompts."""
+    """Prompt of examiner and judge, as in `reward.judge_prompt`; if empty, the prompt in qinglan/prompts is used."""
 
     agreement_rows: Positive = 60
-    """Number of the examined rows that the training's judge scores too, to measure how far judge and examiner
-    agree."""
+    """Number of examined rows that the training's judge scores too, to measure how far judge and examiner agree."""
 
     latency_rows: Positive = 50
     """Number of rows that each student rewrites one at a time, to measure its latency."""
@@ -64,8 +62,8 @@ class EvaluateConfig(Config):
     nothing."""
 
     slices: Path | None = None
-    """Path of a JSONL file with the id and true-or-false properties of each question; the report has a table of top-1
-    by property."""
+    """Path of a JSONL file with each question's id and true-or-false properties; the report shows top-1 by
+    property."""
 
     interesting: Fraction = 0.03
     """Smallest gain in top-1, as a share, that is worth proving; the power analysis computes the queries needed to

@@ -67,8 +67,7 @@ def check_parents(
 
 
 def _files(folder: Path) -> list[Path]:
-    """Paths of the train and dev rows in a stage's folder: chats (.jsonl) or prompts (.parquet). A missing file is a
-    DataError."""
+    """Return the paths of a stage's train and dev rows (.jsonl chats or .parquet prompts); a DataError if missing."""
     ending = "parquet" if (folder / "train.parquet").is_file() else "jsonl"
     paths = [folder / f"{part}.{ending}" for part in PARTS]
     for path in paths:

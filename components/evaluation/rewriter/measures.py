@@ -82,8 +82,7 @@ class RetrievalResult(NamedTuple):
 
 
 def metrics_by(by: By) -> dict[str, Metric]:
-    """Return METRICS. If the gate goes by labels, the names of the affected metrics say that the examiner judged rows
-    without gold."""
+    """Return METRICS. If the examiner judged rows without gold, the affected metrics have names that say so."""
     if by == "gold":
         return METRICS
     judged = {name: Metric(words, "share", JUDGED) for name, words in JUDGED_NAMES.items()}

@@ -77,8 +77,7 @@ def judged_rows(scored: ScoredRows) -> int:
 
 
 def slice_results(table: MetricTable, slices_of: Sequence[Sequence[str]]) -> Json:
-    """Return each system's top-1 in each slice, which is the group of questions with a property of the slices
-    file."""
+    """Return each system's top-1 in each slice (the questions with the same property in the slices file)."""
     slices = {}
     for name in sorted({name for names in slices_of for name in names}):
         rows = [name in names for names in slices_of]
@@ -165,8 +164,8 @@ def inflation_results(table: MetricTable, judge: Sequence[Mapping[str, float]], 
 
 
 def student_metrics(student: StudentOutput, config: EvaluateConfig) -> Json:
-    """Return the latency of single rewrites, and the cost of 1,000 rewrites at the measured throughput and the
-    configured price."""
+    """Return the latency of single rewrites, and the cost of 1,000 at the measured throughput and configured
+    price."""
     hour = config.gpu_hour_price * config.serving_gpus
     # Seconds per rewrite, times 1,000 rewrites, times the price of a second.
     cost = student.seconds / len(student.texts) * 1000 * hour / 3600

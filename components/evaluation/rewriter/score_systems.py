@@ -237,8 +237,7 @@ class RowScorer:
         return measure_labels(labels, ids)
 
     async def _grades(self, row: ScorableRow, retrievals: Iterable[RetrievalResult]) -> dict[str, int]:
-        """Return the examiner's grade of each system's first passage, by passage id. An unusable answer gives no
-        grade."""
+        """Return the examiner's grades of the systems' first passages, by passage id. Unusable answers give none."""
         first = {data.ids[0]: (data.title, data.texts[0]) for data in retrievals if data.ids}
         grades = await gather_or_cancel(*(self._grade(row, *passage) for passage in first.values()))
         return {id_: grade for id_, grade in zip(first, grades, strict=True) if grade is not None}

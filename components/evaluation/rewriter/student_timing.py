@@ -66,7 +66,7 @@ def ready_seconds(folder: Path) -> float:
 
 @contextmanager
 def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
-    """Run the production server until the block ends. The yielded function waits until it is ready and returns its
+    """Run the production server until the block ends. The yielded function waits until it is ready; returns its
     URL."""
     with TemporaryDirectory(prefix="qinglan-") as log:
         arguments = ["--model", str(folder.resolve()), "--port", "0", *options]

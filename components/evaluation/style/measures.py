@@ -28,8 +28,7 @@ def row_sums(truth: Groups, probabilities: Columns) -> Columns:
 
 
 def compute_measures(sums: Columns, width: int) -> Columns:
-    """Compute MEASURES, then each of CLASS_MEASURES for every label. `sums` and the result have a row for each
-    draw."""
+    """Compute MEASURES, then each of CLASS_MEASURES for every label. `sums` and the result have a row per draw."""
     counts = sums[:, : width * width].reshape(-1, width, width)
     rows = counts.sum(axis=(1, 2))
     with np.errstate(invalid="ignore", divide="ignore"):

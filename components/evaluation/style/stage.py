@@ -91,8 +91,7 @@ class Splits(NamedTuple):
     test: list[StyleRow]
     labels: Labels
     folds: dict[str, int]
-    """Fold of each row, by row id; empty if a test is locked away. With folds, `test` holds the rows of train and
-    dev."""
+    """Fold of each row, by row id; empty with a locked test. With folds, `test` holds the rows of train and dev."""
 
 
 def evaluate(
@@ -145,8 +144,7 @@ def evaluate(
 
 
 def read_splits(rows: Path) -> Splits:
-    """Read the splits; an empty one is a DataError. If the rows are cross-fitted, `test` holds the rows of train and
-    dev."""
+    """Read the splits; an empty split is a DataError. With folds, `test` holds the rows of train and dev."""
     read = {name: read_split(rows, name) for name in SPLITS}
     if folds := read_folds(rows):
         (train, labels), (dev, _) = read["train"], read["dev"]
@@ -253,8 +251,7 @@ def notes(table: PredictionTable, baseline: Baseline, card: StyleCard, config: E
 
 
 def model_note(folder: Path, int8: bool) -> str:
-    """Return a sentence with the model's type, size and form. A model so small that it was made for a demo gets a
-    warning."""
+    """Return a sentence with the model's type, size and form, and a warning if it is as small as a demo's model."""
     described, parameters = orjson.loads((folder / "config.json").read_bytes()), count_parameters(folder)
     form = "its int8 graph is judged, which `--engine onnx` serves" if int8 else "its weights are judged"
     note = f"The model: {described['model_type']}, {parameters:,} parameters; {form}."

@@ -1,5 +1,5 @@
-"""Decide which rollout a deployment creates, or that it creates none. Pure functions of the existing rollouts and the
-requested spec."""
+"""Decide which rollout a deployment creates, if any: pure functions of the existing rollouts and the requested
+spec."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple

@@ -145,8 +145,7 @@ def register_held(inputs: Inputs, out: Path, config: RegisterConfig) -> Register
 
 
 def checked(judged: ReleaseDecision, inputs: Inputs, config: RegisterConfig) -> ReleaseDecision:
-    """Return the decision with only the statements that the release may use. Raises an error if the model must not be
-    released."""
+    """Return the decision with only the statements that may be used; an error if the model must not be released."""
     refuse_disallowed_files(inputs.model)
     if (inputs.model / CARD).exists():
         refuse_other_prompts(inputs.model, read_card(inputs.model))
@@ -186,8 +185,7 @@ def write_release(
 
 
 def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
-    """Compute the verdict. Raises a GateHeldError if it is not `word`, and a DataError if no gate's statement has
-    this verdict."""
+    """Compute the verdict. It is a GateHeldError if it is not `word`, a DataError if no gate's statement has it."""
     clock, evaluation = step_clock(signer, inputs.lineage), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))

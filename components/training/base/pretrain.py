@@ -28,7 +28,7 @@ GROUPS = 2
 """Number of groups in a step, which are computed at the same time."""
 
 LONGEST = 128
-"""Largest number of tokens learned of a text. A passage can fill a page, and a step's time grows with its tokens."""
+"""Largest number of tokens learned from a text. A passage can fill a page, and a step's time grows with tokens."""
 
 JITTER = 12
 """Largest random number added to a text's length, in tokens, when texts are sorted into groups. It makes groups
@@ -84,7 +84,7 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
             for parameter, *parts in zip(parameters, *gradients, strict=True):
                 parameter.grad = sum(parts[1:], parts[0]) / len(parts)
             losses.append(sum(group_losses) / len(group_losses))
-            # So high a learning rate needs gradients of bounded length.
+            # With such a high learning rate, gradients must be clipped.
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             tick(f"loss {losses[-1]:.2f}")
@@ -92,7 +92,7 @@ def pretrain(model: Any, tokenizer: Any, texts: Sequence[TrainingText], config: 
 
 
 def examples(tokenizer: Any, texts: Sequence[TrainingText], seed: int) -> list[Example]:
-    """Return texts as tokens. Above LONGEST a text is cut: to its end if it has a prompt, else to a random piece."""
+    """Return texts as tokens. A text above LONGEST is cut: with a prompt its end is kept, else a random piece."""
     rng = random.Random(seed)
     prompts = iter(_ids(tokenizer, [render_prompt(tokenizer, list(text.prompt)) for text in texts if text.prompt]))
     answers = _ids(tokenizer, [text.answer for text in texts])
@@ -112,7 +112,7 @@ def _ids(tokenizer: Any, texts: list[str]) -> list[list[int]]:
 
 
 def batches(lengths: Sequence[int], size: int, seed: int) -> Iterator[list[list[int]]]:
-    """Yield the texts of each step by number, without end, in groups of similar length that need little padding.
+    """Yield each step's groups of text numbers, without end. Texts of a group have similar lengths, to save padding.
 
     Every text comes once before any text comes again.
     """

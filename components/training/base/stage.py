@@ -135,7 +135,7 @@ def _from_hub(model: Path, config: BaseConfig, check: Callable[[Path], None]) ->
 
 
 def _shared(folder: Path) -> bool:
-    """True if other steps find this folder by the model's name. A link in it may lead to files they cannot see."""
+    """True if other steps can read this folder by the model's name. False with links, whose targets they may lack."""
     if BY_REFERENCE_VARIABLE not in os.environ or WEIGHTS_VARIABLE not in os.environ:
         return False
     weights = Path(os.environ[WEIGHTS_VARIABLE]).resolve()

@@ -12,7 +12,7 @@ from components.training.base.config import TinyConfig
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 RARE = 12
-"""Number of occurrences from which a pair becomes a token."""
+"""Lowest number of occurrences at which a pair becomes a token."""
 
 TEMPLATE = (
     "{%- for message in messages %}"

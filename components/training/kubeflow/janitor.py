@@ -41,10 +41,10 @@ def find_expired_jobs(
 ) -> list[ExpiredJob]:
     """Return the jobs to delete, each with the reason.
 
-    `workflows` and `pods` must be listed after `jobs`: an owner that is missing in them was then deleted, and is not
-    just too new. `workflows` is None in a cluster without Argo.
+    `workflows` and `pods` must be listed after `jobs`. Then a missing owner was deleted, and is not merely newer than
+    the list. `workflows` is None in a cluster without Argo.
     """
-    # A terminated run keeps its Workflow, so owner references alone delete no job:
+    # A terminated run keeps its Workflow, so garbage collection by owner references deletes no job:
     # https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents
     flows = None if workflows is None else list(workflows)
     alive = {owner["metadata"]["uid"] for owner in (*(flows or ()), *pods) if not _ended(owner)}

@@ -23,7 +23,7 @@ WORKFLOW_LABEL = "workflows.argoproj.io/workflow"
 
 
 def job_runner(device: str, task_config: Mapping[str, Any] | None) -> Runner:
-    """Return a runner on the cluster if Kubeflow passed the task's resources on, else a runner on this machine.
+    """Return a runner on the cluster for a GPU task with resources from Kubeflow, else a runner on this machine.
 
     `task_config` has the fields of dsl.TaskConfig, which are empty on a laptop.
     https://kubeflow-pipelines.readthedocs.io/en/stable/source/dsl.html#kfp.dsl.TaskConfig

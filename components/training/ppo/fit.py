@@ -141,8 +141,8 @@ def gathered(shape: ModelShape) -> Amount:
 
 
 def activations_or_gradient(activations: Sequence[Amount], shape: ModelShape, cards: int) -> tuple[Amount, ...]:
-    """Return the activations or the embedding's gradient, whichever is larger: activations are freed before this
-    gradient is summed. The gradient is whole in bf16 and fp32, in addition to its fp32 shard."""
+    """Return the activations or the embedding's gradient, whichever is larger, because activations are freed before
+    this gradient is summed. The whole gradient exists in bf16 and in fp32, in addition to its fp32 shard."""
     summed = Amount("the embedding's gradient", shape.embedding * (BF16 + FP32 + FP32 / cards))
     return tuple(activations) if sum(part.bytes for part in activations) > summed.bytes else (summed,)
 
@@ -158,7 +158,7 @@ def host_phases(config: PpoConfig, actor: ModelShape, critic: ModelShape | None)
 
 
 def _on_cpu(config: PpoConfig, actor: ModelShape, critic: ModelShape | None) -> tuple[Phase, ...]:
-    """Bytes of all processes together: everything is fp32, and the rollout has its own copy of the actor."""
+    """Return the bytes of all processes together. All weights are fp32, and the rollout has its own actor."""
     here = config.hardware.per_node
     parts = Shards(*(Amount(part.name, part.bytes * here) for part in shards(config, actor, critic)))
     tokens = micro_batch_tokens(config) * here
@@ -178,7 +178,7 @@ def _beside_gpus(config: PpoConfig, actor: ModelShape, critic: ModelShape | None
 
     While a model loads, the first process needs memory for the whole model; if the embedding is also the output layer
     (tied), each process does. Before each rollout verl copies the base to this memory, to remove the merged adapter
-    again. With `offload` the shards wait there. The reference is always there if all weights are trained.
+    again. With `offload` the shards wait in it. If all weights are trained, it always holds the reference.
     """
     parts, here = shards(config, actor, critic), config.hardware.per_node
     processes = constant("processes", PROCESS, here), constant("Ray", RAY)
@@ -228,8 +228,8 @@ def seconds(
 ) -> float:  # fmt: skip
     """Return the seconds of loading, rollouts, updates and weight transfers, without waiting for services.
 
-    On several machines a pass takes at least as long as its weights need on the network, at `network` bytes a second:
-    they arrive while earlier layers compute.
+    On several machines a pass takes at least as long as the network needs for its weights, at `network` bytes a
+    second. The two times overlap, since weights arrive while earlier layers compute.
     """
     hardware, cards, tokens = config.hardware, config.devices, config.collection * row_tokens
     multiplied = actor.multiplied + actor.embedding

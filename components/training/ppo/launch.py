@@ -30,7 +30,7 @@ def verl_command(config: PpoConfig, paths: TrainingPaths, verl_log: Path, log: P
 
 
 def verl_environment(config: PpoConfig) -> dict[str, str]:
-    """Environment of each process of verl. On several nodes each raylet has it, and its workers inherit it."""
+    """Return the environment of verl's processes. On several nodes each raylet has it, and its workers inherit it."""
     device = load_device(config.hardware)
     environment = {
         "VERL_USE_EXTERNAL_MODULES": ",".join((*COMMON_PLUGINS, *device.modules(config))),
@@ -53,6 +53,6 @@ def ray_token(folder: Path) -> str:
 
 
 def with_local_environment(command: Command, mark: str, temporary: Path) -> Command:
-    """Add to the command's environment the mark and the temporary folder that identify its processes."""
+    """Return the command with the mark and the temporary folder in its environment that identify its processes."""
     folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
     return command._replace(environment={**command.environment, **folders, PROCESS_MARK_VARIABLE: mark})

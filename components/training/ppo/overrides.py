@@ -107,7 +107,7 @@ def _critic(config: PpoConfig, paths: TrainingPaths) -> dict[str, Value]:
     return {
         "critic.model.path": config.critic_model or str(paths.model),
         "critic.optim.lr": config.critic_learning_rate,
-        # The rate changes between steps, not between updates. In the first step it is 0: AdamW collects its moments.
+        # The rate changes between steps, not between updates. In the first step it is 0: AdamW only collects moments.
         "critic.optim.lr_warmup_steps_ratio": config.critic_warmup,
         "critic.optim.clip_grad": config.gradient_clip,
         "critic.ppo_micro_batch_size_per_gpu": config.micro_batch,

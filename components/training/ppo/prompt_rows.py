@@ -96,7 +96,7 @@ def prepare_prompts(
 
 
 def is_hard(row: Mapping[str, Any]) -> bool:
-    """True if the teacher's rewrite misses: by the gold passage if it is known, else by the validate stage."""
+    """True if the teacher's rewrite does not find gold first or, without gold, was rejected by the validate stage."""
     if len(row["gold"]):
         return bool(row["teacher_retrieval"]["gold_rank"] != 1)
     return not row["accepted"]

@@ -21,7 +21,7 @@ FEW_WINS = 0.02
 
 
 class TrainingMonitor:
-    """Monitor that reads verl's log as it grows. It is called twice a second; True ends the training."""
+    """Monitor that reads verl's log as it grows. It is called twice a second; its result True ends the training."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ def best_step(steps: Mapping[int, Step]) -> int | None:
 
 
 def has_stalled(steps: Mapping[int, Step], patience: int, total: int) -> bool:
-    """True if `patience` tests on dev after the best were not better, in a training that has not ended."""
+    """True if `patience` tests on dev have followed the best test, and the training has steps left."""
     best = best_step(steps)
     if not patience or best is None or max(steps) >= total:
         return False
@@ -99,13 +99,13 @@ def headroom_message(first: Step) -> str:
 
 
 def dev_scores(steps: Mapping[int, Step]) -> tuple[int, float | None, float | None]:
-    """The best step, the dev score of the SFT model, and that of the best step. A score is None without a test."""
+    """Return the best step, the SFT model's dev score, and the best step's dev score (None without a test)."""
     best = best_step(steps) or 0
     return best, dev_score(steps.get(0, {})), dev_score(steps.get(best, {}))
 
 
 def model_step(steps: Mapping[int, Step]) -> int:
-    """Step whose weights become the model: the best checkpoint's, or 0 if the SFT model is better on dev."""
+    """Return the step whose weights become the model: the best step, or 0 if the SFT model is better on dev."""
     best, before, after = dev_scores(steps)
     return 0 if before is not None and after is not None and after < before else best
 

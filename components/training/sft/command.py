@@ -18,8 +18,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 RESUME_MODULE = "components.training.sft.resume"
 ATTENTION = "sdpa"
-"""PyTorch's attention, which every machine has. Without flash-attn ms-swift does not pack rows, which is intended:
-packed, 560 rows of 150 to 250 tokens would be 44 to 70 sequences of 2,048, or one or two optimizer steps per pass."""
+"""PyTorch's attention, which every machine has. Without flash-attn ms-swift does not pack rows. This is intended,
+since 560 packed rows of 150 to 250 tokens (44 to 70 sequences of 2,048) would be only one or two steps per pass."""
 
 PROCESS_CHECK_PLUGIN = HERE / "plugin" / "together.py"
 """Plug-in file for ms-swift. It registers a callback under the file's name."""

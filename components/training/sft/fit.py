@@ -78,7 +78,7 @@ def weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def host_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes of each machine's memory, where a whole model must fit to merge an adapter or save sharded weights."""
+    """Return the bytes of each machine's memory. A whole model must fit, to merge an adapter or save shards."""
     model = Amount("the whole model", shape.parameters * WIDTHS[config.dtype])
     if config.device == "cuda":
         return (phase("merge or save", model, constant("processes", PROCESS, config.gpus)),)
@@ -111,9 +111,9 @@ def steps(config: SftConfig, rows: int) -> Steps:
 
 
 def seconds(config: SftConfig, shape: ModelShape, rows: int, row_tokens: float, card: Card, network: float) -> float:
-    """Seconds of loading, training and validations. The validation rows are assumed to be an eighth of `rows`.
+    """Return the seconds of loading, training and validations, with an eighth of `rows` as validation rows.
 
-    On several machines it is at least the time that the bytes need on the network, at `network` bytes a second.
+    Training takes at least as long as the network needs for the exchanged bytes, at `network` bytes a second.
     """
     multiplied, tokens = shape.multiplied + shape.embedding, rows * row_tokens
     trained = training_operations(multiplied, config.epochs * tokens, config.tuner == "full", config.checkpointing)

@@ -64,10 +64,10 @@ def compare(
 
 
 def stage_gain(firsts: Sequence[Sequence[float]], conversations: Sequence[tuple[str, str]], seed: int) -> StageGain:
-    """Return the gain of the second column over the first.
+    """Return the gain of the second column (with the further rows) over the first column (without them).
 
-    Further rows are not taken if less is found with them. At a tie they are taken, since they are paid for and a
-    small dev set shows only large differences.
+    Further rows are not used if less is found with them. At a tie they are used, since they are paid for and a small
+    dev set shows only large differences.
     """
     pairs = np.array(firsts, dtype=np.float64)
     columns = np.column_stack([pairs, pairs[:, 1] - pairs[:, 0]])

@@ -146,8 +146,8 @@ def sft(
 def _train_both(
     base: Path, chats: Path, config: SftConfig, runner: Runner, gateway_url: str
 ) -> tuple[Trained, StageGain | None]:
-    """Train a model without the further rows and one with them; returns the one that dev prefers. If no dev row has a
-    known passage, only the model with them is trained."""
+    """Train a model without the further rows and a model with them; return the model that is better on dev. If no dev
+    row has a known right passage, only the model with the further rows is trained."""
     without = chats / WITHOUT_FURTHER
     rows = read_dev_rows(without / "dev.parquet", config.seed)
     if not rows:

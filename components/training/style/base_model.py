@@ -32,8 +32,7 @@ LORA_SCALE = 2
 
 
 def open_base(base: Path, labels: Labels, texts: Sequence[str], config: StyleConfig) -> tuple[Any, Any]:
-    """Open the base with a new head, and its tokenizer. All weights that are trained are in float32, on every
-    device."""
+    """Open the base with a new head, and its tokenizer. Trained weights are in float32 on every device."""
     import torch
     from transformers import AutoConfig
 
@@ -146,5 +145,5 @@ def _with_adapters(model: Any, rank: int) -> Any:
 
 
 def merged(model: Any) -> Any:
-    """The model with its adapters merged into the base's weights; a model without adapters is returned as it is."""
+    """Return the model with its adapters merged into the base's weights. A model without adapters is unchanged."""
     return model.merge_and_unload() if hasattr(model, "merge_and_unload") else model

@@ -1,7 +1,7 @@
 """Temperature scaling (Guo et al. 2017): one number, fitted on dev, that calibrates the probabilities.
 
-The head's weights are divided by it, so that any code that loads the model, also the plan's own, gets calibrated
-answers.
+The head's weights are divided by this number, so that any code that loads the model gets calibrated answers, also the
+plan's code.
 """
 
 from collections.abc import Sequence

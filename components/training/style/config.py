@@ -15,8 +15,7 @@ class StyleConfig(Config):
     """Device of the training. `cuda` without a GPU is an error; with a GPU, bfloat16 is used."""
 
     max_length: Positive = 512
-    """Highest number of tokens of a text that are read. Longer texts are cut; texts that reach this number are
-    counted."""
+    """Highest number of tokens read from a text. Longer texts are cut; texts that reach this number are counted."""
 
     epochs: float = Field(default=3.0, gt=0)
     """Number of passes over the training rows (the plan's num_train_epochs). Training ends earlier if macro-F1 on dev
@@ -56,16 +55,14 @@ class StyleConfig(Config):
     and without the rise its first gradients would be too large for the pretrained layers."""
 
     smoothing: Fraction = 0.0
-    """Share of each label that is spread over all labels (label smoothing); it helps if labels were given
-    carelessly."""
+    """Share of each label that is spread over all labels (label smoothing); it helps against careless labels."""
 
     balance: Literal["none", "weights", "sampling"] = "weights"
     """Method to balance rare labels: `weights` gives them larger weights in the loss, `sampling` repeats their rows,
     `none` leaves them rare."""
 
     answer_dropped: Fraction = 0.1
-    """Share of rows that are shown a second time without their answer, so that the model learns from questions
-    too."""
+    """Share of rows that are shown again without their answer, so that the model learns from questions too."""
 
     evaluations: Positive = 1
     """Number of validations per epoch; each one saves a checkpoint."""

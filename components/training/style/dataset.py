@@ -35,8 +35,8 @@ class LabelledText(NamedTuple):
 
 
 def labelled_texts(rows: Sequence[StyleRow], labels: Labels, config: StyleConfig) -> list[LabelledText]:
-    """The training texts: every row, then some rows again without their answer. With sampling, rare labels are as
-    frequent as the others."""
+    """Return the training texts: every row, then some rows again without their answer. With sampling, rare labels are
+    as frequent as the others."""
     rng = random.Random(config.seed)
     whole = [LabelledText(row.input, labels.ids[row.label]) for row in rows]
     if config.balance == "sampling":
@@ -46,7 +46,7 @@ def labelled_texts(rows: Sequence[StyleRow], labels: Labels, config: StyleConfig
 
 
 def oversampled(rows: Sequence[LabelledText], rng: random.Random) -> list[LabelledText]:
-    """Repeat rows by chance until each label is as frequent as the most frequent one."""
+    """Repeat rows at random until each label is as frequent as the most frequent label."""
     by_label: dict[int, list[LabelledText]] = {}
     for row in rows:
         by_label.setdefault(row.label, []).append(row)
@@ -59,7 +59,7 @@ def oversampled(rows: Sequence[LabelledText], rng: random.Random) -> list[Labell
 
 
 def without_answer(text: str) -> str:
-    """The question in the training form, with an empty answer."""
+    """Return the question in the training form, with an empty answer."""
     return text.partition(ANSWER)[0] + ANSWER
 
 
@@ -68,8 +68,8 @@ def one_hot(labels: Sequence[int], count: int, smoothing: float) -> NDArray[np.f
 
 
 def class_weights(labels: Sequence[int], count: int) -> list[float]:
-    """Weight of each label: all labels have the same total weight, and the mean over the rows is 1. A label without
-    rows gets 0."""
+    """Return a weight for each label, so that all labels have the same total weight and the mean over the rows is 1.
+    A label without rows gets 0."""
     # n / (k n_l), as scikit-learn's class_weight="balanced", with k the labels that are present.
     rows = Counter(labels)
     present = len(rows)

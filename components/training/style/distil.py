@@ -65,7 +65,7 @@ FIGURES = {
 
 
 class ModelRow(NamedTuple):
-    """A model's line in the table."""
+    """A model's line in the comparison table."""
 
     name: str
     parameters: int
@@ -138,7 +138,7 @@ def distil(
 
 
 def check_teacher_rows(teacher: StyleModel, parents: Mapping[str, str]) -> None:
-    """Raise a DataError if the teacher learned from other rows or labels: the table would compare unlike models."""
+    """Raise a DataError if the teacher learned from other rows or labels, since the table would be unfair."""
     for name in ("train", "dev", "labels"):
         if teacher.card.parents.get(name) != parents[name]:
             raise DataError(
@@ -151,8 +151,8 @@ def _hard(rows: Sequence[StyleRow], labels: Labels) -> NDArray[np.float64]:
 
 
 def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
-    """A copy of the teacher with `count` of its layers, evenly chosen and always with the last one. None keeps half
-    of the layers."""
+    """Return a copy of the teacher with `count` of its layers, evenly chosen and always with the last one. None keeps
+    half of the layers."""
     import copy
 
     import torch
@@ -163,7 +163,7 @@ def fewer_layers(teacher: StyleModel, count: int | None) -> Any:
     model = copy.deepcopy(teacher.logits.model)
     parent, name = _layer_stack(model)
     layers = getattr(parent, name)
-    # ModernBERT's first layer has other weights than the rest: it can only be first.
+    # ModernBERT's first layer has other weights than the rest, so it must stay first.
     special = len(layers) > 1 and set(layers[0].state_dict()) != set(layers[1].state_dict())
     numbers = kept_layers(len(layers), count or max(1, len(layers) // 2), first=special)
     stack = torch.nn.ModuleList(layers[at] for at in numbers)
@@ -193,8 +193,8 @@ def _cut_settings(settings: Any, numbers: Sequence[int]) -> None:
 
 
 def check_exportable(parameters: int) -> None:
-    """Raise a ConfigError, before training, for a student that is too large for an ONNX file: its graph is float32
-    before it becomes int8."""
+    """Raise a ConfigError, before training, if the student is too large for an ONNX file as float32. The graph is
+    exported as float32 before it becomes int8."""
     if parameters * FLOAT_BYTES >= LARGEST_GRAPH:
         raise ConfigError(
             f"distil.layers: the student has {parameters:,} parameters, {parameters * FLOAT_BYTES / 2**30:.1f} GiB "
@@ -203,8 +203,8 @@ def check_exportable(parameters: int) -> None:
 
 
 def _layer_stack(model: Any) -> tuple[Any, str]:
-    """The module that holds the model's layers, and the name of its list of layers. Both differ between decoders and
-    encoders."""
+    """Return the module that holds the model's layers, and the name of its list of layers. Both differ between
+    decoders and encoders."""
     import torch
 
     stacks = [
@@ -221,8 +221,8 @@ def _layer_stack(model: Any) -> tuple[Any, str]:
 
 
 def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
-    """Numbers of the layers to keep, counted from 0: evenly spaced, always with the last one, and with the first one
-    if `first` is set."""
+    """Return the numbers of the layers to keep, counted from 0: evenly spaced, always with the last one, and with the
+    first one if `first` is set."""
     count = min(count, layers)
     if first:
         return [0, *(1 + at for at in kept_layers(layers - 1, count - 1))]
@@ -233,8 +233,8 @@ def kept_layers(layers: int, count: int, first: bool = False) -> list[int]:
 def _examples(
     teacher: StyleModel, texts: Sequence[str], train: Sequence[StyleRow], labels: Labels, config: DistilConfig
 ) -> StyleDataset:
-    """Examples whose targets hold the teacher's probabilities, then the data's label, or zeros for an unlabelled
-    text."""
+    """Return examples whose targets hold the teacher's probabilities, followed by the data's label as one-hot (zeros
+    for an unlabelled text)."""
     ids = encode(teacher.tokenizer, texts, teacher.card.max_length)
     probabilities = teacher.probabilities_of(ids, config.eval_batch)
     hard_targets = np.zeros_like(probabilities)
@@ -243,8 +243,8 @@ def _examples(
 
 
 def distillation_loss(config: DistilConfig) -> Loss:
-    """Loss against the teacher's probabilities, at a temperature T, and against the data's labels. On dev it is the
-    cross-entropy with the labels."""
+    """Return the loss against the teacher's probabilities, at a temperature T, and against the data's labels. On dev
+    it is the cross-entropy with the labels."""
 
     def loss(logits: Any, targets: Any) -> Any:
         import torch
@@ -265,8 +265,8 @@ def distillation_loss(config: DistilConfig) -> Loss:
 
 
 def check_int8_difference(folder: Path, texts: Sequence[str], bound: float) -> float:
-    """Largest difference between probabilities of the int8 and the float model; a TrainingError if it is above the
-    bound."""
+    """Return the largest difference between probabilities of the int8 and the float model. Raises a TrainingError if
+    it is above the bound."""
     float32, int8 = (StyleModel.load(folder, engine).probabilities(texts) for engine in ("torch", "onnx"))
     difference = float(np.abs(float32 - int8).max())
     if difference > bound:

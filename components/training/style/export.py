@@ -1,4 +1,4 @@
-"""The style model as one ONNX file with int8 weights, for a CPU without torch."""
+"""Export the style model to one ONNX file with int8 weights, for a CPU without torch."""
 
 import contextlib
 import io
@@ -9,8 +9,7 @@ from typing import Any
 
 
 def export_int8(folder: Path, target: Path) -> None:
-    """Write the ONNX graph. Weights are int8, with a scale for each output channel; arithmetic between layers is
-    float."""
+    """Write the ONNX graph. Weights are int8 with a scale for each output channel; the other arithmetic is float."""
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

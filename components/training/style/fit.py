@@ -1,4 +1,4 @@
-"""Memory, disk and steps of the style model's training, on one card or a CPU, from its settings and the shape."""
+"""Estimate memory, disk and steps of the style model's training, on one card or a CPU, from settings and shape."""
 
 import math
 
@@ -10,15 +10,15 @@ from qinglan.sizing.shape import ModelShape
 from qinglan.sizing.speed import Steps
 
 LABELS = 5
-"""Number of labels in the plan; a few more change the memory hardly at all."""
+"""Number of labels in the plan; a few more labels hardly change the memory."""
 
 TRAINED = 16
 """Bytes of a weight in fp32 with its gradient and AdamW's moments."""
 
 
 def style_phases(config: StyleConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Bytes in the memory of the card, which computes in bf16, or of a machine without a card, which computes in
-    fp32. Trained weights are fp32."""
+    """Return the bytes in the memory of the card, which computes in bf16, or of a machine without a card, which
+    computes in fp32. Trained weights are fp32."""
     tokens = config.batch * config.max_length
     activations = _activations(config.device, shape, tokens, config.checkpointing, config.lora_rank)
     weights = [Amount("weights, gradients, AdamW", _learned(config, shape) * TRAINED)]
@@ -42,7 +42,7 @@ def distil_phases(config: DistilConfig, shape: ModelShape, max_length: int) -> t
 
 
 def _activations(device: str, shape: ModelShape, tokens: int, again: bool, rank: int) -> tuple[Amount, ...]:
-    """Bytes of activations. `again` means gradient checkpointing; this estimate ignores it on a CPU."""
+    """Return the bytes of activations. `again` means gradient checkpointing; this estimate ignores it on a CPU."""
     if device == "cuda" and again:
         each = Amount("a layer's gradients", layer_gradients(shape, tokens, rank), "measured")
         return layer_inputs(shape, tokens), each
@@ -56,12 +56,12 @@ def _step(device: str, *held: Amount) -> Phase:
 
 
 def disk(config: StyleConfig, shape: ModelShape) -> tuple[Amount, ...]:
-    """Bytes on disk: two checkpoints and the best one, each with AdamW's moments, and the finished model."""
+    """Return the bytes on disk: two checkpoints and the best one, with AdamW's moments, and the finished model."""
     whole = shape.classifier(LABELS, bias=False)
     return Amount("3 checkpoints", 3 * _learned(config, shape) * 3 * FP32), Amount("style model", whole * FP32)
 
 
 def steps(config: StyleConfig, rows: int) -> Steps:
-    """Steps and validations over these rows, of which some are repeated without their answer."""
+    """Return the steps and validations over these rows, of which some are repeated without their answer."""
     each = math.ceil(rows * (1 + config.answer_dropped) / (config.batch * config.accumulation))
     return Steps(each, math.ceil(each * config.epochs), math.ceil(config.epochs * config.evaluations))

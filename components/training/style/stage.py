@@ -90,7 +90,7 @@ def train_style(
 
 
 def files_digests(rows: Path) -> dict[str, str]:
-    """Digests of the files in a folder of rows that a training depends on."""
+    """Return the digests of the files in a folder of rows that a training depends on."""
     named = {"train": "train.jsonl", "dev": "dev.jsonl", "labels": MAPPING_FILE}
     named |= {"texts": UNLABELLED_FILE, "folds": FOLDS_FILE}
     return {name: sha256_file(path) for name, file in named.items() if (path := rows / file).is_file()}
@@ -162,15 +162,15 @@ def _train(
 def _examples(
     tokenizer: Any, shown: Sequence[LabelledText], labels: Labels, max_length: int, smoothing: float = 0.0
 ) -> tuple[StyleDataset, int]:
-    """Rows in the form that the trainer reads, and the number of texts that reach `max_length`."""
+    """Return the rows in the form that the trainer reads, and the number of texts that reach `max_length`."""
     ids = encode(tokenizer, [row.text for row in shown], max_length)
     targets = one_hot([row.label for row in shown], len(labels.labels), smoothing)
     return StyleDataset(ids, targets), sum(len(tokens) == max_length for tokens in ids)
 
 
 def weighted_loss(labels: Sequence[int], count: int, weighted: bool) -> Loss:
-    """Cross-entropy against distributions over the labels. With weights, a rare label counts as much as a frequent
-    one."""
+    """Return the cross-entropy against distributions over the labels. With weights, a rare label counts as much as a
+    frequent label."""
     weights = class_weights(labels, count) if weighted else [1.0] * count
 
     def loss(logits: Any, targets: Any) -> Any:
@@ -190,7 +190,7 @@ def save_calibrated(
     import numpy as np
     import torch
 
-    # Calibrated in the arithmetic that it is served in.
+    # Calibrate the model in the number format in which it is served.
     dtype = torch.bfloat16 if model.device.type == "cuda" else torch.float32
     served = StyleModel(TorchEngine(model.to(dtype)), tokenizer, labels, card)
     logits = np.log(np.maximum(served.probabilities([row.input for row in dev]), 1e-30))

@@ -36,7 +36,7 @@ CURVES = {"training loss": "loss", "dev loss": "eval_loss", "dev macro-F1": "mac
 SHOWN_FIGURES = ("loss", "eval_loss", "macro_f1")
 
 Loss = Callable[[Any, Any], Any]
-"""A loss of logits and targets."""
+"""Function that computes the loss from logits and targets."""
 
 
 class Watch(NamedTuple):
@@ -78,8 +78,8 @@ def fit(
     from transformers import EarlyStoppingCallback, PrinterCallback, Trainer
 
     def batch_loss(outputs: Any, targets: Any, num_items_in_batch: Any = None) -> Any:
-        # With a compute_loss_func the Trainer adds the batches of a step up and divides by nothing (transformers,
-        # Trainer.training_step): each batch gives its part of the step's mean.
+        # With a compute_loss_func the Trainer sums the batches of a step without dividing (transformers,
+        # Trainer.training_step), so each batch returns its part of the step's mean.
         value = loss(outputs.logits, targets)
         return value if config.accumulation == 1 else value * (targets.numel() / num_items_in_batch)
 
@@ -176,8 +176,8 @@ def take_log(entry: Mapping[str, float], total: int, live: LiveTraining) -> None
 
 
 def dev_scores(predicted: Any, labels: Sequence[str] = ()) -> dict[str, float]:
-    """Accuracy and F1 over the labels that occur in dev: the mean over labels, the mean weighted by rows, and each
-    label's F1."""
+    """Return accuracy, and F1 over the labels that occur in dev: the mean over labels, the mean weighted by rows, and
+    each label's F1."""
     from sklearn.metrics import f1_score
 
     best, true = predicted.predictions.argmax(-1), predicted.label_ids.argmax(-1)

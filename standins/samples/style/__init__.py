@@ -1,4 +1,4 @@
-"""Seeded sample of answers in five manners (styles), with labels like those of people: mostly the intended manner.
+"""Seeded sample of answers in five manners (styles). Most labels name the intended manner, as people's labels would.
 
 write_style_sample(Path("data/style"), rows=3000, seed=0)
 
@@ -43,7 +43,7 @@ class Topic(Config):
 
 
 class Manners(Config):
-    """Content of the data file. Of the numbers that influence learning, it has only the shares of the topics."""
+    """Content of the data file. Its only numbers that influence learning are each topic's shares by manner."""
 
     topics: dict[str, Topic]
     manners: dict[str, tuple[str, ...]]
@@ -69,7 +69,7 @@ class StyleSampleSettings(Config):
     """Share of the answers with a concession whose label is the concession's manner."""
 
     careless: Fraction = 0.03
-    """Share of labels that are chosen at random from the wrong ones."""
+    """Share of labels that are replaced by a random wrong label."""
 
     unlabelled: Positive = 2
     """Number of unlabelled texts for each labelled text."""

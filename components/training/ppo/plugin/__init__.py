@@ -1,7 +1,7 @@
 """Patches of verl 0.9.1. verl loads them into each of its processes by VERL_USE_EXTERNAL_MODULES.
 
 Each patch names the code in verl that makes it necessary. If verl changes that code,
-tests/components/training/test_ppo_in_verl.py fails.
+tests/components/training/ppo/test_ppo_in_verl.py fails.
 
 lora_guard.py         allows LoRA, KL and a critic in one training
 adapter_precision.py  trains an adapter in float32, also on a bfloat16 base

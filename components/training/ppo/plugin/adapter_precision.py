@@ -2,7 +2,7 @@
 
 verl casts the adapter to the precision of its base (FSDPEngine._build_lora_module), since FSDP1 needs one precision
 in its flat tensors. FSDP2, with which we train on GPUs, does not. In bfloat16 a step of 1e-5, the default learning
-rate, would not change most entries of a new adapter: the next bfloat16 number is more than twice as far away.
+rate, would not change most entries of a new adapter, since the next bfloat16 number is over twice as far away.
 """
 
 from types import ModuleType

@@ -46,7 +46,7 @@ def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, f
 
 
 def reward_seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Mean seconds that a sample waited for its reward, and seconds during which no sample was generated."""
+    """Return the mean seconds of a sample's reward, and the seconds in which only rewards were computed."""
     written = [sample["generate_sequences"] for sample in samples]
     scored = [sample["generate_sequences"] + sample["compute_score"] for sample in samples]
     return {

@@ -82,5 +82,5 @@ def receiver_socket(module: ModuleType) -> None:
 
 
 def in_temporary_folder(socket: str) -> str:
-    """Socket's address in this training's temporary folder (TMPDIR), which is removed at the end."""
+    """Return the socket's address in this training's temporary folder (TMPDIR), which is removed at the end."""
     return f"ipc://{tempfile.gettempdir()}/{socket.removeprefix(VERL_FOLDER)}"
