@@ -101,7 +101,6 @@ def filter_counters(counters: Counters, is_included: Callable[[str], bool]) -> C
 
 
 def sum_counters(parts: Iterable[Counters]) -> Counters:
-    """Add up the counters of several processes."""
     total: dict[Series, float] = {}
     for part in parts:
         for series, value in part.items():

@@ -15,8 +15,6 @@ ROLLOUTS, LEADER = "rollouts", "controller.lock"
 
 
 class FileRollouts:
-    """All ModelRollouts in a folder."""
-
     def __init__(self, folder: Path) -> None:
         self.objects = ObjectFiles(folder / ROLLOUTS)
 

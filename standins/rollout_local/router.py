@@ -46,8 +46,6 @@ BUCKETS = 10_000
 
 
 class Backend(NamedTuple):
-    """Server of one model."""
-
     uri: str
     version: str
     url: str

@@ -20,8 +20,6 @@ class LocalRevision(Config):
 
 
 class ServerStatus(Config):
-    """Status of a release's server."""
-
     version: str = ""
     url: str = ""
     """URL of the server; empty while the server does not answer."""

@@ -63,7 +63,6 @@ class ConversationTraits(NamedTuple):
 
 
 def conversation_turns(tenant: str, seed: int, drawn: TenantDraw, count: int) -> Iterator[Turn]:
-    """Yield the turns of `count` conversations."""
     by_item = {split: _by_item(drawn, split) for split in ("train", "dev", "test")}
     for number in range(count):
         rng = random.Random(f"{tenant}-{seed}-{number}")

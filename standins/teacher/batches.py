@@ -37,8 +37,6 @@ JsonObject = dict[str, Any]
 
 
 class FakeBatchService:
-    """Files and batches of the stand-in service."""
-
     def __init__(self, answer: AnswerRow, behaviour: Behaviour) -> None:
         self._answer, self._behaviour = answer, behaviour
         self.files: dict[str, JsonObject] = {}
@@ -121,8 +119,6 @@ class FakeBatchService:
 
 
 def add_batch_routes(app: FastAPI, service: FakeBatchService, refusal: Callable[..., Response]) -> None:
-    """Add the routes of /v1/files and /v1/batches."""
-
     @app.post("/v1/files")
     async def upload(request: Request) -> Any:
         async with request.form() as form:

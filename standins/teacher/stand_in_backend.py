@@ -31,8 +31,6 @@ THINKING_TEMPLATE = "<think>\n用户问的是：{question}\n</think>\n\n"
 
 
 class StandInBackend:
-    """Backend of the stand-in's server."""
-
     def __init__(
         self,
         knowledge_bases: Mapping[str, Path],

@@ -64,8 +64,6 @@ class FoldArtifact:
 
 
 class Fold(NamedTuple):
-    """One fold's artifacts."""
-
     number: int
     folder: Path
 

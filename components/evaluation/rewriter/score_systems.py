@@ -52,8 +52,6 @@ ScorableRow = ValidatedRewrite | QuestionWithNeed
 
 
 class ScoredRow(NamedTuple):
-    """One row's numbers."""
-
     values: dict[str, dict[str, float]]
     """Values by system and metric."""
 

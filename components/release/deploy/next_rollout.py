@@ -17,8 +17,6 @@ from qinglan.kubernetes.model_rollouts import (
 
 class RolloutDecision(NamedTuple):
     name: str
-    """Name of the rollout."""
-
     create: dict[str, Any] | None
     """Rollout to create; None if the release already has a rollout."""
 

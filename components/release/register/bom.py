@@ -22,8 +22,6 @@ SPACE = uuid.UUID("5b0f5d0e-7a2f-5c39-9c0a-3f1f0a1f6c11")
 
 
 class BomContents(NamedTuple):
-    """Contents of the bill of materials."""
-
     model: str
     """Digest of the model's folder."""
 

@@ -46,7 +46,6 @@ class PreparedPrompts(NamedTuple):
     """Number of dev rows by data source. verl averages over each data source."""
 
     system_prompts: dict[str, str]
-    """System prompts by tenant."""
 
 
 def prepare_prompts(

@@ -22,8 +22,6 @@ class Chats(NamedTuple):
 
     rows: int
     system_prompts: dict[str, str]
-    """System prompts by tenant."""
-
     first: list[Message]
 
 

@@ -101,8 +101,6 @@ FIGURES = {
 
 
 class Trained(NamedTuple):
-    """A finished training."""
-
     work: Path
     """Folder of the training, with the subfolders `model` and `log`."""
 

@@ -28,8 +28,6 @@ class StyleDataset:
 
 
 class LabelledText(NamedTuple):
-    """A text with its label's id."""
-
     text: str
     label: int
 
