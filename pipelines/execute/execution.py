@@ -343,28 +343,31 @@ def execute(
     ended, while later ones still run, so that their files can be looked at already.
     """
     log, shown = run.logs / "run.log", set[str]()
-    with TemporaryDirectory(prefix="qinglan-") as scratch:  # KFP leaves its program files in TMPDIR
+    with (
+        TemporaryDirectory(prefix="qinglan-") as scratch,  # KFP leaves its program files in TMPDIR
+        process_guard(STEP_ENDS_SECONDS) as guard,  # a run that is killed leaves no step that trains on
+    ):
         child = _start_child(run, log, "ab" if append else "wb", scratch)
-        with process_guard(child.pid, STEP_ENDS_SECONDS):  # a run that is killed leaves no step that trains on
-            try:
-                with StepDisplay(run, tuple(stages), log, quiet) as live:
-                    while child.poll() is None:
-                        live.update()
-                        # in the order of the stages: the last one's lineage is the one that is shown
-                        done = [name for name in stages if (run.step_record(name) or {}).get("status") == "done"]
-                        if ended := [stage for stage in done if stage not in shown]:
-                            show(ended)
-                            shown.update(ended)
-                        time.sleep(0.2)
+        guard(child.pid)
+        try:
+            with StepDisplay(run, tuple(stages), log, quiet) as live:
+                while child.poll() is None:
                     live.update()
-            except KeyboardInterrupt as error:
-                say("Ctrl-C: the step ends its work, which may take a minute.", to=sys.stderr)
-                where = _stop(child, run, stages)
-                message = f"Stopped{where and f' in {where}'}. {AGAIN} to go on: {line.rerun_note}"
-                raise StepFailed(message, exit_code=INTERRUPTED) from error
-            except BaseException:
-                _stop(child, run, stages)
-                raise
+                    # in the order of the stages: the last one's lineage is the one that is shown
+                    done = [name for name in stages if (run.step_record(name) or {}).get("status") == "done"]
+                    if ended := [stage for stage in done if stage not in shown]:
+                        show(ended)
+                        shown.update(ended)
+                    time.sleep(0.2)
+                live.update()
+        except KeyboardInterrupt as error:
+            say("Ctrl-C: the step ends its work, which may take a minute.", to=sys.stderr)
+            where = _stop(child, run, stages)
+            message = f"Stopped{where and f' in {where}'}. {AGAIN} to go on: {line.rerun_note}"
+            raise StepFailed(message, exit_code=INTERRUPTED) from error
+        except BaseException:
+            _stop(child, run, stages)
+            raise
     if child.returncode:
         raise step_failure(run, line, stages, log)
 

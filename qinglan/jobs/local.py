@@ -62,18 +62,19 @@ def run_command(
     `stop` is called twice a second. If it returns True, the command and all processes that it started are ended.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen(
-        command.argv,
-        cwd=command.folder,
-        env={**os.environ, **command.environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    # A session of its own: Ctrl-C reaches only this process, and all that the command starts can be ended as a group.
-    reader = _Reader(process, log, on_line)
-    reader.start()
-    with process_guard(process.pid, STOP_SECONDS):  # a killed stage leaves no training on the GPUs
+    with process_guard(STOP_SECONDS) as guard:  # a stage that is killed leaves no training on the GPUs
+        process = subprocess.Popen(
+            command.argv,
+            cwd=command.folder,
+            env={**os.environ, **command.environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        guard(process.pid)
+        # In a separate session Ctrl-C reaches only this process, and the command can be ended with all it started.
+        reader = _Reader(process, log, on_line)
+        reader.start()
         try:
             # Polling twice a second is cheap beside a training, and needs no signal handler for SIGCHLD.
             while process.poll() is None and reader.error is None:

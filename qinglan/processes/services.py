@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import orjson
 
@@ -58,23 +58,25 @@ def start_command(
 ) -> Iterator[Callable[[], str]]:
     """Start a server that prints its URL as JSON under `name`. The yielded function waits for the URL."""
     log.parent.mkdir(parents=True, exist_ok=True)
-    # The service gets its own session, so that Ctrl-C reaches only this process, which then stops the service in
-    # order.
-    with open_private(log, "wb") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
-    with stopped_at_the_end(process):
+    # A separate session: Ctrl-C reaches only this process, which then stops the service in order.
+    with (
+        open_private(log, "wb") as errors,
+        guarded_process(command, stdout=subprocess.PIPE, stderr=errors) as process,
+    ):
         yield lambda: _announced(name, process, log, ready_seconds)
 
 
 @contextmanager
-def stopped_at_the_end(process: "subprocess.Popen[bytes]") -> Iterator[None]:
-    """Stop a process and its group at the end of the block, or if this process dies.
+def guarded_process(command: Sequence[str], **settings: Any) -> "Iterator[subprocess.Popen[bytes]]":
+    """Start a process in its own session; it and its group stop when the block ends, or if this process dies.
 
     A gateway that was left running would keep its journal locked, and a vLLM engine would keep the GPU's memory.
     """
-    with process_guard(process.pid, STOP_SECONDS):
+    with process_guard(STOP_SECONDS) as guard:
+        process = subprocess.Popen(command, start_new_session=True, **settings)
+        guard(process.pid)
         try:
-            yield
+            yield process
         finally:
             stop_process(process)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from qinglan.errors import OutageError
 from qinglan.files.files import open_private
 from qinglan.jobs.shared_memory import remove_abandoned_segments
-from qinglan.processes.services import failure_lines, free_port, stopped_at_the_end
+from qinglan.processes.services import failure_lines, free_port, guarded_process
 from qinglan.rewriter.engine import ENGINE_ENVIRONMENT, HEALTH_PATH
 
 POLL_SECONDS = 0.5
@@ -58,15 +58,14 @@ def run_engine(
     # A killed vLLM leaves sockets in its temporary folder, and segments of shared memory. Both are removed here.
     with TemporaryDirectory(prefix="qinglan-") as scratch:
         started = Path(scratch).stat().st_mtime
-        with open_private(log, "ab") as output:
-            process = subprocess.Popen(
-                [*command, "--host=127.0.0.1", f"--port={port}"],
-                stdout=output, stderr=output, start_new_session=True,
-                env={**os.environ, **ENGINE_ENVIRONMENT, **cards, "TMPDIR": scratch},
-            )  # fmt: skip
-        engine = Engine(f"http://127.0.0.1:{port}", log, process)
+        environment = {**os.environ, **ENGINE_ENVIRONMENT, **cards, "TMPDIR": scratch}
+        command += ["--host=127.0.0.1", f"--port={port}"]
         try:
-            with stopped_at_the_end(process):
+            with (
+                open_private(log, "ab") as output,
+                guarded_process(command, stdout=output, stderr=output, env=environment) as process,
+            ):
+                engine = Engine(f"http://127.0.0.1:{port}", log, process)
                 _wait_until_healthy(engine, ready_seconds)
                 yield engine
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from qinglan.processes import process_guard as guard_module
 from qinglan.processes.process_guard import process_guard
 from tests.processes.ctrl_c import goes_on
 
@@ -41,8 +42,8 @@ from qinglan.rewriter import engine_process
 
 @contextlib.contextmanager
 def guarded(server):
-    process = subprocess.Popen([server], start_new_session=True)
-    with process_guard.process_guard(process.pid, 1.0):
+    with process_guard.process_guard(1.0) as guard:
+        guard(subprocess.Popen([server], start_new_session=True).pid)
         yield
 
 services.STOP_SECONDS = local.STOP_SECONDS = 1.0
@@ -108,21 +109,24 @@ def test_a_fork_that_lives_on_does_not_hide_the_parents_end(tmp_path: Path) -> N
 
 
 def test_a_guard_ends_with_its_block_and_touches_nothing() -> None:
-    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
-
-    with process_guard(process.pid, 0.0):
-        pass
+    with process_guard(0.0) as guard:
+        process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        guard(process.pid)
 
     assert process.poll() is None
     process.kill()
     process.wait()
 
 
-def test_where_no_guard_can_be_started_the_process_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    process = subprocess.Popen(["sleep", "600"], start_new_session=True)
+def test_a_parent_that_dies_before_it_starts_anything_leaves_a_guard_that_ends() -> None:
+    """Process 1 is not its parent, and its pipe is closed without a group."""
+    guard = [sys.executable, "-I", "-S", str(Path(guard_module.__file__)), "1", "0.0"]
+
+    assert subprocess.run(guard, stdin=subprocess.DEVNULL, timeout=60).returncode == 0
+
+
+def test_without_a_guard_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qinglan.processes.process_guard.sys.executable", "/nonexistent/python")
 
-    with pytest.raises(FileNotFoundError), process_guard(process.pid, 0.0):
+    with pytest.raises(FileNotFoundError), process_guard(0.0):
         raise AssertionError("the block is not entered")
-
-    assert process.wait(30) == -signal.SIGTERM or process.returncode == -signal.SIGKILL
