@@ -1,4 +1,4 @@
-"""Checks in words: ok, warning or error, each with the next step, as `qinglan doctor` and `check-rag` print them."""
+"""Results of checks: ok, warning or error, each with the next step; `qinglan doctor` and `check-rag` print them."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple

@@ -53,10 +53,10 @@ ANSWER_TOKENS = {
 """Usual output tokens of an answer, by its kind; the limits are in the profile."""
 
 SYSTEMS = 5
-"""Systems that the evaluation compares: no rewrite, history, teacher, SFT, RL."""
+"""Number of systems that the evaluation compares: no rewrite, history, teacher, SFT, RL."""
 
 FIRST_PASSAGES = 2
-"""Passages of each row that are judged in any case: the first of the rewrite and of the need."""
+"""Number of passages that are judged for every row: the first hit of the rewrite and the first hit of the need."""
 
 HEADING_CHARACTERS = 60
 PASSAGES_MEASURED = 200
@@ -80,7 +80,7 @@ class PlanStep(Config):
     """Duration at the gateway's limits; the service's own limits may be lower."""
 
     prepaid_cost: float | None = None
-    """Cost by `qinglan prepay`; None if it cannot know the calls in advance, or if nothing is paid."""
+    """Cost if `qinglan prepay` pays for the calls; None if it cannot."""
 
 
 class Plan(Config):
@@ -107,10 +107,10 @@ class Plan(Config):
     currency: str
     pays: bool
     splits: dict[str, int]
-    """Rows by split: the sheet's own splits, else as the convert stage will draw them."""
+    """Rows by split: the split that the sheet states, else the one that the convert stage will draw."""
 
     cross_fitted: str
-    """How a sheet that is too small for a locked test is tested, in words; empty if a test is locked away."""
+    """Explanation of how a sheet too small for a locked test is tested; empty if a test is locked away."""
 
     promotion: Promotion
     """Known refusals and obstacles to a promotion of the run's model by the gate."""
@@ -120,7 +120,7 @@ class Plan(Config):
 
     warnings: tuple[str, ...] = Field(default=())
     missing: tuple[str, ...] = Field(default=())
-    """Everything that a run on this machine still lacks: a text of one or more lines for each."""
+    """Everything that a run on this machine still lacks, each as a text of one or more lines."""
 
 
 class TrainingCalls(NamedTuple):
@@ -137,7 +137,7 @@ class TokenCount(NamedTuple):
     input: int = 0
 
     def of(self, calls: int) -> "TokenCount":
-        """The tokens of another number of calls of the same average length."""
+        """Scale the tokens to another number of calls of the same average length."""
         return TokenCount(calls, round(self.input / self.calls * calls) if self.calls else 0)
 
     def plus(self, messages: list[Message]) -> "TokenCount":
@@ -161,7 +161,7 @@ def count_tokens(config: RunConfig) -> tuple[Sheet, CallTokens]:
 
 
 def row_prompts(row: Question, config: RunConfig, passage: str) -> dict[str, list[Message]]:
-    """A prompt of each kind of call that a run may make for the row; `passage` stands for the passages."""
+    """Write a prompt for each kind of call that a run may make for the row; `passage` stands for any passage."""
     prompts = {
         "rewrites": teacher_messages(row, config.generate.system_prompt),
         "judgements": judge_messages(row, row.question, config.ppo.reward.judge_prompt),
@@ -188,8 +188,8 @@ def make_plan(
 ) -> Plan:
     """Count the calls and the cost of a run of these stages from its sheet; no service is called.
 
-    The caller has checked the input files. It passes its findings for the plan to show: `missing`, `warnings`, and
-    whether the RAG service sends a `snapshot`. `counted` is the sheet, if it was read already.
+    The caller has checked the input files. The plan shows its findings: `missing`, `warnings`, and `snapshot`, which
+    is True if the RAG service names its knowledge base. `counted` is the sheet, if it was read already.
     """
     sheet, tokens = counted or count_tokens(config)
     config = with_folds(config, sheet)
@@ -231,7 +231,7 @@ def make_plan(
 
 
 def typical_passage(config: RunConfig) -> str:
-    """A text of the average length of the first passages; of the longest length without a knowledge base."""
+    """Return a text as long as the average passage or, without a knowledge base, as long as a passage may be."""
     longest = config.label.passage_characters
     if config.knowledge_base is None:
         return "段" * longest
@@ -248,7 +248,7 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
     # SFT with and without the teacher's further rows is compared on dev, in each training.
     trainings = 2 * (1 + len(sheet.folds)) if config.trains_sft_twice else 0
     compared = trainings * min(sheet.splits["dev"], COMPARED_ROWS)
-    # A gate by labels judges every system's first passage of every test row without gold.
+    # If the gate decides by labels, each system's first passage is judged for every test row without gold.
     pooled_rows = min(tokens["labels"].calls, sheet.test_rows) if config.evaluate.gate.by == "labels" else 0
     pooled_labels = tokens["labels"].of(SYSTEMS * pooled_rows)
     pooled = [_paid_step(config, "evaluate", "labels", pooled_labels, models["examiner"])] if pooled_rows else []
@@ -268,7 +268,7 @@ def _steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanSte
 
 
 def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
-    """Steps with the most that labels can cost: never more calls than `label.calls` allows."""
+    """Plan the labelling at its highest possible cost, with no more calls than `label.calls` allows."""
     label, models, rows = config.label, config.gateway.models(), tokens["labels"].calls
     # Each judged passage costs a label by the judge and one by the examiner, and each row a choice from the list.
     judged = min(FIRST_PASSAGES + label.chosen, label.calls_per_row)
@@ -287,7 +287,7 @@ def _label_steps(config: RunConfig, tokens: CallTokens) -> tuple[PlanStep, ...]:
 
 
 def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple[PlanStep, ...]:
-    """Steps with the most that the teacher's further rows can cost."""
+    """Plan the teacher's further rows at their highest possible cost."""
     augment, teacher = config.augment, config.gateway.models()["teacher"]
     relevant = sheet.splits["train"] if config.label.calls else len(sheet.gold)  # without labels only gold is known
     hindsight = min(augment.hindsight_calls, sheet.splits["train"], relevant)
@@ -302,7 +302,7 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
 
 
 def _pseudo_calls(config: RunConfig) -> int:
-    """Most questions from passages in one training; a small knowledge base allows fewer than the settings."""
+    """Highest number of questions from passages in one training; a small knowledge base lowers it."""
     augment = config.augment
     if config.knowledge_base is None:
         return augment.pseudo_calls
@@ -314,7 +314,7 @@ def _pseudo_calls(config: RunConfig) -> int:
 
 
 def training_calls(config: RunConfig, sheet: Sheet) -> TrainingCalls:
-    """Compute upper bounds of the calls. Near duplicates, and rows that a stage refuses, are still counted."""
+    """Compute upper bounds of the calls in training; near duplicates and rows that a stage refuses count too."""
     share = config.ppo.reward.judge_share
     steps = sum(ppo.steps(config.ppo, rows).total for rows in sheet.trainings)
     rollouts, learning = steps * config.ppo.collection, sum(sheet.trainings)

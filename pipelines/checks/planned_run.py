@@ -35,13 +35,13 @@ from qinglan.llm.paid.journal_reader import read_answers_by_model
 
 
 class CheckedRun(NamedTuple):
-    """The settings, the sheet and the plan of a run, and its problems; faults of the sheet are in the plan."""
+    """Settings, sheet, plan and problems of a run; faults of the sheet are in the plan, not in `problems`."""
 
     config: RunConfig
     sheet: Sheet
     plan: Plan
     problems: Sequence[QinglanError]
-    """Faults of the folder, and of files, hosts, keys, services and room on this machine."""
+    """Faults of the folder, files, hosts, keys and services, and too little memory or disk on this machine."""
 
     def raise_problems(self) -> None:
         """Raise all problems, and the refusals of the sheet, as one error."""
@@ -60,14 +60,14 @@ def check_run(config: RunConfig, run: RunDir, stages: Sequence[str], only: str =
     try:
         config = with_run_files(config, run, only)
     except QinglanError as error:
-        if only:  # its inputs are the folder's, and nothing else can be checked
+        if only:  # the stage's inputs are in the folder, so nothing else can be checked
             raise
         problems.append(error)
     config = with_earlier_queries(config, run.config)
     ready = check_readiness(config, stages)
     problems += ready.missing
     counted: tuple[Sheet, CallTokens] | None = None
-    # The plan of a sheet needs no knowledge base.
+    # A sheet can be counted if no file has a problem, except that the knowledge base may be missing.
     if len(ready.by_subject["files"]) == (config.knowledge_base is None):
         try:
             counted = count_tokens(config)
@@ -107,8 +107,8 @@ def check_style_run(config: StyleRunConfig, run: RunDir, stages: Sequence[str], 
 
 
 def with_style_files(config: StyleRunConfig, run: RunDir, only: str) -> StyleRunConfig:
-    """The configuration with the files of the folder's run. With --only, a stage takes the files that the run was
-    prepared from; a continued run takes its first file in place of a copy. Any other file is refused."""
+    """Return the configuration with the files of the folder's run. With --only, these are the files that the run was
+    prepared from. A continued run replaces a copy of its first file by that file, and refuses any other file."""
     refuse_foreign_folder(run)
     check_line(STYLE, run)
     if check_stage_inputs(STYLE, run, only):
@@ -124,8 +124,8 @@ def check_labelled(config: StyleRunConfig) -> None:
 
 
 def earlier_answers(run: RunDir, config: RunConfig) -> list[str]:
-    """Describe the answers in the run's journal: calls with an answer there are in the plan, but are not made again.
-    Answers of models that the profile does not name are of no use."""
+    """Describe the answers in the run's journal. The plan counts calls that have an answer there, although they are
+    not made again. Answers of models that the profile does not name are of no use."""
     by_model = read_answers_by_model(run.journal) if run.journal.is_file() else []
     models = {model.model for model in config.gateway.models().values()}
     unnamed = [row for row in by_model if row.model not in models]

@@ -50,7 +50,7 @@ def input_file_problems(config: RunConfig) -> Iterator[QinglanError]:
 
 
 def knowledge_base_problems(config: RunConfig) -> Iterator[QinglanError]:
-    """Yield an error for every file with a line that is no passage; it names the line and the right format."""
+    """Yield an error for every file with a line that is no passage; the error names the line and the right format."""
     bases = knowledge_bases(config)
     if not bases:
         yield ConfigError(

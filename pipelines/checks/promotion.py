@@ -1,5 +1,4 @@
-"""Reasons why the gate cannot promote a run's model, as far as they are known before the run pays; for plan and
-run."""
+"""Find, before a run pays for anything, the reasons why its gate could not promote a model."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -13,7 +12,7 @@ class Promotion(Config):
     """Known facts on whether a run's model can be promoted. The gate judges the model's figures only at the end."""
 
     possible: bool
-    """False if a known fact already refuses this run, or holds every model of it."""
+    """False if the run would be refused, or if its gate would hold any model."""
 
     refusals: tuple[Obstacle, ...]
     """Reasons why a whole run does not even start, each with the next step."""
@@ -28,7 +27,8 @@ class Promotion(Config):
 def promotion(
     config: RunConfig, sheet: Sheet | None, snapshot: bool | None = None, refusals: Iterable[Obstacle] = ()
 ) -> Promotion:
-    """Apply the gate's own thresholds. `snapshot`: True if the RAG service sends one, None if not known."""
+    """Apply the gate's thresholds. `snapshot` is True if the RAG service names its knowledge base, None if
+    unknown."""
     refusals = tuple(refusals)
     models, snapshot = config.gateway.models(), True if config.stand_ins.rag else snapshot
     price = models["teacher"].price
@@ -58,7 +58,7 @@ def promotion(
 
 
 def small_sheet(config: RunConfig, sheet: Sheet | None) -> Iterator[Obstacle]:
-    """Yield the obstacle of a sheet with fewer rows in all than the test needs: no split or label helps."""
+    """Yield an obstacle if the sheet has fewer rows in all than the test needs, so that no split or label helps."""
     gate = config.evaluate.gate
     rows, required = sheet.splits.total() if sheet else 0, gate.cross_rows if config.cross_fit else gate.rows
     if sheet and not sheet.folds and rows < required:
@@ -107,7 +107,7 @@ def too_few_rows(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> It
 
 
 def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str]) -> Obstacle | None:
-    """The obstacle of a sheet whose rows of train, or of dev, are all near duplicates; None for any other."""
+    """Return an obstacle if all rows of train, or all rows of dev, are near duplicates; otherwise None."""
     for split in ("train", "dev") if "sft" in stages else ("train",):  # convert itself writes an empty dev
         for splits, left in zip([sheet.splits, *sheet.folds], sheet.left, strict=True):
             if splits[split] and not left[split]:
@@ -137,7 +137,7 @@ def cluster_promotion_notes(config: RunConfig) -> list[str]:
 
 
 def promotion_lines(answer: Promotion) -> list[str]:
-    """The answer first, then a line for each reason."""
+    """Say whether the model can be promoted, then give each reason in a line."""
     open_ = "Nothing that is known beforehand stands against it; the gate will decide on the numbers."
     if answer.refusals:
         lines = ["No: a whole run is refused before it pays."]

@@ -1,8 +1,8 @@
-"""Ask a run's RAG service before anything is paid, free of charge: does it answer, in which shape, and which
-measurements does it not allow?
+"""Check a run's RAG service before anything is paid: whether it answers, in which shape, and which measurements it
+does not allow.
 
-If its answers do not name the knowledge base and the profile has no `snapshot_queries`, these are chosen here:
-training questions that get the same answer twice.
+If its answers do not name the knowledge base and the profile has no `snapshot_queries`, training questions that get
+the same answer twice are chosen as snapshot queries.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ async def choose_snapshot_queries(config: RunConfig, client: RagClient) -> tuple
             config.questions, config.generate.columns, config.tenant_id, config.convert
         )[:SAMPLED_QUESTIONS]  # fmt: skip
     except DataError:
-        return ()  # another check's finding
+        return ()  # another check reports this
     return stable_questions(await ask_twice(client, config.retrieval, rows))
 
 
@@ -90,8 +90,8 @@ def with_snapshot_queries(config: RunConfig, queries: tuple[str, ...]) -> RunCon
 
 
 def with_earlier_queries(config: RunConfig, earlier: Path) -> RunConfig:
-    """The configuration with the snapshot queries that this run chose before: with other queries, the same knowledge
-    base would look changed."""
+    """Return the configuration with the snapshot queries that this run chose before, because with other queries the
+    same knowledge base would look changed."""
     service = config.gateway.rag
     if service.snapshot_queries or not earlier.is_file():
         return config

@@ -5,7 +5,7 @@ run             generate ... ppo        the released model, which learns from al
   folds/fold-2  ...
 run             evaluate gate register  each row is rewritten by the sibling that did not learn from it
 
-The paid answers of the data stages are shared: each part asks the run's own gateway.
+All parts call the run's own gateway, so they share the paid answers of the data stages.
 """
 
 import json
@@ -25,7 +25,7 @@ DATA = ("validated", "labels")
 
 
 def cross_fitted_parts(config: RunConfig, run: RunDir, stages: tuple[str, ...], only: bool) -> list[Part]:
-    """The parts of a run that cross-fits; empty if all stages are executed together."""
+    """Return the parts of a cross-fitted run; empty if all stages are executed together."""
     count = config.convert.folds
     if not count or "evaluate" not in stages:
         return []
@@ -53,7 +53,7 @@ def fold_run(run: RunDir, number: int) -> RunDir:
 
 
 def cross_fit_words(config: RunConfig, sheet: Sheet) -> str:
-    """A text on how this sheet is tested in folds, for plan and run; empty if a test is locked away."""
+    """Explain how this sheet is tested in folds, for plan and run; empty if a test is locked away."""
     if not (count := len(sheet.folds)):
         return ""
     return (

@@ -1,5 +1,4 @@
-"""Execute a run of either line: run its graph in a child process, show it live, link its outputs, and explain
-failures."""
+"""Execute a rewriter or style run: run its graph in a child process, show it live, link outputs, explain failures."""
 
 import fcntl
 import os
@@ -53,7 +52,7 @@ RUNNING = "running"
 """Status of a run that has not ended, or was killed."""
 
 SHOWN_FILES = 3
-"""Most files of a foreign folder that an error names."""
+"""Highest number of files of a foreign folder that an error names."""
 
 SHEET = ".xlsx"
 """Ending of the files that people read, and that no stage takes as input."""
@@ -70,7 +69,7 @@ class StepFailed(QinglanError):
 
 
 def select_stages(line: Line, only: str, until: str) -> tuple[str, ...]:
-    """The stage `only`, or all stages up to `until`; without either all stages of the line."""
+    """Return the stage `only`, or all stages up to `until`; without both, all stages of the line."""
     if only and until:
         raise ConfigError("--only runs one stage, --until all up to one. Give one of the two.")
     stages = tuple(line.stages) if only else line.until(line.last)
@@ -120,7 +119,7 @@ def check_tracking(line: Line, config: LineConfig, stages: Sequence[str], gatewa
     if trainings:
         check_trackers(config.trackers, os.environ, gateway_has_mlflow)
     if trainings and not any(stage.gpus(config) for stage in trainings):
-        check_installed(config.trackers)  # on GPUs they run in the environments of their images, which have them
+        check_installed(config.trackers)  # on GPUs, the images' environments have the trackers' packages
 
 
 def check_deploys(config: LineConfig, stages: Sequence[str]) -> None:
@@ -149,11 +148,11 @@ def refuse_foreign_folder(run: RunDir) -> None:
 
 
 def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str, Path]:
-    """The files that the folder's run began with, if `inputs` are copies of them; other files are refused, since
-    they would overwrite the first results.
+    """Return the files that the folder's run began with, if `inputs` are copies of them. Other files are refused,
+    because their results would overwrite the first ones.
 
     A file at the same path counts as the same, even if it was corrected. The run continues with the first file as
-    long as it exists, since a copy may be temporary.
+    long as it exists, because a copy may be temporary.
     """
     before = load_yaml(run.config) if run.config.is_file() else {}
     recorded = {}
@@ -182,7 +181,7 @@ def recorded_inputs(run: RunDir, inputs: Mapping[str, Path | None]) -> dict[str,
 
 
 def _recorded_digest(run: RunDir, name: str) -> str:
-    """The digest of a file that the run began with, by the record of a step that read it; empty for none."""
+    """Return the digest of a file that the run began with, from the record of a step that read it; else empty."""
     records = (run.step_record(path.stem) for path in sorted(run.records.glob("*.json")))
     digests = ((record or {}).get("inputs", {}).get(name, {}).get("sha256", "") for record in records)
     return next(filter(None, digests), "")
@@ -190,7 +189,7 @@ def _recorded_digest(run: RunDir, name: str) -> str:
 
 @contextmanager
 def run_lock(run: RunDir) -> Iterator[None]:
-    """Lock the folder: two runs in one folder would overwrite each other's records."""
+    """Lock the run's folder, because two runs in one folder would overwrite each other's records."""
     refuse_foreign_folder(run)
     run.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_lock(run.lock) as lock:
@@ -296,8 +295,9 @@ def run_stages(
     """Execute the stages; returns the content of run.json, which is written at the start, and at the end even after a
     failure.
 
-    `gateway` starts the run's gateway, yields its URL, and may note in the record what it cost. If the stages are not
-    executed together, a part is taken from `parts` only when the outputs of the part before are linked.
+    `gateway` starts the run's gateway, yields its URL, and may note the run's cost in the record. Without `parts`,
+    all stages are executed together. A part is taken from `parts` only after the outputs of the part before it are
+    linked.
     """
     started, clock = datetime.now(UTC), time.monotonic()
     record: dict[str, Any] = {"status": RUNNING, "started": started.isoformat(), "code": code_version()}
@@ -317,7 +317,7 @@ def run_stages(
                 write_job(part.run, job)
                 show = partial(link_files, part.run, inputs)
                 execute(part.run, line, part.stages, quiet, append=number > 0 and part.run == run, show=show)
-                link_files(part.run, inputs, part.stages)  # a later part takes it from there
+                link_files(part.run, inputs, part.stages)  # a later part takes its artifacts from files/
         record["status"] = "done"
     except BaseException:
         record["status"] = "failed"
@@ -345,7 +345,7 @@ def execute(
     log, shown = run.logs / "run.log", set[str]()
     with (
         TemporaryDirectory(prefix="qinglan-") as scratch,  # KFP leaves its program files in TMPDIR
-        process_guard(STEP_ENDS_SECONDS) as guard,  # a run that is killed leaves no step that trains on
+        process_guard(STEP_ENDS_SECONDS) as guard,  # if this process is killed, its step ends too
     ):
         child = _start_child(run, log, "ab" if append else "wb", scratch)
         guard(child.pid)
@@ -409,10 +409,9 @@ def raise_if_held(record: dict[str, Any]) -> None:
 
 
 def _stop(child: "subprocess.Popen[bytes]", run: RunDir, stages: Sequence[str]) -> str:
-    """End the child and the step that it runs, record that for the step, and return the step's name; empty if no step
-    ran.
+    """Stop the child and its step, record the step as failed, and return the step's name; empty if no step ran.
 
-    This waits until the step's training has ended: it may not still run when the same command is called again.
+    This waits until the step's training has ended, because it must not still run when the command is called again.
     """
     with suppress(ProcessLookupError):  # it ended by itself just now
         os.killpg(child.pid, signal.SIGTERM)
@@ -445,10 +444,10 @@ def step_failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> S
         if record and record["status"] in ("failed", "running"):
             failure = record.get("failure") or KILLED
             detail = failure["message"] if failure["explained"] else failure["traceback"]
-            named = detail.removeprefix(f"{stage}: ")  # many errors of a step name it themselves
+            named = detail.removeprefix(f"{stage}: ")  # many errors name their step already
             what = [f"{stage}:", *quoted(named)] if "\n" in named else [f"{stage}: {named}"]
             sheets = [f"To read: {run.shown(name)}" for name in shown_outputs(record)]
-            advice = [] if AGAIN in detail else [mended]  # an outage's error says so itself
+            advice = [] if AGAIN in detail else [mended]  # an outage's error already gives this advice
             return StepFailed(*what, *sheets, f"Log: {log}", *advice, exit_code=failure["exit_code"])
     tail = quoted("\n".join(log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-15:]))
     return StepFailed(f"The graph stopped outside of a step. {log} ends:", *tail, mended, exit_code=1)

@@ -1,4 +1,4 @@
-"""Ends a command at Ctrl-C or SIGTERM: what it started is stopped, and a message says how to continue."""
+"""End a command at Ctrl-C or SIGTERM: stop everything that it started, and say how to continue."""
 
 import asyncio
 import shlex
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from qinglan.errors import QinglanError
 
 INTERRUPTED, TERMINATED = 130, 143
-"""Exit codes: 128 and the number of the signal."""
+"""Exit codes: 128 plus the number of the signal."""
 
 RESUMED = {"run", "demo", "prepay", "compare-teachers", "evaluate", "headroom"}
-"""Commands that continue an earlier call, and pay no answer twice; `run` includes `style run`."""
+"""Commands that continue an earlier call and pay for no answer twice; `run` includes `style run`."""
 
 
 class InterruptedCommand(QinglanError):
@@ -28,7 +28,7 @@ class TerminatedCommand(InterruptedCommand):
 
 
 def interrupted(words: Sequence[str], kind: type[InterruptedCommand] = InterruptedCommand) -> InterruptedCommand:
-    """The error of a command that was stopped; `words` are the command line without the program's name."""
+    """Return the error of a stopped command; `words` are the command line without the program's name."""
     names = [word for word in words if not word.startswith("-")][:2]
     if RESUMED.isdisjoint(names):
         return kind(f"Stopped by {kind.signal}.")

@@ -35,7 +35,7 @@ class LocalJob(NamedTuple):
 
     line: str
     inputs: dict[str, str]
-    """Artifacts that no stage makes, and their paths."""
+    """Paths of the artifacts that no stage makes, by the artifact's name."""
 
     gateway_url: str
     """URL of the run's gateway; empty if no stage calls it."""
@@ -82,13 +82,13 @@ def execute_job(run: RunDir) -> None:
 
 
 def step_environment(run: RunDir) -> dict[str, str]:
-    """Environment variables that tell a step of a run where its record goes, and what it shows while it trains."""
+    """Return the environment variables that tell a step where its record, checkpoints and live figures go."""
     return {
         RECORDS_VARIABLE: str(run.records.resolve()),
         RUN_VARIABLE: run.root.resolve().name,
         SCRATCH_VARIABLE: str(run.scratch.resolve()),
         LIVE_VARIABLE: str(run.live.resolve()),
-        FOLDS_VARIABLE: "",  # another run's folds may stand in the environment that started this one
+        FOLDS_VARIABLE: "",  # the environment that started this run may name another run's folds
     }
 
 
@@ -107,9 +107,9 @@ def _execute_alone(run: RunDir, line: Line, job: LocalJob, settings: dict[str, d
 
 
 if __name__ == "__main__":
-    # Steps are children of this process's group; a step that outlived it would write beside the next run.
+    # Steps are in this process's group. A step that outlived this process would write into the next run's files.
     signal.signal(signal.SIGTERM, lambda *_: os.killpg(os.getpgrp(), signal.SIGKILL))
     try:
         execute_job(RunDir(Path(sys.argv[1])))
-    except RuntimeError as error:  # kfp.local's word for a failed step; its record says more
+    except RuntimeError as error:  # kfp.local's error for a failed step; the step's record says more
         sys.exit(f"kfp.local: {error}")

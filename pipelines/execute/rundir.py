@@ -1,18 +1,18 @@
-"""A run's folder: the paths below are contracts, the same on a laptop and on a cluster's volume.
+"""A run's folder. The paths below are contracts, the same on a laptop and on a cluster's volume.
 
 runs/<run>/
   config.yaml        the resolved configuration
   run.json           how the run went
   summary.txt        the same for people: steps, rows, figures, cost, files
-  journal.sqlite     every paid answer; keep it, and nothing is paid twice
+  journal.sqlite     every paid answer; as long as this file is kept, nothing is paid twice
   retrievals.sqlite  the retrieval cache
   records/           one JSON per step: inputs, outputs, digests, code, failure
   logs/              run.log with the steps' output, one file per service
   index/             search indexes by knowledge base digest
-  live/              trainings while they run: index.html, and a folder each
+  live/              figures of trainings while they run: index.html, and a folder for each training
   folds/             only for a cross-fitted sheet: a run's folder for the trainings of each fold
-  scratch/           checkpoints: a training that was killed goes on from them
-  artifacts/         what KFP wrote, by run and task; pages, sheets and JSON once more under a name with an ending
+  scratch/           checkpoints, from which a training that was killed resumes
+  artifacts/         KFP's output, by run and task; pages, sheets and JSON also as copies whose names have an ending
   files/             links to the newest artifact of each name in ARTIFACT_FILES
 """
 
@@ -75,7 +75,7 @@ class RunDir:
         return record
 
     def shown(self, name: str) -> Path:
-        """The path in files/ of an artifact; questions that were given as JSON lines keep that ending."""
+        """Return the path of an artifact in files/; a sheet of questions in JSON lines keeps that ending."""
         path = self.files / ARTIFACT_FILES[name]
         as_lines = path.with_suffix(JSON_LINES)
         return as_lines if name == "questions" and as_lines.exists() else path
@@ -98,16 +98,16 @@ class RunDir:
             or target.absolute() == link_path
         ):
             return
-        if self.shown(name) != link:  # the run before was given another kind of sheet
+        if self.shown(name) != link:  # an earlier run's sheet had the other ending
             self.unlink([name])
         link.parent.mkdir(parents=True, exist_ok=True)
-        # symlink(2) does not replace a link. Made beside it and renamed, the name is never missing for a reader.
+        # symlink(2) cannot replace a link. A new link is made beside it and renamed, so readers always find the name.
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
         fresh.symlink_to(os.path.relpath(self._openable(name, target.resolve()), link.parent.resolve()))
         fresh.replace(link)
 
     def artifact(self, name: str) -> Path:
-        """The artifact behind a link in files/, not its copy that programs open."""
+        """Return the artifact behind a link in files/, not the copy that programs open."""
         path = self.shown(name).resolve()
         original = path.with_name(name)
         return original if self._made_here(path) and original.is_file() else path

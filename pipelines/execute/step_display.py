@@ -94,7 +94,7 @@ class StepDisplay:
         return " ".join(progress[-1]).strip() if progress else ""
 
     def _say(self, states: list[tuple[str, str, str]]) -> None:
-        """Print a line when a step ends, and every LINE_SECONDS one with the progress of a step that runs."""
+        """Print a line when a step ends, and a line with a running step's progress every LINE_SECONDS."""
         for stage, status, text in states:
             news = status != "waiting" and (status, text) != self._printed.get(stage)
             if news and (status != "running" or time.monotonic() - self._last_line > LINE_SECONDS):

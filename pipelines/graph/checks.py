@@ -2,8 +2,8 @@
 
     check_compiled(text, release=True)      # the faults as sentences; empty if the graph may be started
 
-A profile's settings decide all that is checked here: the length of an argument, images by tag, which KFP's cache may
-answer for with results of old code, and keys in parameters, which every user sees. The pods are graph.py's own.
+Only faults that a profile's settings can cause are checked: arguments that are too long, images by tag, for which
+KFP's cache may answer with results of old code, and keys in parameters, which every user sees.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 ARGUMENT_BYTES = 100_000
-"""Longest argument that is accepted: Linux's limit is 128 KiB, and KFP's launcher puts all parameters into one."""
+"""Bytes at which an argument is too long: Linux allows 128 KiB, and KFP's launcher puts all parameters into one."""
 
 OUTSIDE = ("register", "deploy", "launch", "rollout")
 """Prefixes of the task names of stages that change something outside of the run."""
@@ -110,7 +110,7 @@ def _argument_faults(step: ExecutorStep) -> Iterator[str]:
 
 
 def _parameters(spec: Mapping[str, Any]) -> Iterator[str]:
-    """Check the parameters: KFP shows them to everybody who may see the run."""
+    """Find parameters that look like secrets, because KFP shows parameters to everybody who may see the run."""
     components = (spec.get("root", {}), *spec.get("components", {}).values())
     names = {name for component in components for name in component.get("inputDefinitions", {}).get("parameters", {})}
     for name in sorted(names):

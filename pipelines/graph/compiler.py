@@ -1,4 +1,4 @@
-"""Compile the graphs to the YAML that Kubeflow runs; a profile's settings and machines are part of it.
+"""Compile the graphs to the YAML that Kubeflow runs, which includes a profile's settings and machines.
 
 The repository holds golden copies, one for each line and machine. A tenant's own profile is compiled in the same way.
 """
@@ -61,7 +61,7 @@ def golden_targets() -> list[CompileTarget]:
 def rewriter_target(
     tenant: str, profile: str, training: str | None = None, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> CompileTarget:
-    """The target for a tenant's profile, the usual one by default; for the style line if `tenant` is `style`."""
+    """Return the target for a tenant's profile; `training`, if given, replaces the profile's own training file."""
     config = load_config(tenant, profile, **{**overrides, **({"training": training} if training else {})})
     if "mlflow" in config.trackers and config.gateway.mlflow is None:
         raise ConfigError(
@@ -92,8 +92,8 @@ def select_targets(
 
 
 def target_of(tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> CompileTarget:
-    """The target for a tenant's profile, or for the style line if `tenant` is `style`. Without a profile, the usual
-    one is taken."""
+    """Return the target for a tenant's profile, by default `gpt`, or for a style profile, by default `a100`, if
+    `tenant` is `style`."""
     if tenant != STYLE.name:
         return rewriter_target(tenant, profile or PAID_PROFILE, training or None, overrides)
     if training:

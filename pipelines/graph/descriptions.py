@@ -1,8 +1,8 @@
 """Descriptions of a graph: of its parameters, its steps, and their outputs.
 
-The description of an artifact is in its line, that of a step in the docstring of its component; all others are here.
-A step's inputs have no description: each is an output of another step or a parameter of the run, described there, and
-a run's Workflow would repeat it eight times for every step that takes it.
+An artifact is described in its line, a step in the docstring of its component, and everything else here. A step's
+input has no description: it is described as another step's output or as a parameter of the run, and a run's Workflow
+would repeat the text eight times for every step that takes the input.
 """
 
 import copy
@@ -32,7 +32,7 @@ METRICS = "_metrics"
 
 
 def describe_component(component: Any, artifacts: Mapping[str, str]) -> Any:
-    """A copy of the component with a description of each output; `artifacts` are the line's, by name."""
+    """Copy the component, with a description of each output; `artifacts` describes the line's artifacts, by name."""
     descriptions = {**DESCRIPTIONS, **artifacts}
     spec, described = component.component_spec, copy.copy(component)
     described.component_spec = dataclasses.replace(spec, outputs=_described(spec.outputs or {}, descriptions))

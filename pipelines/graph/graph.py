@@ -45,7 +45,7 @@ INPUT_NAMES = {RELEASE_NAME: "name"}
 
 GPU = "nvidia.com/gpu"
 USER = 65532
-"""The user of the images, in steps and in the jobs that they start: both write to one volume."""
+"""User id of the images, in steps and in the jobs that steps start, because both write to one volume."""
 
 SCRATCH, WEIGHTS = "/var/lib/qinglan", "/var/lib/qinglan-weights"
 """Mount paths of the scratch volume and the volume of base weights; a job's pods mount scratch at the same path."""
@@ -92,7 +92,7 @@ def line_graph(
     cluster: Cluster = LOCAL_CLUSTER,
     about: str = "",
 ) -> Any:
-    """The graph of these stages from the line's beginning, with each stage's settings as constants.
+    """Build the graph of these stages, from the line's first one on, with each stage's settings as constants.
 
     Laptop and cluster run this same graph. Its parameters are the line's inputs and the values that people choose for
     each run.
@@ -143,12 +143,12 @@ def wire_stages(line: Line, stages: Sequence[str], artifacts: dict[str, Any], in
             task = _task(stage, artifacts, inputs)
             if stage.is_gate:
                 verdict = task.outputs["Output"]
-            if not stage.deploys:  # nothing waits for a rollout, or is held up by one that could not be made
+            if not stage.deploys:  # no stage waits for a rollout, so a failed one holds up nothing
                 artifacts |= {name: task.outputs[name] for name in task.outputs if name != "Output"}
 
 
 def partial_graph(line: Line, stages: Sequence[str], uris: dict[str, str], inputs: GraphInputs) -> Any:
-    """A graph of some of a line's stages, which takes artifacts that exist already."""
+    """Build a graph of some of a line's stages; it takes artifacts that exist already."""
 
     @dsl.pipeline(name=f"qinglan-{stages[0] if len(stages) == 1 else line.name}")
     def graph() -> None:
@@ -184,8 +184,8 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
     task.set_container_image(image)
     if python := inputs.cluster.pythons.get(stage.name):
         task.container_spec.command = with_interpreter(task.container_spec.command, python)
-    # KFP's cache takes a tag at its word: only a digest says that the code is the same. A hub's branch, too, may
-    # point elsewhere tomorrow; a commit does not.
+    # KFP's cache compares images by name, so only a digest ensures that the code is the same. A branch on the hub may
+    # change, too; a commit does not.
     from_branch = settings.get("source") == "hub" and not COMMIT.fullmatch(settings.get("revision", ""))
     named_gateway = not stage.gateway or bool(arguments.get(GATEWAY_STATE))
     task.set_caching_options("@sha256:" in image and stage.cached and named_gateway and not from_branch)
@@ -219,7 +219,7 @@ def _task(stage: Stage, artifacts: Mapping[str, Any], inputs: GraphInputs) -> An
 
 
 def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
-    """Add a step that reads the gateway's state, and return its output; None if KFP's cache cannot answer."""
+    """Add a step that reads the gateway's state, and return its output; None if KFP's cache cannot be used anyway."""
     from components.gateway_state import gateway_state
 
     image = resolve_image(gateway_state.component_spec.implementation.container.image, inputs.cluster.images)
@@ -250,7 +250,7 @@ def _launches_job(component: Any) -> bool:
 
 
 def _with_own_resources(component: Any, machine: Machine | None) -> Any:
-    """Request the machine's resources for the step's own pod if it has no GPU: it then starts no job."""
+    """Request the machine's resources for the step's own pod if the machine has no GPU: no job is then started."""
     if machine is None or machine.gpus or not _launches_job(component):
         return component
     spec, in_own_pod = component.component_spec, copy.copy(component)
@@ -260,7 +260,7 @@ def _with_own_resources(component: Any, machine: Machine | None) -> Any:
 
 
 def _mount_signing_key(task: Any, secret: str, image: str) -> None:
-    """Give a pod the parts that its step's statement needs: the key, the run, the image."""
+    """Give a step's pod all that its signed statement needs: the key, the run's id and the image's name."""
     kubernetes.use_secret_as_volume(task, secret_name=secret, mount_path=str(MOUNTED_KEYS))
     # KFP labels each pod with the id of its run; the downward API hands it to the step
     # (https://kubernetes.io/docs/concepts/workloads/pods/downward-api/).
@@ -270,7 +270,7 @@ def _mount_signing_key(task: Any, secret: str, image: str) -> None:
 
 
 def _add_labels(task: Any, stage: str, tenant: str) -> None:
-    """Add the labels that network policies use, and from which a job that the step launches takes its tenant."""
+    """Add the labels that network policies use; a job that the step launches reads its tenant from them."""
     labels = {"app.kubernetes.io/part-of": "qinglan", "qinglan.dev/step": stage, "qinglan.dev/tenant": tenant}
     for name, value in labels.items():
         if value:
@@ -297,7 +297,7 @@ def _set_gpus(task: Any, machine: Machine, handed_on: bool) -> None:
     for label, value in machine.gpu_nodes.items():
         kubernetes.add_node_selector(task, label, value)
     kubernetes.add_toleration(task, key=GPU, operator="Exists", effect="NoSchedule")
-    if not handed_on:  # an empty folder stays with the step; a job makes its own
+    if not handed_on:  # a job's pods get their own folder, not the step's
         # /dev/shm has 64 MiB by default, too little for NCCL and data loaders.
         kubernetes.empty_dir_mount(task, volume_name="shm", mount_path="/dev/shm", medium="Memory")
 

@@ -1,4 +1,4 @@
-"""An importer with a readable name, for artifacts that no stage made.
+"""Import artifacts that no stage made, under readable names.
 
 `dsl.importer` names every importer `importer`, and its artifact `artifact`. A display name does not help: KFP 2.17's
 launcher records an importer by its display name, and the driver of a step that takes the artifact looks for the

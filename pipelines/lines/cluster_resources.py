@@ -10,7 +10,7 @@ from qinglan.config import Config, Name, Positive
 
 
 class Pod(Config):
-    """Resources of one stage's pod, as its requests and as its limits, since quotas count both. If a training has
+    """Resources of one stage's pod, both as requests and as limits, because quotas count both. If a training has
     several nodes, each node has these resources."""
 
     cpu: Positive = 2
@@ -20,7 +20,7 @@ class Pod(Config):
     """GiB of memory."""
 
     hours: Positive = 24
-    """Most hours that the stage may take, including the time that it waits for the gateway."""
+    """Time limit of the stage in hours, including the time that it waits for the gateway."""
 
 
 class ClusterConfig(Config):
@@ -42,8 +42,8 @@ class ClusterConfig(Config):
     """Volume claim (ReadWriteMany) for checkpoints and files that a job's nodes share. Only GPU profiles mount it."""
 
     base_weights: str = Field(default="", pattern=r"^([a-z0-9][a-z0-9-]{0,62})?$")
-    """Volume claim with base models by their public names, for clusters whose pods cannot reach the hub. Training,
-    too, reads them there, so that no base is copied through a bucket."""
+    """Volume claim with base models by their public names, for clusters whose pods cannot reach the hub. Trainings
+    also read base models there, so that none is copied through a bucket."""
 
     immutable_inputs: bool = False
     """True if the bytes at an input's address never change, so that KFP's cache may answer for steps that read it.

@@ -1,10 +1,10 @@
-"""A run's configuration: defaults in the stages, differences in a tenant's profile, tenants/<tenant>/<profile>.yaml.
+"""Load a run's configuration: the stages' defaults, with the settings of a tenant's profile over them.
 
-The project's own tenants have their profiles in configs/<tenant>/<profile>.yaml. Prompts and data that a profile
-names are files beside it.
+A profile is the file tenants/<tenant>/<profile>.yaml; the project's own tenants have theirs in configs/<tenant>/.
+Prompts and data that a profile names are files beside it.
 
-The machine that trains has a file of its own, configs/training/<name>.yaml, which any tenant's profile can name; the
-profile's own settings win. The file's `deploy` names the runtime for its models, and counts only if the profile has a
+The machine that trains has its own file, configs/training/<name>.yaml, which any profile can name; settings of the
+profile override it. The file's `deploy` names the runtime for its models, and counts only if the profile has a
 `deploy` without a runtime. The settings of a style run are in configs/style/<profile>.yaml.
 
 The resolved configuration is written into every run's folder as config.yaml.
@@ -31,7 +31,7 @@ TRAINING, STYLES = CONFIGS / "training", CONFIGS / "style"
 """Folders of profiles that belong to no tenant."""
 
 FOLD_SETTINGS = ("folds", "fold")
-"""Settings of the convert stage that only a run may set."""
+"""Settings of the convert stage that only `qinglan run` sets; a profile may not."""
 
 
 def profiles() -> list[Path]:
@@ -45,7 +45,7 @@ def tenant_folders(tenant: str) -> list[Path]:
 
 
 def profile_path(tenant: str, profile: str) -> Path:
-    """The file of a profile, which is named by name or by path; ConfigError if it does not exist."""
+    """Return the file of a profile, given by its name or its path; ConfigError if the file does not exist."""
     if profile.endswith(".yaml"):
         path = Path(profile)
     else:
@@ -65,7 +65,7 @@ def profile_path(tenant: str, profile: str) -> Path:
 
 
 def _missing_profile(tenant: str, profile: str) -> str:
-    """The text of the error. Without a folder of the tenant it names `qinglan init`, which writes new tenants."""
+    """Return the text of the error; if the tenant has no folder, it names `qinglan init`, which writes one."""
     folders = tenant_folders(tenant)
     if not folders:
         return (
@@ -94,7 +94,8 @@ Run = TypeVar("Run", RunConfig, StyleRunConfig)
 def _parse(
     parse: Callable[[dict[str, Any], str], Run], values: dict[str, Any], options: dict[str, Any], path: Path
 ) -> Run:
-    """Parse a profile's values with the options over them; an error names the profile if that has it, else --set."""
+    """Parse a profile's values with the options over them. An error names the profile if its own values are invalid,
+    otherwise --set."""
     try:
         return parse(merge_settings(values, options), str(path))
     except ConfigError:
@@ -116,7 +117,7 @@ def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
 
 def refuse_uncounted(store: str) -> None:
     """Refuse a cluster run without a store that counts judged models, if this machine's trust policy requires the
-    count: the gate could only hold. A run on one machine always has a store."""
+    count, because the gate would always hold. A run on one machine always has a store."""
     policy = policy_at_hand()
     if policy and policy.evaluate.counted and not store.startswith("s3://"):
         raise ConfigError(
@@ -150,7 +151,7 @@ def _refuse_two_services(values: dict[str, Any], where: str) -> None:
 
 
 def with_own_files(values: dict[str, Any], profile: Path) -> dict[str, Any]:
-    """The values with data paths relative to the profile's folder, not to the working directory."""
+    """Resolve the data paths in the values against the profile's folder, not against the working directory."""
     named = {name: values[name] for name in ("questions", "knowledge_base") if isinstance(values.get(name), str)}
     for name, value in named.items():
         path = profile.parent / value

@@ -63,10 +63,10 @@ def base_from_hub(config: Any) -> bool:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage, as the annotation of the field that holds its settings.
+    """Description of a stage, in the annotation of the field that holds the stage's settings.
 
-    The stage's folder is that of its settings' class. Its component.py has the KFP component, its README.md the table
-    of settings.
+    The module of the settings' class is in the stage's folder, with component.py, the KFP component, and README.md,
+    the table of settings.
     """
 
     inputs: tuple[str, ...]
@@ -76,13 +76,13 @@ class Stage:
     """Artifacts that the stage makes, by name."""
 
     name: str = ""
-    """Name of the stage; the field's by default."""
+    """Name of the stage; by default the name of the field."""
 
     part: str = ""
     """Part of the field's settings that belongs to this stage; all of them by default."""
 
     component: str = ""
-    """The function in component.py; the stage's name by default."""
+    """Name of the function in component.py; by default the stage's name."""
 
     gateway: bool = False
     """True if the stage calls the run's gateway. Paid models and the knowledge base change, so KFP's cache answers
@@ -108,10 +108,10 @@ class Stage:
     """
 
     gpus: Callable[[Any], int] = lambda config: 0
-    """GPUs of one node, by the line's configuration."""
+    """Function that returns the number of GPUs of one node from the line's configuration."""
 
     base_weights: Callable[[Any], bool] = lambda config: False
-    """True if the stage reads public models from the volume of base weights, by the line's configuration."""
+    """Function of the line's configuration; True if the stage reads public models from the volume of base weights."""
 
     @property
     def deploys(self) -> bool:
@@ -136,7 +136,7 @@ class Stage:
     attribute: str = ""
     folder: str = ""
     config: type[Config] = Config
-    """The field with its settings, the package of their class, and the settings' class; the line fills these in."""
+    """Name of the settings' field, package of the settings' class, and that class; the line fills these in."""
 
     def load_component(self) -> Any:
         """The KFP component; this imports KFP."""
@@ -179,7 +179,7 @@ class LineConfig(Config):
     def _one_setting_of_trackers(cls, values: Any) -> Any:
         """Copy the line's `trackers` into the settings of every training; refuse a training that names others."""
         if not isinstance(values, dict) or not isinstance(values.get("trackers", ()), list | tuple):
-            return values  # the class refuses it, and says why
+            return values  # the settings class refuses such values, and says why
         shared = list(values.get("trackers", cls.model_fields["trackers"].default))
         trainings = [name for name, stage in stages_of(cls).items() if "trackers" in stage.config.model_fields]
         for name in trainings:
@@ -191,7 +191,7 @@ class LineConfig(Config):
 
     @model_validator(mode="after")
     def _known_pods(self) -> Self:
-        """Refuse pod settings for a stage that the line lacks: under a misspelt name they would have no effect."""
+        """Refuse pod settings for a stage that the line lacks, because a misspelt name would have no effect."""
         stages = stages_of(type(self))
         if unknown := sorted(set(self.cluster.pods) - set(stages)):
             raise ValueError(f"cluster.pods: no stage {', '.join(unknown)}. There are: {', '.join(stages)}")
@@ -232,7 +232,7 @@ class LineConfig(Config):
 
 @dataclass(frozen=True)
 class Line:
-    """A line, and everything that follows from its stages."""
+    """A pipeline line, such as the rewriter's, with everything that follows from its stages."""
 
     name: str
     config: type[LineConfig]
@@ -246,7 +246,7 @@ class Line:
     """The reason why a stopped run costs little when it is run again."""
 
     releases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The stages behind a release, by the ending of its name; empty if the line releases one model."""
+    """Stages that each release has passed, by the ending of the release's name; empty if the line has one release."""
 
     @property
     def stages(self) -> Mapping[str, Stage]:
@@ -333,11 +333,11 @@ def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
 def with_release_name(values: Any, name: str, deploy: Mapping[str, Mapping[str, Any]]) -> Any:
     """A profile's values, with a name for the release and defaults for the stages that deploy.
 
-    `deploy` holds the defaults of each such stage, by the stage's name. The stage's `name` and `store` are those of
-    the release.
+    `deploy` holds the defaults of each stage that deploys, by the stage's name. The stage takes `name` and `store`
+    from the release.
     """
     if not isinstance(values, dict) or not isinstance(values.get("register") or {}, dict):
-        return values  # the class refuses it, and says why
+        return values  # the settings class refuses such values, and says why
     release = {"name": name, **(values.get("register") or {})}
     values = {**values, "register": release}
     for stage, defaults in deploy.items():

@@ -1,4 +1,4 @@
-"""Prompts that a profile names by file: read once, when the profile is read, so that every stage has the text itself.
+"""Read the prompt files that a profile names together with the profile, so that every stage has the text itself.
 
 generate:
   system_prompt: teacher.txt     # beside the profile; any other text is the prompt itself
@@ -45,7 +45,7 @@ def _setting(values: Any, names: Sequence[str]) -> Any:
 
 
 def _text(prompt: Any, setting: str, profile: Path, faults: list[str]) -> Any:
-    """The text of a prompt file; a prompt that is no file's name is the text itself."""
+    """Return the text of a prompt file; a prompt that names no file is returned as it is."""
     if not isinstance(prompt, str) or "\n" in prompt.strip() or not prompt.strip().endswith(".txt"):
         return prompt
     path = profile.parent / prompt.strip()

@@ -77,7 +77,7 @@ def ppo_gpus(config: "RunConfig") -> int:
 
 
 def student_gpus(config: "RunConfig") -> int:
-    """GPUs of the evaluation: as many as serve the student if GPUs train it, else 0."""
+    """Return the GPUs of the evaluation: `evaluate.serving_gpus` if the student trains on GPUs, otherwise 0."""
     return config.evaluate.serving_gpus if config.sft.device == "cuda" else 0
 
 
@@ -105,7 +105,7 @@ class RunConfig(LineConfig):
     """The paid models, the RAG service, limits and budget."""
 
     retrieval: RetrievalConfig = RetrievalConfig()
-    """Settings of every retrieval of validation, reward and evaluation, so that hits compare."""
+    """Settings of every retrieval, the same in all stages, so that hits can be compared."""
 
     generate: Annotated[GenerateConfig, Stage(
         inputs=("questions",), gateway=True, required=("questions", "journal", "prices", "prompt *"),
@@ -175,7 +175,7 @@ class RunConfig(LineConfig):
     )] = BaseConfig()  # fmt: skip
     """The model that training starts from."""
 
-    # A training that launches a job finds what is finished by a key of its own, which knows more than KFP's cache.
+    # Not cached: a training that launches a job finds finished work by its own key, which covers more than KFP's.
     sft: Annotated[SftConfig, Stage(
         inputs=("base_model", "augmented_chats"), gateway=True, cached=False, resumes=True,
         required=("base_model", "*chats"), gpus=sft_gpus, base_weights=base_from_hub,
@@ -224,7 +224,7 @@ class RunConfig(LineConfig):
     """Settings of the rollout that `qinglan demo` makes on this machine."""
 
     cluster: ClusterConfig = ClusterConfig()
-    """Pods, GPUs and volumes of the steps on a cluster, which the file under `training` sets."""
+    """Pods, GPUs and volumes of the steps on a cluster, from the file that `training` names."""
 
     @model_validator(mode="before")
     @classmethod

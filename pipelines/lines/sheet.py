@@ -1,4 +1,4 @@
-"""Count the sheet of questions as a run will divide it, in one pass, before anything is paid."""
+"""Count the rows of a sheet of questions by the splits of the coming run, in one pass, before anything is paid."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from qinglan.rows.splits import Conversation
 from qinglan.text.near_duplicates import question_key
 
 MOST_COMPARED = 3_000
-"""Most rows of a sheet whose near duplicates are counted in advance; a larger sheet has rows enough."""
+"""Highest number of rows for counting near duplicates in advance; a larger sheet has enough rows anyway."""
 
 PROMPT_MARKS = 16
 """Tokens of a chat template's own marks."""
@@ -55,7 +55,7 @@ class Sheet:
     """Rows by split: the split that the sheet names, else the one that the convert stage will draw."""
 
     test: dict[str, GoldCounts] = field(default_factory=dict)
-    """Labelled rows of the locked test, or of all folds, by tenant with rows in it."""
+    """Counts of the labelled rows in the locked test, or in all folds, by tenant."""
 
     folds: list[Counter[Split]] = field(default_factory=list)
     """Rows by split of each fold, if the sheet is cross-fitted; `splits` are then the released model's."""
@@ -72,17 +72,17 @@ class Sheet:
     """Rows whose prompt, by an estimate, is too long for SFT even without any history."""
 
     near_duplicates: list[Counter[Split]] = field(default_factory=list)
-    """Rows by split that convert will leave out because they nearly repeat a row of dev or test: of the released
-    model, then of each fold's sibling. Empty for a sheet of more than MOST_COMPARED rows."""
+    """Rows by split that convert will leave out because they nearly repeat a row of dev or test: for the released
+    model, then for each fold's model. Empty for a sheet of more than MOST_COMPARED rows."""
 
     @property
     def trainings(self) -> tuple[int, ...]:
-        """Training rows of the released model, and of each fold's sibling."""
+        """Training rows of the released model, then of each fold's model."""
         return tuple(splits["train"] for splits in (self.splits, *self.folds))
 
     @property
     def left(self) -> list[Counter[Split]]:
-        """Rows by split without near duplicates: of the released model, and of each fold's sibling."""
+        """Rows by split without near duplicates: for the released model, then for each fold's model."""
         pairs = zip_longest([self.splits, *self.folds], self.near_duplicates, fillvalue=Counter[Split]())
         return [splits - repeated for splits, repeated in pairs]
 
@@ -141,7 +141,7 @@ def read_sheet(config: RunConfig, visit: Callable[[Question], None] = lambda _: 
 
 
 def single_conversation(config: RunConfig, sheet: Sheet) -> Obstacle | None:
-    """The obstacle of a sheet whose rows are all of one conversation."""
+    """Return an obstacle if all of several rows are of one conversation; otherwise None."""
     if sheet.conversations != 1 or sheet.splits.total() == 1:
         return None
     column = config.generate.columns.conversation_id
@@ -165,7 +165,7 @@ def _note_length(sheet: Sheet, config: RunConfig, row: Question) -> None:
 
 
 def longest_prompt(config: RunConfig) -> int:
-    """Tokens of the longest prompt that both trainings of the student show whole."""
+    """Highest number of tokens in a prompt that neither SFT nor PPO cuts."""
     return min(config.sft.max_prompt_tokens, config.ppo.max_prompt_tokens)
 
 
@@ -215,17 +215,17 @@ def _count(config: RunConfig, conversations: dict[Conversation, _Conversation], 
 
 
 def with_folds(config: RunConfig, sheet: Sheet) -> RunConfig:
-    """The configuration with the number of folds in which this sheet is cross-fitted; 0 if it is not."""
+    """Return the configuration with the number of folds in which this sheet is cross-fitted; 0 if it is not."""
     return config.model_copy(update={"convert": in_folds(config.convert, len(sheet.folds))})
 
 
 def in_folds(config: ConvertConfig, folds: int, fold: int = 0) -> ConvertConfig:
-    """The convert settings of one training: fold 0 is the released model, the others are the siblings."""
+    """Return the convert settings of one training: fold 0 is the released model, each other number a fold's model."""
     return config.model_copy(update={"folds": folds, "fold": fold})
 
 
 def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], config: RunConfig) -> None:
-    """Count the splits: with a locked test if that is large enough for the gate, else in folds if they help."""
+    """Count the rows by split: in folds if the locked test is too small for the gate and folds help, else with it."""
     marks = {name: conversation.split for name, conversation in conversations.items()}
     splits = divide(marks, in_folds(config.convert, 0))
     sheet.splits = _rows_of(splits, conversations)
@@ -246,7 +246,7 @@ def _folds_needed(
 ) -> int:
     """The number of folds for a sheet with too few labelled test rows; 0 if a test is locked away anyway.
 
-    A test that the sheet marks is kept, and with fewer labelled rows than the gate requires folds would not help.
+    A test that the sheet states is kept. Folds do not help if all labelled rows are fewer than the gate requires.
     """
     unmarked = [conversation for conversation in conversations.values() if not conversation.split]
     marked = any(conversation.split == "test" for conversation in conversations.values())
@@ -275,7 +275,7 @@ class UnknownGold(NamedTuple):
 
 
 def unknown_gold(rows: Iterable[GoldRow], existing: dict[str, set[str]]) -> list[UnknownGold]:
-    """Rows with gold ids that are missing in `existing`, which may lack a tenant."""
+    """Find the rows with gold ids that are missing in `existing`; rows of tenants that it lacks are ignored."""
     unknown = []
     for row in rows:
         if row.tenant_id in existing:

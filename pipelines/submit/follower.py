@@ -1,6 +1,6 @@
 """Follow a run: print a line when a step changes or a pod cannot start, and the outcome at the end.
 
-The run belongs to KFP: following it can be interrupted and resumed with `qinglan follow`.
+KFP executes the run, so following it can be interrupted, and resumed with `qinglan follow`.
 """
 
 import re
@@ -23,7 +23,7 @@ NO_WORKFLOW = (
     "Steps are shown as KFP lists them: a pod that the cluster refuses looks as if it ran, and in a large run the "
     "list ends early."
 )
-"""The limits of a follower that cannot read the run's Workflow."""
+"""Message about the limits of following a run whose Workflow cannot be read."""
 
 Answer = TypeVar("Answer")
 

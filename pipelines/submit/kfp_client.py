@@ -42,7 +42,7 @@ class KfpAccess(NamedTuple):
     """The address, with a prefix if there is one: https://host/pipeline."""
 
     token: Callable[[], str] | None = None
-    """Reads the token; called before each request, as a mounted token is renewed while a run is followed."""
+    """Reads the token; called before each request, because a mounted token is renewed while a run is followed."""
 
     pages: str = ""
     """The address of KFP's page for people, if it differs."""
@@ -136,7 +136,8 @@ class KfpClient:
         return bool(self._ask("reach KFP", self._health.healthz_service_get_healthz_with_http_info).multi_user)
 
     def version(self, name: str, graph: Graph, namespace: str) -> tuple[str, str, bool]:
-        """Find or upload these bytes. Returns the pipeline's id, the version's id, and True if uploaded now."""
+        """Find the version with the graph's bytes, or upload it. Returns the ids of the pipeline and the version, and
+        True if the version was uploaded now."""
         pipeline, called = self._pipeline(name, graph, namespace), f"sha256-{graph.digest[:24]}"
         versions = self._ask(
             "look for the version", self._pipelines.pipeline_service_list_pipeline_versions_with_http_info, pipeline,
@@ -215,7 +216,7 @@ class KfpClient:
         return next((str(run.run_id) for run in answer.runs or ()), "")
 
     def run(self, run_id: str) -> Run:
-        """A run as it is now."""
+        """Read the current state of a run."""
         run = self._of_run(run_id, "look at", self._runs.run_service_get_run_with_http_info)
         details = run.run_details
         tasks = tuple(
@@ -247,7 +248,7 @@ class KfpClient:
     def _of_run(self, run_id: str, what: str, call: Callable[..., Any]) -> Any:
         try:
             return self._ask(f"{what} run {run_id}", call, run_id)
-        except KfpNotFound as error:  # KFP's words for it are its chain of calls
+        except KfpNotFound as error:  # KFP's own message is a chain of internal calls
             runs = self._access.page_of.removesuffix("/details/")
             raise KfpNotFound(
                 f"Cannot {what} run {run_id}: {self._access.endpoint} has no such run. Is the id whole? The runs are "
@@ -313,7 +314,7 @@ class KfpClient:
 
 
 def _equals(field: str, value: str) -> str:
-    """A filter for a query string."""
+    """Build the filter of a list request: the field has this value."""
     # Quoted here, and once more by the generated client: KFP's API server unquotes it twice
     # (backend/src/apiserver/server/list_request_util.go).
     return quote(json.dumps({"predicates": [{"operation": "EQUALS", "key": field, "string_value": value}]}))

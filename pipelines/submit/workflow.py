@@ -1,7 +1,7 @@
 """A run's Workflow in the cluster: the state of each task, and why Argo could make no pod for one.
 
-KFP copies its list of tasks from here, but only uncompressed nodes. Above 1 MB Argo compresses them, and then KFP's
-list no longer changes.
+KFP copies its list of tasks from the Workflow's nodes, if they are not compressed. Above 1 MB Argo compresses the
+nodes, and then KFP's list no longer changes.
 """
 
 import gzip
@@ -58,7 +58,7 @@ class ClusterWorkflow:
         self._api, self._name, self._last = api, "", WorkflowSnapshot()
 
     def read(self, run_id: str) -> WorkflowSnapshot:
-        """The Workflow as it is now."""
+        """Read the current state of the Workflow."""
         try:
             workflow = self._workflow(run_id)
         except ApiError as error:

@@ -36,16 +36,16 @@ CLAIM = (
     '"spec":{"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"500Gi"}}}}'
 )
 INPUT_KEYS = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, REGION)
-"""Keys that KFP's launcher needs: AWS's client sends no request without a region."""
+"""Keys that KFP's launcher needs in the store's Secret; AWS's client sends no request without a region."""
 
 RELEASE_KEYS = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, STORE_ENDPOINT)
-"""Keys that our own client of a store needs (S3Settings): it does not use a cloud's identity."""
+"""Keys that our own store client needs (S3Settings), because it does not use a cloud's identity."""
 
 
 def check_requirements(
     needs: Requirements, snapshot: ClusterSnapshot, volumes: Mapping[str, float] = {}
 ) -> list[Check]:
-    """Check everything that would stop the run; `volumes` are the bytes that it keeps, by volume claim."""
+    """Check everything that would stop the run; `volumes` maps volume claims to the bytes that the run needs."""
     checks = [check for need in needs.objects for check in _object_checks(need, snapshot)]
     checks += [check for machine in needs.machines for check in _machine_checks(machine, snapshot)]
     checks += _volume_checks(volumes, snapshot)
@@ -59,7 +59,7 @@ def check_requirements(
 
 
 def shared_namespace_checks(snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Warn of a KFP without separate users: its pods run in KFP's own namespace, which our manifests do not cover."""
+    """Warn if KFP has no separate users: pods then run in KFP's own namespace, which our manifests do not cover."""
     if snapshot.guarded is False:
         yield _warning(
             f"This KFP has one namespace for everybody, and pods run in {snapshot.namespace}, where no policy "
@@ -190,7 +190,7 @@ def _volume_checks(volumes: Mapping[str, float], snapshot: ClusterSnapshot) -> I
 
 
 def _right_checks(needs: Requirements, snapshot: ClusterSnapshot) -> Iterator[Check]:
-    """Report rights that every step needs and lacks, and what is missing for the steps that launch a job."""
+    """Report rights that the service account lacks, and a cluster without PyTorchJobs if steps launch them."""
     account, namespace = needs.service_account, snapshot.namespace
     if snapshot.kfp_denied:
         outcome = "KFP's driver and Argo's executor could not start or end a step"

@@ -26,7 +26,8 @@ PLURALS = {
 MOUNTED_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 USUAL_FILE = "~/.kube/config"
 IMAGES_LABEL, BY_TAG = "qinglan.dev/images", "qinglan.dev/images-by-tag"
-"""Label and annotation of a namespace: manifests/platform/images-by-digest.yaml."""
+"""Label of a namespace that takes images by digest only, and annotation with its exceptions
+(manifests/platform/images-by-digest.yaml)."""
 
 GUARDED = "qinglan.dev/guarded"
 """Label of a namespace that our manifests made: manifests/base/namespace.yaml."""
@@ -39,27 +40,27 @@ CONTROLLERS = {
     "ray.io": ("default", "kuberay-operator"),
     "serving.knative.dev": ("knative-serving", "controller"),
 }
-"""Namespace and Deployment of the controller of a group, as its own installation names them."""
+"""Namespace and Deployment of each API group's controller, as the controller's own installation names them."""
 
 LAUNCHER, USUAL_ROOT = "kfp-launcher", "minio://mlpipeline/v2/artifacts"
 """ConfigMap with KFP's settings of a namespace, and the pipeline root that KFP uses without it
 (https://www.kubeflow.org/docs/components/pipelines/operator-guides/configure-object-store/)."""
 
 ROLE = "eks.amazonaws.com/role-arn"
-"""Annotation of a service account that is an identity of AWS."""
+"""Annotation of a service account that has an AWS identity."""
 
 KFP_PERMISSIONS = (
     Permission("argoproj.io", "workflowtaskresults", ("create", "patch")),
     Permission("", "configmaps", ("get",), LAUNCHER),
 )
-"""Rights that each pod of KFP 2.17 needs: Argo's executor reports its end, driver and launcher read settings."""
+"""Rights of each pod of KFP 2.17: Argo's executor reports the pod's end, driver and launcher read settings."""
 
 ROLLOUT_PERMISSIONS = (Permission("qinglan.dev", "modelrollouts", ("create", "get", "list")),)
 """Rights that the deploy stage needs in the rollout's namespace."""
 
 
 def connect() -> Any:
-    """A client for the cluster that KUBECONFIG names, or for the one that this pod is in."""
+    """Return a client for the cluster that KUBECONFIG names, or for the cluster in which this pod runs."""
     from kubernetes import client
 
     named, configuration = os.environ.get("KUBECONFIG", ""), client.Configuration()
@@ -190,7 +191,7 @@ class ClusterReader:
 
     def _object(self, need: RequiredObject) -> dict[str, Any] | None:
         value = self.get(f"{need.kind} {need.name}", f"{self._folder}/{PLURALS[need.kind]}/{need.name}")
-        # A claim is Lost if its volume was deleted: its pods would wait like those of a missing claim.
+        # A claim is Lost if its volume was deleted. It counts as missing, because pods would wait for it for ever.
         lost = need.kind == "PersistentVolumeClaim" and value and value["status"].get("phase") == "Lost"
         return {} if lost else value
 

@@ -1,4 +1,4 @@
-"""A cluster as it was read before a run is submitted: plain data."""
+"""The state of a cluster, read before a run is submitted. Plain data."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -69,7 +69,7 @@ class ClusterSnapshot(NamedTuple):
     """True if the run's service account is a cloud's own identity, so that its pods reach S3 without a key."""
 
     pipeline_root: str | None = None
-    """KFP's pipeline root: the launcher has the key of this bucket only."""
+    """KFP's pipeline root. KFP's launcher has the key of this bucket only."""
 
     stores: Mapping[str, frozenset[str] | None] = {}
     """Keys with a value in each Secret of an S3 store, by the Secret's name; None if the Secret does not exist.

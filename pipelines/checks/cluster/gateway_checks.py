@@ -1,6 +1,6 @@
 """Compare the profile's gateway settings with those that the cluster's gateway was deployed with.
 
-On a cluster the gateway reads its own gateway.yaml, and not the profile: both must have the same models and RAG
+On a cluster the gateway reads its own gateway.yaml, not the profile, so both must have the same models and RAG
 settings.
 """
 

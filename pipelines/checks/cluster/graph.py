@@ -18,7 +18,7 @@ COMPILE = "Compile it anew with `qinglan compile`."
 
 
 class Graph(NamedTuple):
-    """Both documents of a compiled graph, and the bytes that they were read from."""
+    """The two YAML documents of a compiled graph (pipeline and pod settings), and the bytes of their file."""
 
     path: Path
     text: bytes
@@ -66,7 +66,7 @@ def read_graph(path: Path) -> Graph:
     return Graph(path, text, spec, pods)
 
 
-# The same conversion as KFP's API server does first: what fails here is rejected there, after the upload.
+# KFP's API server begins with the same conversion, so it would reject, after the upload, what fails here.
 def _of_form(path: Path, document: dict[str, Any], form: str) -> dict[str, Any]:
     from google.protobuf import json_format
     from kfp.pipeline_spec import pipeline_spec_pb2

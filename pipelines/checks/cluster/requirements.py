@@ -1,4 +1,4 @@
-"""The requirements of a graph's steps on a cluster, read from the compiled graph with the run's parameters."""
+"""Read what a graph's steps require of a cluster, from the compiled graph and the run's parameters."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from qinglan.store.s3_connection import ACCESS_KEY_VARIABLE
 
 Kind = Literal["Secret", "ConfigMap", "PersistentVolumeClaim", "ServiceAccount", "Service"]
 GATEWAY = "gateway_url"
-"""The parameter of every step that calls the gateway."""
+"""Name of the parameter with the gateway's URL; every step that calls the gateway has it."""
 
 SERVICE = re.compile(r"https?://([a-z0-9-]+)(:\d+)?(/.*)?")
 """An address within the run's own namespace: its host is a name without a dot."""
@@ -22,18 +22,18 @@ PARAMETER = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]\}\}")
 
 
 class RequiredObject(NamedTuple):
-    """An object that pods of these steps cannot start without."""
+    """An object without which the pods of `steps` cannot start."""
 
     kind: Kind
     name: str
     keys: frozenset[str]
-    """Keys that it must hold."""
+    """Keys that the object must hold."""
 
     steps: tuple[str, ...]
 
 
 class NodeRequest(NamedTuple):
-    """The resources that the pods of these steps, or of the job that each launches, ask of a node."""
+    """Resources of a node for the pods of `steps`, or for the pods of the job that each of the steps launches."""
 
     steps: tuple[str, ...]
     asks: Mapping[str, float]
@@ -46,28 +46,28 @@ class NodeRequest(NamedTuple):
 
 
 class ImportedInputs(NamedTuple):
-    """Imported inputs that KFP's launcher fetches for these steps, with the key in the steps' environment."""
+    """Imported inputs that KFP's launcher fetches for `steps`, with the key in the steps' environment."""
 
     uris: tuple[str, ...]
     steps: tuple[str, ...]
     secret: str
-    """The Secret that holds this key; "" if the graph gives these steps none."""
+    """The Secret that holds this key; "" if the graph gives the steps no Secret."""
 
 
 class RolloutTarget(NamedTuple):
-    """The namespace in which these steps create a ModelRollout."""
+    """The namespace in which `steps` create a ModelRollout."""
 
     namespace: str
     steps: tuple[str, ...]
 
 
 class ReleaseStore(NamedTuple):
-    """An S3 store to which these steps push a release, or from which they read one."""
+    """An S3 store to which `steps` push a release, or from which they read one."""
 
     address: str
     steps: tuple[str, ...]
     secret: str
-    """The Secret with its address and keys; "" if the graph gives these steps none."""
+    """The Secret with the store's address and keys; "" if the graph gives the steps no Secret."""
 
 
 class Requirements(NamedTuple):
@@ -91,11 +91,11 @@ class ContainerTask(NamedTuple):
     """Parameters of the task, which override those of the graph around it."""
 
     uris: tuple[str, ...]
-    """Addresses of the imported artifacts that it takes."""
+    """Addresses of the imported artifacts that the task takes."""
 
 
 def read_requirements(graph: Graph, parameters: Mapping[str, Any], service_account: str) -> Requirements:
-    """Read everything that must exist before the first step starts, also for the last step, hours later."""
+    """Collect everything that must exist before the run starts, even if only a step hours later needs it."""
     containers = list(steps(graph, parameters))
     required: dict[tuple[Kind, str], tuple[set[str], list[str]]] = {}
     for step in containers:
@@ -231,7 +231,7 @@ def _store_secret(step: ContainerTask, variable: str = ACCESS_KEY_VARIABLE) -> s
 
 
 def _rollouts(steps: Iterable[ContainerTask]) -> tuple[RolloutTarget, ...]:
-    """Namespaces of rollouts: the `namespace` setting of each step that also gets the trust policy."""
+    """Find the namespaces of rollouts: only a step that deploys has a `namespace` setting and the trust policy."""
     groups: dict[str, list[str]] = {}
     for step in steps:
         trust = [key["envVar"] for source in step.pod.get("configMapAsEnv", ()) for key in source["keyToEnv"]]

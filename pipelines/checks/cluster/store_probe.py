@@ -32,18 +32,18 @@ def bucket_of(uri: str) -> tuple[str, ...] | None:
 
 
 def in_other_bucket(uri: str, root: str | None) -> bool:
-    """Tell whether an input is in an S3 bucket of which KFP's launcher has no key; False if that is not known."""
+    """Tell whether an input is in an S3 bucket whose key KFP's launcher lacks; False if that is not known."""
     return root is not None and bucket_of(uri) not in (None, bucket_of(root))
 
 
 def probe_input(uri: str, secret: Mapping[str, str]) -> StoreAnswer | None:
-    """Try an input as KFP's launcher fetches it: list, then read. None if it can be read, or nothing can be tried."""
+    """List and read an input as KFP's launcher does; None if it can be read, or if the Secret lacks a key."""
     endpoint = secret.get(FETCH_ENDPOINT) or f"https://s3.{secret.get(REGION)}.amazonaws.com"
     return _probe(uri, endpoint, secret, required=True) if secret.get(REGION) else None
 
 
 def probe_store(address: str, secret: Mapping[str, str]) -> StoreAnswer | None:
-    """Try a store of releases as our own steps do; an empty store is fine."""
+    """Try to read a store of releases as our own steps do; an empty store is fine."""
     return _probe(address, secret.get(STORE_ENDPOINT, ""), secret, required=False)
 
 

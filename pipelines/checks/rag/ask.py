@@ -1,4 +1,4 @@
-"""Ask a RAG service each question twice, and some with another rewrite or need; the answers are plain data."""
+"""Ask a RAG service each question twice, and some also with another rewrite or need; the answers are plain data."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -71,9 +71,9 @@ class Measurements(NamedTuple):
 
 
 def training_questions(path: Path, columns: Columns, tenant: str, convert: ConvertConfig) -> list[Question]:
-    """The sheet's questions for training, of its first tenant, each text once and labelled ones first.
+    """Return the training questions of the sheet's first tenant, each text once, labelled questions first.
 
-    A calibration may be fitted on these questions, so the locked test is not among them.
+    Dev and test questions are left out, because a calibration may be fitted on the result.
     """
     read = read_questions(path, columns, tenant)
     questions = [row for row in read if isinstance(row, Question)]
@@ -155,6 +155,6 @@ async def ask(
 
 
 def search_request(retrieval: RetrievalConfig, row: Question, query: str, need: str = "") -> RagRequest:
-    """A request as a run makes it; an empty `need` is left out."""
+    """Build a request as a run makes it; an empty `need` is left out."""
     request = retrieval.request(row.question, query, need or query, row.tenant_id)
     return request if need else request.model_copy(update={"need": None})

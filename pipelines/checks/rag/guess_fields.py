@@ -1,4 +1,4 @@
-"""Guess where an unknown answer holds its passages and their fields, by the usual names."""
+"""Guess from usual field names where an unknown answer holds its passages and their fields."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ DEEPEST_LIST, DEEPEST_FIELD = 4, 3
 
 
 def guess_answer_fields(body: Any) -> AnswerFields | None:
-    """Paths of the first list whose items have a score, and of the fields of its items; None without such a list."""
+    """Return the paths of the first list whose items have a score, and of their fields; None if there is none."""
     for path, items in object_lists(body):
         if score := first_path(items[0], SCORE_NAMES, (int, float)):
             fields = {
@@ -54,7 +54,7 @@ def object_lists(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[s
 
 
 def first_path(item: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> str:
-    """Path of the first usual name whose value is of these kinds, the shallowest one; empty if there is none."""
+    """Return the path of the first usual name with a value of these types, the shortest of several; else empty."""
     leaves = list(leaf_paths(item))
     for name in names:
         for path, value in sorted(leaves, key=lambda leaf: leaf[0].count(".")):

@@ -16,7 +16,7 @@ from qinglan.rag.contract import RagData
 from qinglan.rag.service_limits import lost_measurements
 
 FEWEST_LABELLED = 10
-"""Least number of questions, with a gold passage among their hits, that a calibration is fitted on."""
+"""Least number of questions with a gold passage among their hits, for fitting a calibration."""
 
 SAMPLED_QUESTIONS = 10
 SLOW_SECONDS = 1.0
@@ -89,8 +89,7 @@ def sent_fields(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
 
 
 def as_contract(rows: Sequence[RowAnswers], service: RagUpstream) -> RagData:
-    """An answer as a run would read it. Its passages have every field that any passage has, and scores that are not
-    real."""
+    """Build an answer as a run would read it, with every field that any passage has, and placeholders as scores."""
     answers = [row.other_need or row.first for row in rows]
     data = dict(next((answer for answer in answers if answer.data["recall"]), answers[0]).data)
     if not service.request.need:
@@ -203,7 +202,7 @@ def judge_scores(rows: Sequence[RowAnswers], service: RagUpstream) -> tuple[Cali
 
 
 def order_checks(rows: Sequence[RowAnswers]) -> Iterator[Check]:
-    """Compare the order of passages with their scores: readers take the first passage for the best."""
+    """Compare the order of passages with their scores, because readers take the first passage for the best one."""
     scores = [row.first.scores for row in rows if len(row.first.scores) > 1]
     unordered = sum(each != sorted(each, reverse=True) for each in scores)
     if unordered:
@@ -294,8 +293,8 @@ def score_gap(row: RowAnswers) -> list[float]:
 
 
 def stable_questions(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
-    """Questions whose answers can stand for the knowledge base in a digest: each answer has an id or a text. Empty if
-    any question got other passages the second time."""
+    """Return questions whose answers have ids or texts, so that a digest of them can identify the knowledge base.
+    Empty if any question got other passages the second time."""
     if any(row.first.passages != row.again.passages for row in rows):
         return ()
     answered = [row.row.question for row in rows if any(name or text for name, text in row.first.passages)]

@@ -1,4 +1,4 @@
-"""The check before anything is paid: a stage that needs more than its machine has is an error."""
+"""Check, before anything is paid, that no stage needs more memory or disk than its machine has."""
 
 import shutil
 import stat
@@ -21,11 +21,11 @@ TRAININGS = frozenset({"sft", "ppo", "style", "distil"})
 """Stages that hold a whole training in a machine's memory."""
 
 DISK_BLOCK = 512
-"""Bytes of a block, as a file's status counts them."""
+"""Bytes of one of the blocks that a file's status counts (`st_blocks`)."""
 
 
 def uncounted_models(config: LineConfig) -> list[str]:
-    """Models of the line, by public name or folder, whose shape is unknown here. A tiny base is never among them."""
+    """Return the models, by public name or folder, whose shape is unknown. A tiny base is never among them."""
     base: BaseConfig | None = getattr(config, "base", None)
     names = [base.model] if base and base.source == "hub" else []
     if isinstance(config, RunConfig) and config.ppo.critic_model:
@@ -44,7 +44,7 @@ def planned_fit_report(
 
 
 def volume_bytes(config: LineConfig) -> dict[str, float]:
-    """The most bytes that a run on a cluster keeps on each of its volumes, by the names of the claims."""
+    """Return the highest number of bytes that a run on a cluster keeps on each volume, by the volume's claim."""
     report = fit_report(config, "this profile") if on_gpus(config) else None
     claims = {"scratch volume": config.cluster.scratch, "base weights": config.cluster.base_weights}
     rooms = [room for room in report.rooms if room.stage == WHOLE_RUN] if report else []
@@ -58,11 +58,11 @@ def on_gpus(config: LineConfig) -> bool:
 def check_fit(
     config: LineConfig, machine: Machine | None = None, stages: Collection[str] | None = None, volumes: bool = True
 ) -> None:
-    """Raise a ConfigError if one of these stages, or any stage, needs more than its machine has.
+    """Raise a ConfigError if one of `stages`, by default of all stages, needs more than its machine has.
 
     Without a `machine`, the needs are compared with the machines of the profile's cluster, and nothing is checked if
-    the profile uses no GPU. Without `volumes`, the volume sizes in the manifests are ignored, since the cluster's own
-    claims are read.
+    the profile uses no GPU. If `volumes` is False, the volume sizes in the manifests are ignored, because another
+    check reads the cluster's own claims.
     """
     if machine is None and not on_gpus(config):
         return
@@ -101,7 +101,7 @@ def _disk_bytes(path: Path) -> int:
     """Bytes of a file on the disk, divided by its number of hard links."""
     try:
         status = path.lstat()
-    except FileNotFoundError:  # another run in that folder removed it just now; the folder's lock refuses this one
+    except FileNotFoundError:  # another run in the folder has just removed it; the folder's lock will refuse this run
         return 0
     return status.st_blocks * DISK_BLOCK // status.st_nlink if stat.S_ISREG(status.st_mode) else 0
 

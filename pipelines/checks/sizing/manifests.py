@@ -17,12 +17,12 @@ UNITS = {"Gi": GIB, "Ti": 1024 * GIB, "G": 10**9, "T": 10**12}
 
 
 class Runtime(NamedTuple):
-    """The vLLM of a serving runtime."""
+    """A serving runtime that runs vLLM."""
 
     name: str
     settings: VllmSettings
     labels: Mapping[str, str]
-    """Labels of the runtime's nodes."""
+    """Labels of the nodes on which the runtime is scheduled."""
 
 
 @cache

@@ -43,7 +43,7 @@ class Models(NamedTuple):
 
 
 def model_shape(model: str) -> ModelShape | None:
-    """The shape of a folder or a public name; None if it is unknown, or no formula covers it."""
+    """Return the shape of a model, given by folder or public name; None if unknown, or if no formula covers it."""
     folder = local_model_folder(model)
     try:
         return read_shape(folder) if folder else known_shapes().get(model)
@@ -159,7 +159,7 @@ def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Ph
     base_copy, sft_copy = Amount("copy of the base", copied * size), Amount("copy of the SFT model", remote * size)
     of_ppo = ppo.disk(config.ppo, models.base, models.critic)
     compared = [Amount("SFT model without further rows", size)] if config.trains_sft_twice else []
-    # The SFT and the RL model of each fold, in its training's folder and as an artifact, and what was compared.
+    # Each fold has an SFT and an RL model, each in its training's folder and as an artifact, and compared models.
     each = 4 + len(compared)
     folds = [Amount("models of the folds", config.convert.folds * each * size)] if config.convert.folds else []
     return (

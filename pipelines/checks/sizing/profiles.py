@@ -16,7 +16,7 @@ from qinglan.config import merge_settings
 from qinglan.errors import ConfigError
 
 NO_FILE = "labelled answers"
-"""A path in place of the labelled answers, which are not read."""
+"""Placeholder for the path of the labelled answers, which are not read."""
 
 
 def load_profile(
@@ -42,7 +42,7 @@ def load_profile(
 
 
 def profile_workload(config: RunConfig) -> tuple[RunConfig, Workload, str]:
-    """The settings with the folds of the profile's sheet, its rows, and the origin of their number.
+    """Return the settings with the folds of the profile's sheet, its number of rows, and a sentence on its origin.
 
     Without a sheet the original plan's number of rows is used.
     """

@@ -46,7 +46,7 @@ class Part(Config):
 
 
 class Room(Config):
-    """GB that a stage needs at most of a card, a machine's memory or a volume, and the available GB."""
+    """Highest GB that a stage needs on a card, in a machine's memory or on a volume, and the GB available there."""
 
     stage: str
     room: str
@@ -67,7 +67,7 @@ class Pace(Config):
 
     stage: str
     steps_each: int
-    """Optimizer steps of one pass over the rows; if there are several trainings, in the released model's."""
+    """Optimizer steps of one pass over the rows; with several trainings, in the training of the released model."""
 
     steps: int
     validations: int
@@ -99,10 +99,10 @@ class Workload(NamedTuple):
 
     rows: int
     folds: tuple[int, ...] = ()
-    """Training rows of each fold's sibling; empty if no sheet was counted, or if it is not cross-fitted."""
+    """Training rows of each fold's model; empty if no sheet was counted, or if it is not cross-fitted."""
 
     def trainings(self, folds: int) -> tuple[int, ...]:
-        """Rows of every training: the released model's, then each sibling's, which are estimated without a sheet."""
+        """Return the rows of every training: of the released model, then of each fold's model, known or estimated."""
         if not folds:
             return (self.rows,)
         estimate = round(self.rows * (1 - 1 / folds))
@@ -125,7 +125,7 @@ def fit_report(
     load: Workload = PLANNED,
     stages: Collection[str] | None = None,
 ) -> FitReport | None:
-    """The report for a profile of either line, on these stages or on all; None if a model's shape is not known."""
+    """Build the report for a rewriter or style profile, on `stages` or on all; None if a model's shape is unknown."""
     card = card or card_of_labels(config.cluster.gpu_nodes) or DEFAULT_CARD
     values: dict[str, Any]
     if isinstance(config, RunConfig):
@@ -210,7 +210,7 @@ def room_of(need: Need, machine: Machine | None) -> Room:
 
 
 def _cards(config: RunConfig) -> int:
-    """The most cards that a training has at once; 0 on a CPU."""
+    """Return the highest number of cards that a training uses at once; 0 on a CPU."""
     of_sft = config.sft.gpus * config.sft.nodes if config.sft.device == "cuda" else 0
     return max(of_sft, config.ppo.devices if config.ppo.hardware.device == "cuda" else 0)
 
@@ -231,7 +231,7 @@ def rewriter_paces(config: RunConfig, models: Models, card: Card, load: Workload
 
 
 def _pace(stage: str, steps: Steps, seconds: float = 0.0, hour_price: float = 0.0) -> Pace:
-    """The pace of a stage; `seconds` is 0 if they are not known."""
+    """Build the pace of a stage; `seconds` is 0 if unknown."""
     hours = seconds / HOUR
     return Pace(
         stage=stage,

