@@ -18,7 +18,8 @@ SURE = 0.8
 """Lowest share of the question's character pairs that an answering passage must have."""
 
 STANDALONE_RATIO = 0.85
-"""Lowest weight of a question's subject, as a share of that of the history's, at which the question is complete."""
+"""Lowest weight of a question's subject at which the question counts as complete, as a share of the weight of the
+history's subject."""
 
 LONGEST_HEADING = 30
 """Longest heading in characters that is used as a rewrite; a longer first sentence is prose."""

@@ -58,7 +58,7 @@ def pack_batch(ids: Any, prompts: Any, answers: Any) -> tuple[PackedBatch, Answe
 
 
 def _first_alike(matrix: Any) -> Any:
-    """Return the index of the first equal row, for each row."""
+    """Return the index of the first row that is equal to each row."""
     _, group = matrix.unique(dim=0, return_inverse=True)
     first = torch.full((len(matrix),), len(matrix)).scatter_reduce(0, group, torch.arange(len(matrix)), "amin")
     return first[group]

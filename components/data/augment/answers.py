@@ -1,4 +1,4 @@
-"""Check the teacher's answers before they are searched with. All functions are pure.
+"""Check the teacher's answers before they are used as search queries. All functions are pure.
 
 The teacher saw the passage, but the student will not. A rewrite that copies a sentence or a number of the passage is
 refused: it would find the passage, but would teach the student to make up passages.

@@ -10,7 +10,7 @@ KINDS = {"hindsight": "rewrites in hindsight", "pseudo": "questions from passage
 
 @dataclass
 class Tally:
-    """Answers of one kind."""
+    """Counts of the teacher's answers of one kind (one of KINDS)."""
 
     answers: int = 0
     useful: int = 0

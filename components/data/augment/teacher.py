@@ -79,5 +79,5 @@ class Teacher:
 
 
 def is_better(rank: int | None, before: int | None) -> bool:
-    """True if the passage is found at a better rank, or for the first time."""
+    """True if `rank` is better than the rank `before`. None means that the passage is not found."""
     return rank is not None and (before is None or rank < before)

@@ -27,7 +27,7 @@ class SplitInput(NamedTuple):
     question: str
 
     complete: bool = False
-    """True if the question is known to mean the same after any history."""
+    """True if the question is known to have the same meaning after any history."""
 
     accepted: bool = True
     """True if SFT may learn from the row. It does not change the split."""

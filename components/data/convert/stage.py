@@ -35,7 +35,7 @@ COUNTED = {"near_duplicate": "near_duplicates", "balance": "left_out_for_balance
 
 UNLABELLED = "nothing_relevant"
 Labels = Mapping[tuple[str, str], RowLabels]
-"""Labels of the rows, by tenant and row id."""
+"""Judges' labels of the rows, by tenant and row id."""
 
 
 class ConvertCounts(NamedTuple):

@@ -56,7 +56,7 @@ class SecondJudge(NamedTuple):
 
     role: Role
     sample: int
-    """1 if it is the judge's own model, which is then asked again; this finds only random errors. Else 0."""
+    """1 if it is the judge's own model, which is asked a second time and finds only random errors; else 0."""
 
 
 @dataclass

@@ -29,11 +29,11 @@ class Trial:
 
     controls: int = 0
     false_controls: int = 0
-    """Unrelated passages that it called relevant; `controls` is the number of all unrelated passages."""
+    """Unrelated passages that the judge called relevant; `controls` is the number of all unrelated passages."""
 
     repeated: int = 0
     contradicted: int = 0
-    """Passages that it called relevant in only one of two answers; `repeated` counts all passages judged twice."""
+    """Passages that the judge called relevant in one of two answers; `repeated` counts all passages judged twice."""
 
     def add_control(self, opinion: Opinion | None) -> None:
         """Count an opinion on an unrelated passage. The opinion is None if the answer was unusable."""

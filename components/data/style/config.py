@@ -15,7 +15,7 @@ class StyleColumns(Config):
     """Column with the user's question; question and answer are joined into the training form."""
 
     answer: str = "回答"
-    """The column with the answer."""
+    """Column with the answer."""
 
     input: str = "input"
     """Column with the training form as one text; it replaces the columns of question and answer."""

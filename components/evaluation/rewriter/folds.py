@@ -68,8 +68,8 @@ class Fold(NamedTuple):
     folder: Path
 
     def input_name(self, name: str) -> str:
-        """Name of one of the fold's artifacts among the evaluation's inputs; `statement_index.FOLD_INPUT` matches
-        such names."""
+        """Return the artifact's name among the evaluation's inputs; `statement_index.FOLD_INPUT` matches such
+        names."""
         return f"fold {self.number} {name}"
 
     @property

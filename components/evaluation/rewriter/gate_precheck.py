@@ -13,8 +13,7 @@ from qinglan.llm.providers.model_names import same_model
 
 
 class GoldCounts(NamedTuple):
-    """Numbers of rows in the locked test that the gate counts: rows with gold passages, or all rows if it goes by
-    labels.
+    """Numbers of rows in the locked test that the gate counts: rows with gold, or all rows if `gate.by` is `labels`.
 
     They are upper bounds, since a teacher may refuse some rows.
     """

@@ -148,7 +148,7 @@ def top1(ids: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def ndcg(ids: Sequence[str], gold: Sequence[str]) -> float:
-    """nDCG@10: 1 if all gold passages are first; NaN without gold."""
+    """Return nDCG@10: 1 if all gold passages are first; NaN without gold."""
     return graded_ndcg(ids, dict.fromkeys(gold, 1.0), TOP_K) if gold else NAN
 
 

@@ -35,8 +35,8 @@ class StudentOutput(NamedTuple):
     """Seconds of each rewrite in the timed sample, which is requested over HTTP one by one."""
 
     otherwise: int = 0
-    """Number of timed rewrites that differ from the same row's rewrite in a batch, by padding and rounding, or
-    because another model is served."""
+    """Number of timed rewrites that differ from the same row's rewrite in a batch, because of padding and rounding,
+    or because another model is served."""
 
     machine: str = ""
     engine: str = "transformers"
@@ -60,14 +60,13 @@ def time_student(
 
 
 def ready_seconds(folder: Path) -> float:
-    """Seconds to wait for the start of a server with this model; 65 GB of weights take minutes to read."""
+    """Return the seconds to wait for the start of a server with this model; 65 GB of weights take minutes to read."""
     return READY_SECONDS + 2 * sum(path.stat().st_size for path in folder.glob("*.safetensors")) / READ_BYTES_A_SECOND
 
 
 @contextmanager
 def rewriter_server(folder: Path, *options: str) -> Iterator[Callable[[], str]]:
-    """Run the production server until the block ends. The yielded function waits until it is ready; returns its
-    URL."""
+    """Run the production server until the block ends. Yields a function that waits for it and returns its URL."""
     with TemporaryDirectory(prefix="qinglan-") as log:
         arguments = ["--model", str(folder.resolve()), "--port", "0", *options]
         with start_service("serving.rewriter", arguments, Path(log) / "rewriter.log", ready_seconds(folder)) as url:

@@ -52,7 +52,7 @@ def fit_baseline(
 
 
 def _probabilities(model: Any, vectors: Any, labels: Sequence[str]) -> Columns:
-    """Probabilities with a column for each of `labels`, in that order; 0 for a label that is not in train."""
+    """Return probabilities with a column for each of `labels`, in that order; 0 for a label that is not in train."""
     out = np.zeros((vectors.shape[0], len(labels)))
     out[:, [labels.index(name) for name in model.classes_]] = model.predict_proba(vectors)
     return out

@@ -32,7 +32,8 @@ def current_digest(config: RegisterConfig) -> str | None:
 
 
 def publish(folder: Path, digest: str, config: RegisterConfig, before: str | None, signer: Signer) -> None:
-    """Push the release and point its name to it, if a store is set. A ConflictError if it has left `before`."""
+    """Push the release and point its name to it, if a store is set. Raises a ConflictError if the name no longer
+    points to `before`."""
     from qinglan.store import open_store
 
     if not config.store:

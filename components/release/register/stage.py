@@ -185,7 +185,8 @@ def write_release(
 
 
 def judge(inputs: Inputs, signer: Signer, word: Literal["promote", "hold"] = "promote") -> ReleaseDecision:
-    """Compute the verdict. It is a GateHeldError if it is not `word`, a DataError if no gate's statement has it."""
+    """Compute the verdict. Raises a GateHeldError if it is not `word`, and a DataError if no gate's statement has
+    this verdict."""
     clock, evaluation = step_clock(signer, inputs.lineage), read_evaluation(inputs.evaluation)
     kind = kind_of(evaluation, str(inputs.evaluation))
     verdict = kind.verdict(evaluation, str(inputs.evaluation))

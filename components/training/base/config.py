@@ -14,8 +14,8 @@ class TinyConfig(Config):
     """Largest number of tokens in the vocabulary of the tiny model's byte-pair tokenizer."""
 
     longest_token: Positive = 6
-    """Largest number of characters in a token. With this limit a term of the company is one or two tokens, and an
-    item is more than one."""
+    """Largest number of characters in a token. With this limit a company's term is one or two tokens, and the name of
+    an item is more than one."""
 
     hidden: Positive = 128
     """Width of the hidden layers."""

@@ -33,7 +33,7 @@ class Hardware(Config):
 
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Precision of weights that are not trained: the base under an adapter, the reference and the rollout. Trained
-    weights are float32. With `standins.verl_cpu` all weights are."""
+    weights are float32. With `standins.verl_cpu` all weights are float32."""
 
     offload: bool = False
     """Offload of a model's weights and optimizer to the machine's memory while the other model uses the GPU."""

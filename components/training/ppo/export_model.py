@@ -42,6 +42,6 @@ def export_checkpoint(actor: Path, sft_model: Path, folder: Path, card: Rewriter
 
 
 def export_untrained(sft_model: Path, folder: Path, card: RewriterCard) -> None:
-    """Fill the folder with the unchanged SFT model, for a training of which no checkpoint is better."""
+    """Fill the folder with the unchanged SFT model, if no checkpoint of the training is better."""
     shutil.copytree(sft_model, folder, dirs_exist_ok=True)
     write_card(folder, card)

@@ -53,6 +53,6 @@ def ray_token(folder: Path) -> str:
 
 
 def with_local_environment(command: Command, mark: str, temporary: Path) -> Command:
-    """Return the command with the mark and the temporary folder in its environment that identify its processes."""
+    """Return the command with `mark` and `temporary` in its environment, by which its processes are identified."""
     folders = {"TMPDIR": str(temporary), "RAY_TMPDIR": str(temporary)}
     return command._replace(environment={**command.environment, **folders, PROCESS_MARK_VARIABLE: mark})

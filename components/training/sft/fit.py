@@ -78,7 +78,7 @@ def weights(config: SftConfig, shape: ModelShape) -> tuple[Amount, ...]:
 
 
 def host_phases(config: SftConfig, shape: ModelShape) -> tuple[Phase, ...]:
-    """Return the bytes of each machine's memory. A whole model must fit, to merge an adapter or save shards."""
+    """Return the bytes of each machine's memory, in which a whole model must fit to be merged or saved."""
     model = Amount("the whole model", shape.parameters * WIDTHS[config.dtype])
     if config.device == "cuda":
         return (phase("merge or save", model, constant("processes", PROCESS, config.gpus)),)

@@ -17,7 +17,7 @@ TEMPLATES = {"": "chatml", "<think>\n\n</think>\n\n": "qwen3"}
 
 
 def with_family(config: SftConfig, base: Path, prompt: str, messages: list[Message]) -> SftConfig:
-    """Return the settings with `model_type` and `template` filled in. `prompt` is how the base renders `messages`."""
+    """Return the settings with `model_type` and `template` filled in. The base renders `messages` as `prompt`."""
     return config.model_copy(
         update={
             "model_type": config.model_type or read_model_type(base),

@@ -61,7 +61,7 @@ FIGURES = {
     "int8_f1": "macro F1 of its int8 form, %",
     "int8_difference": "largest change of a probability by int8, points",
 }
-"""The figures on KFP's page, by field."""
+"""Names of the figures on KFP's page, by field."""
 
 
 class ModelRow(NamedTuple):
@@ -138,7 +138,7 @@ def distil(
 
 
 def check_teacher_rows(teacher: StyleModel, parents: Mapping[str, str]) -> None:
-    """Raise a DataError if the teacher learned from other rows or labels, since the table would be unfair."""
+    """Raise a DataError if the teacher learned from other rows or labels. Its comparison would then be unfair."""
     for name in ("train", "dev", "labels"):
         if teacher.card.parents.get(name) != parents[name]:
             raise DataError(

@@ -1,7 +1,7 @@
 """Add the terms of the reward to a step's metrics as reward/<figure>, so that every logger of verl writes them.
 
 In training verl logs only the total reward; the terms are stored with the samples. The gateway's calls and cache hits
-since the training began are added too, since trackers get their figures from verl.
+since the training began are added too, because trackers get their figures from verl.
 """
 
 import os
@@ -46,7 +46,7 @@ def _queued(queue: Any, batch: Any) -> tuple[list[dict[str, float]], dict[str, f
 
 
 def reward_seconds(samples: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean seconds of a sample's reward, and the seconds in which only rewards were computed."""
+    """Return the mean seconds to compute a reward, and the seconds in which nothing but rewards was computed."""
     written = [sample["generate_sequences"] for sample in samples]
     scored = [sample["generate_sequences"] + sample["compute_score"] for sample in samples]
     return {
