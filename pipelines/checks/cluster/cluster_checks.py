@@ -171,8 +171,13 @@ def _shortage(machine: NodeRequest, nodes: Sequence[Node], labelled: Sequence[No
         values = sorted({node.labels[name] for name in machine.labels for node in nodes if name in node.labels})
         known = f" (there are: {', '.join(values)})" if values else ""
         return f"none of {len(nodes)} nodes has that label{known}"
-    enough = sum(_has_room(node, machine) for node in labelled)
-    return f"{enough} of {len(labelled)} nodes with that label {'has' if enough == 1 else 'have'} as much"
+    if enough := sum(_has_room(node, machine) for node in labelled):
+        return f"only {enough} of them {'has' if enough == 1 else 'have'} as much"
+    for resource, count in machine.asks.items():
+        most = max(node.allocatable.get(resource, 0) for node in labelled)
+        if most < count:
+            return f"the largest of them has {_amount(resource, most)}"
+    return "none of them has all of that"
 
 
 def _volume_checks(volumes: Mapping[str, float], snapshot: ClusterSnapshot) -> Iterator[Check]:

@@ -99,8 +99,16 @@ def test_unreadable_objects_are_reported_and_do_not_stop_the_run() -> None:
         ((), "the cluster has no node"),
         ((node("a", product="H100"),), "none of 1 nodes has that label (there are: H100)"),
         ((node("a", labels={}),), "none of 1 nodes has that label."),
-        ((node("a"), node("b", gpus=2)), "1 of 2 nodes"),
-        ((node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),), "0 of 1 nodes"),
+        ((node("a"), node("b", gpus=2)), "only 1 of them has as much"),
+        ((node("a", gpus=2), node("b", gpus=2)), "the largest of them has 2 nvidia.com/gpu"),
+        ((node("a", allocatable={GPU: 8, "cpu": 96, "memory": 32 * GIB}),), "the largest of them has 32 GiB"),
+        (
+            (
+                node("a", allocatable={GPU: 8, "cpu": 4, "memory": 64 * GIB}),
+                node("b", allocatable={GPU: 0, "cpu": 96, "memory": 64 * GIB}),
+            ),
+            "none of them has all of that",
+        ),
     ],
 )
 def test_too_few_nodes_with_the_labels_and_the_room_are_explained(nodes: tuple[Node, ...], why: str) -> None:
