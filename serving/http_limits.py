@@ -130,7 +130,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, status: int) -> None:
-        """Answer with this status and close the connection; only close it if an earlier request has no answer yet."""
+        """Close the connection, after an answer with this status unless an earlier request has no answer yet."""
         cycle = self.cycle
         in_head = cycle is None or (cycle.response_complete and not cycle.more_body)
         if in_head or (cycle.more_body and not cycle.response_started and not self.pipeline):

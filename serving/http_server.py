@@ -110,7 +110,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def drop_packets(listening: socket.socket) -> None:
-    """Make the kernel drop all new packets for this socket. A client sends them again, and then finds it closed."""
+    """Make the kernel drop new packets for this socket. A client sends them again, and then finds the socket
+    closed."""
     # A classic BPF program of one instruction: accept 0 bytes of any packet. A kernel without filters, as in some
     # sandboxes, refuses it; then a connection that is opened just before the close is reset.
     # https://www.kernel.org/doc/html/latest/networking/filter.html

@@ -48,7 +48,7 @@ def run_where_trained(
     per_node: int,
     on_cpu: bool,
 ) -> Mapping[str, Any]:
-    """Run `work` on the machine that trained the model. The main program of its module must be module_job_main().
+    """Run `work` on the machine that trained the model. Its module's main program must call module_job_main().
 
     A model that was trained on this machine's CPU is small, so `work` is called in this process, because another
     process would take longer to start.

@@ -1,7 +1,7 @@
 """Find and end all processes of a training, because Ray's processes leave the process group of the training.
 
-A process belongs to a training if it has the training's mark in its environment, which it inherits, or an open file
-in the training's temporary folder.
+A process belongs to a training if its environment, which processes inherit, has the training's mark, or if it has a
+file open in the training's temporary folder.
 """
 
 import contextlib
@@ -26,12 +26,12 @@ POLITE_SECONDS = 5.0
 
 @contextmanager
 def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
-    """Yield a process mark and a temporary folder. After the block, end all processes with this mark or folder.
+    """Yield a process mark and a temporary folder. After the block, end all processes of the training.
 
-    A process has the mark if it is the value of its environment variable PROCESS_MARK_VARIABLE. It has the folder if
-    it holds a file of it open. Shared memory that no process holds is also removed. The file `note` stores the mark,
-    so that the next run of a killed stage ends the processes of the killed one. It does not store the folder, because
-    a note from another person's run could name any folder.
+    The processes of the training are all processes with the mark in the environment variable PROCESS_MARK_VARIABLE,
+    or with an open file in the folder. Shared memory that no process holds is also removed. The file `note` stores
+    the mark, so that the next run of a killed stage ends the processes of the killed run. It does not store the
+    folder, because a note from another person's run could name any folder.
     """
     if note.is_file():
         earlier = note.read_text()
@@ -51,8 +51,8 @@ def process_cleanup(note: Path) -> Iterator[tuple[str, Path]]:
 
 
 def temporary_folder(mark: str) -> Path:
-    """Folder of a training's temporary files. Ray puts sockets into it, and a socket's path has at most 107 bytes.
-    https://man7.org/linux/man-pages/man7/unix.7.html
+    """Return the folder of a training's temporary files. Its path is short, because Ray puts sockets into it.
+    A socket's path has at most 107 bytes: https://man7.org/linux/man-pages/man7/unix.7.html
     """
     return Path(tempfile.gettempdir()) / f"ql-{mark[:8]}"
 

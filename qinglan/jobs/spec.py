@@ -54,7 +54,7 @@ class Runner(Protocol):
     """
 
     def attaches(self, spec: JobSpec) -> bool:
-        """Return True if `run` would attach to the job of an earlier attempt. Its files must then stay."""
+        """Return True if `run` would attach to an earlier attempt's job, whose files must then stay."""
 
     def run(
         self,

@@ -45,13 +45,13 @@ class ApiError(Exception):
 
     @property
     def at_once(self) -> bool:
-        """True if a retry makes sense even before the first successful call. Unlike in `passing`, 401 and 403 do not
-        count."""
+        """True if a retry makes sense even before the first successful call. Unlike `passing`, it excludes 401 and
+        403."""
         return self.status in (0, 429) or self.status >= 500
 
 
 def explain_api_error(refusal: ApiError, host: str, namespace: str) -> QinglanError:
-    """Convert the error to one that a person understands, with the next step."""
+    """Convert an ApiError to an error with the cause and the next step in plain words."""
     message, what = refusal.message, f"{VERBS[refusal.method]} {refusal.resource} in {namespace}"
     if refusal.status == 0 and "certificate" in message.lower():
         return ConfigError(

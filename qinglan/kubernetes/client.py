@@ -170,7 +170,7 @@ class Api:
 
 
 def _seconds_ahead(date: str) -> float | None:
-    """Seconds by which an HTTP date is ahead of this machine's clock; None if the text is not a date."""
+    """Return by how many seconds an HTTP date is ahead of this machine's clock; None if the text is not a date."""
     try:
         return parsedate_to_datetime(date).timestamp() - steady_time()
     except ValueError:

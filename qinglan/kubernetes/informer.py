@@ -38,7 +38,7 @@ class Informer:
     def __init__(self, api: Api, resource: str, query: Mapping[str, str], handler: Handler) -> None:
         self.api, self.resource, self.query, self.handler = api, resource, query, handler
         self.trouble: tuple[float, ApiError] | None = None
-        """Time (monotonic) since which no call has succeeded, and the newest error; None while calls succeed."""
+        """Monotonic time at which the calls began to fail, and the newest error; None while calls succeed."""
 
         self.begun = threading.Event()
         """Event that is set once everything is listed and watched, or the first attempt has failed."""

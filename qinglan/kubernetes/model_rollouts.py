@@ -39,8 +39,7 @@ def is_under_way(rollout: Object) -> bool:
 
 
 def next_rollout(rollouts: Iterable[Object]) -> Object | None:
-    """Return the oldest rollout that has not ended, or None. All rollouts must belong to the same
-    InferenceService."""
+    """Return the oldest rollout that has not ended, or None. All rollouts must be of the same InferenceService."""
     waiting = [rollout for rollout in rollouts if is_under_way(rollout)]
     return min(
         waiting,

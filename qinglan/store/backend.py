@@ -58,11 +58,10 @@ class StorageBackend(Protocol):
         """Write a file. Raises a DataError if the file has changed since it was hashed."""
 
     def children(self, prefix: str, beginning: str = "") -> list[str]:
-        """List the names directly under a prefix that ends with a slash, only names that start with `beginning`."""
+        """List the names directly under a prefix (with a final slash) that start with `beginning`."""
 
     def objects(self, prefix: str) -> dict[str, ObjectInfo]:
-        """Return the digest and size of each file under a prefix with a final slash, by its key without the
-        prefix."""
+        """Return digest and size of each file under a prefix (with a final slash), by its key without the prefix."""
 
 
 def source_changed_error(source: SourceFile) -> DataError:

@@ -1,7 +1,7 @@
 """Download an artifact into a folder: several files and pieces at once, and each byte is checked.
 
-Files are collected in a folder beside the target, which replaces the target once it is complete. A pull that was
-interrupted leaves nothing that the next pull uses: it begins again. Two threads must not pull to one target at once.
+Files are collected in a folder beside the target, which replaces the target once it is complete. After an
+interrupted pull, the next pull starts from the beginning. Two threads must not pull to one target at once.
 """
 
 import hashlib
@@ -17,8 +17,7 @@ from qinglan.terminal.progress import Transfer, transfer_progress
 
 PIECE_SIZE = 8 << 20
 LARGE_AT_ONCE = 2
-"""Number of large files that are downloaded at once. While one file is hashed and written, pieces of the other are
-fetched."""
+"""Number of large files at a time. While one file is hashed and written, pieces of the other are downloaded."""
 
 
 def pull_files(backend: StorageBackend, base: str, manifest: Manifest, into: Path) -> None:

@@ -35,7 +35,7 @@ SignEntry = Callable[[bytes], EntrySignature]
 
 
 class HistoryEntry(BaseModel):
-    """One move of a name."""
+    """One move of a name to a digest."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -63,7 +63,7 @@ class HistoryEntry(BaseModel):
 
     @property
     def payload(self) -> bytes:
-        """Return the bytes that are signed: everything but the signature."""
+        """Return the bytes that are signed: all fields except `key` and `signature`."""
         return orjson.dumps(self.model_dump(exclude={"key", "signature"}))
 
     @property

@@ -12,7 +12,10 @@ Result = TypeVar("Result")
 
 
 def map_in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """Yield the results in the order of the items. Items are read only as workers become free."""
+    """Run `work` on several items at once, and yield the results in the order of the items.
+
+    Items are read only as workers become free.
+    """
     pool, running = ThreadPoolExecutor(MAX_WORKERS), deque[Future[Result]]()
     try:
         for item in items:
@@ -26,7 +29,7 @@ def map_in_order(work: Callable[[Item], Result], items: Iterable[Item]) -> Itera
 
 
 def run_each(work: Callable[[Item], object], items: Iterable[Item], at_once: int = MAX_WORKERS) -> None:
-    """Run the work on all items, in any order. After the first failure no further item is started."""
+    """Run `work` on all items, in any order. After the first failure no further item is started."""
     with ThreadPoolExecutor(at_once) as pool:
         running = [pool.submit(work, item) for item in items]
         try:

@@ -208,7 +208,7 @@ class S3Connection:
 
 
 def clock_error(error: "S3Error") -> timedelta:
-    """Return the difference of this machine's clock from the server's; zero if the response has no date."""
+    """Return how far this machine's clock is from the server's clock; zero if the response has no date."""
     try:
         date = parsedate_to_datetime(error.response.headers["date"])
     except (KeyError, ValueError):

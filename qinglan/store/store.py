@@ -53,7 +53,7 @@ class Store:
         return self
 
     def push(self, folder: Path, digest: str) -> str:
-        """Store a folder under its digest and return its URI; an artifact that exists already is only checked."""
+        """Store a folder under its digest, and return the artifact's URI. An artifact that exists is only checked."""
         base, files = _artifact_key(digest), read_sources(folder)
         manifest = build_manifest(files)
         if manifest.digest != digest:
@@ -72,9 +72,9 @@ class Store:
         return f"{self.address}/{base}"
 
     def pull(self, digest: str, into: Path, select: Callable[[str], bool] = lambda name: True) -> Path:
-        """Replace the folder `into` by the artifact, with every byte checked. After a DataError, nothing has changed.
+        """Download an artifact, check every byte, and replace the folder `into` by it.
 
-        `select` picks files by name; the other files are not downloaded.
+        After a DataError the folder is unchanged. `select` picks files by name; the other files are not downloaded.
         """
         manifest = self._manifest(digest)
         if manifest is None:

@@ -65,7 +65,7 @@ def create_app(
     trainings: Trainings,
     mlflow: MlflowForward,
 ) -> FastAPI:
-    """Create the HTTP application of an open gateway."""
+    """Create the HTTP application of a gateway whose parts are open."""
     app = FastAPI(title="Qinglan gateway", max_body_size=LARGEST_BODY)
     app.add_exception_handler(ClientDisconnect, client_disconnected)
     _add_refusals(app)
@@ -160,8 +160,7 @@ def _add_journal(
 
     @app.get(SECONDS_PATH)
     async def seconds(step: str, role: str) -> Response:
-        """List the response times in seconds of a step's answered paid calls to a role, for the evaluation's
-        latency."""
+        """List the response times of a step's answered paid calls to a role, for the evaluation's latency."""
         await journal.settled()
         attempts = await asyncio.to_thread(read_attempts, journal.path, step, role)
         answered = (attempt.seconds for attempt in attempts if attempt.outcome == "answered")

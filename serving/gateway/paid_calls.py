@@ -42,7 +42,7 @@ class GatewayStopping(OutageError):
 
 
 class ServedAnswer(NamedTuple):
-    """Answer as the service sent it, with the key of its call; `cached` is True if it was paid for before."""
+    """Answer as the service sent it, with the key of its call. `cached` is True if this request paid nothing."""
 
     raw: bytes
     call: str
@@ -70,8 +70,7 @@ class PaidCalls:
         self._status = ServiceStatus()
         self._flights: dict[str, asyncio.Task[bytes]] = {}
         self._unusable: dict[str, str] = {}
-        """Step of each paid call with an unusable answer, by the call's key. Only the next run sends the call
-        again."""
+        """Step of each paid call with an unusable answer, by the call's key. Only the next run repeats the call."""
 
         self._interruptible: set[asyncio.Task[Any]] = set()
         self._stopping = False

@@ -177,8 +177,7 @@ class RetrievalClient:
         return listed or await self._sampled_base(request)
 
     async def _sampled_base(self, request: CacheableRequest) -> bytes:
-        """Return a description whose snapshot is the digest of sampled answers; b"" if `snapshot_queries` is
-        empty."""
+        """Return a description with the digest of sampled answers as its snapshot; b"" without `snapshot_queries`."""
         if not self._upstream.snapshot_queries:
             return b""
         known = (request.tenant, request.kb)

@@ -57,7 +57,7 @@ def create_app(
     reranker: RerankerClient | None = None,
     cluster: ClusterClient | None = None,
 ) -> FastAPI:
-    """Create the application over open engines. At its end it closes the clients of the other services."""
+    """Create the application over open engines. When it ends, it closes the clients of the other services."""
     metrics = Metrics()
     if rewriter:
         metrics.watch_rewriter(lambda: rewriter.patience_seconds, lambda: rewriter.circuit_open)

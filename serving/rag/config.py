@@ -88,7 +88,7 @@ class RewriterConfig(Config):
 
 
 class ContentConfig(Config):
-    """Style service that checks outgoing answers, with the thresholds by which an answer is flagged."""
+    """Style service that checks outgoing answers, and the thresholds from which an answer is flagged."""
 
     url: Address
     """Base URL without a path of a service with KServe's V1 protocol and the model `style`."""

@@ -66,8 +66,8 @@ class Metrics:
         self._cache.labels(tenant, "hit" if cached else "miss" if cache_open else "off").inc()
 
     def reranked(self, tenant: str, by: str, reason: str, seconds: float) -> None:
-        """Record the scoring time of `by` (`local` or `service`), and the `reason` if `local` replaced a failed
-        service."""
+        """Record the scoring time of `by` (`local` or `service`), and why `local` replaced a failed service
+        (`reason`)."""
         self._rerank_seconds.labels(tenant, by).observe(seconds)
         if reason:
             self._reranker_fallbacks.labels(tenant, reason).inc()
@@ -88,8 +88,8 @@ class Metrics:
         return generate_latest(self.registry)
 
     def _known(self, version: str) -> str:
-        """Return the version as a label. Removes the metrics of the least recently used version if there are too
-        many."""
+        """Return the version as a label. Removes the metrics of the least recently used version above
+        MOST_VERSIONS."""
         if version in NO_VERSION:
             return version
         self._versions.pop(version, None)

@@ -66,7 +66,7 @@ class RerankerClient:
         return scores
 
     async def scores(self, text: str, documents: Sequence[str]) -> list[float]:
-        """Score the documents, in their order. Raises a ServiceError, at once if the circuit is open."""
+        """Score the documents, in their order. Raises a ServiceError if the service fails or the circuit is open."""
         require_closed(self._breaker)
         try:
             async with asyncio.timeout(self.config.deadline_seconds):

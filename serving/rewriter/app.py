@@ -99,9 +99,9 @@ class RequestExchange:
         self._leaving: asyncio.Task[Message] | None = None
 
     async def within(self, seconds: float, app: ASGIApp, scope: Scope) -> None:
-        """Run the application for up to `seconds`, then answer with status 504.
+        """Run the application. If it does not answer within `seconds`, answer with status 504.
 
-        The status is 408 if the client has not sent the whole body in time.
+        The status is 408 if the client has not sent the whole body by then.
         """
         try:
             async with asyncio.timeout(seconds) as deadline:

@@ -47,14 +47,14 @@ class GuardedRewrite(NamedTuple):
 
 
 class KServeRewriter(Model):  # type: ignore[misc]
-    """KServe model of the rewriter; its version is the digest of the model's folder."""
+    """KServe model of the rewriter. Its version is the first 12 characters of the digest of the model's folder."""
 
     def __init__(self, config: ServerConfig) -> None:
         super().__init__(config.name)
         self.config, self._in_process = config, config.backend == "transformers"
 
     def load(self) -> bool:
-        """Verify the model's signature, then load it. A model in this process is also warmed up."""
+        """Verify the model against its release, then load it. A model in this process is also warmed up."""
         with verified_copy(self.config.model, weights=self._in_process, trust=self.config.trust) as (copy, proof):
             self._load(copy, proof)
         self.ready = self._in_process
@@ -109,7 +109,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         return True
 
     async def healthy(self) -> bool:
-        """Return `ready` for health probes. For a question it returns True, because the question's answer shows the
+        """Return `ready` for health probes. For a question it is True, because the question's answer shows the
         problem."""
         return CURRENT_REQUEST.get() is not None or self.ready
 

@@ -23,7 +23,7 @@ class RequestRecord:
     request_id: str
     protocol: RequestProtocol
     shadow: bool = False
-    """True for a request of the shadow, which is not counted as a user's and is not in the payload log."""
+    """True for a request of the shadow, which is not counted as a user's request and is not in the payload log."""
 
     questions: int = 0
     trimmed: int = 0

@@ -104,7 +104,7 @@ def tolerated_margin(check: Check, next_percent: int) -> float:
 
 
 def fold_window(state: State, window: Window) -> State:
-    """Add a window's counts to the evidence. The first window of a step only sets the cursor."""
+    """Add a window's counts to the evidence. The first window of a step sets only the cursor, and adds no counts."""
     if state.cursor is None:
         return state.model_copy(update={"cursor": window.until, "blind": 0.0})
     needed, scores = harm_needed(len(state.evidence)), []
@@ -120,8 +120,7 @@ def fold_window(state: State, window: Window) -> State:
 
 
 def counted_seconds(passed: float) -> float:
-    """Limit the seconds between two reconciles to at least 0 (a clock may be set back) and at most
-    LONGEST_INTERVAL."""
+    """Limit the seconds between two reconciles to 0 (if the clock was set back) up to LONGEST_INTERVAL."""
     return min(max(passed, 0.0), LONGEST_INTERVAL)
 
 

@@ -33,15 +33,14 @@ BLIND_SECONDS = 240.0
 """Seconds without credible evidence, or with failing pods, after which a canary is rolled back. One or two missed
 scrapes and a restart of Prometheus take less time."""
 BLIND_NOTED_SECONDS = 15.0
-"""Seconds without credible evidence from which on a record is written. Shorter gaps are normal, such as between two
+"""Seconds without credible evidence after which a record is written. Shorter gaps are normal, such as between two
 scrapes or while KServe carries out a change."""
 MOST_RESTORES = 3
 """Number of edits by other programs that are undone. At the next edit the canary is rolled back."""
 
 
 def decide(context: DecisionContext) -> Decision:
-    """Decide the next state and the change to request. An InferenceService older than the last one changes
-    nothing."""
+    """Decide the next state and the change to request. An outdated read of the InferenceService changes nothing."""
     state, service = context.state, context.service
     if state.phase == "Done":
         return Decision(state)

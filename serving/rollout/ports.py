@@ -33,7 +33,7 @@ class ServiceSnapshot(NamedTuple):
     """True if the cluster has created the revision of this generation and set its traffic."""
     desired: DesiredModel
     rest: str
-    """Digest of all fields, except model and share, that influence what is served."""
+    """Digest of everything else that influences what is served: all but the model and its traffic share."""
     newest: Revision | None
     rolled_out: Revision | None
     """Revision that has, or last had, all of the traffic; None if no model was ever served."""
@@ -74,7 +74,7 @@ class RolloutSnapshot(NamedTuple):
 
 
 class Ledger(Protocol):
-    """Port to one ModelRollout. Only the controller that writes it at the expected version may act."""
+    """Port to one ModelRollout. Only a controller whose write at the expected version succeeds may act."""
 
     def read(self) -> RolloutSnapshot: ...
 

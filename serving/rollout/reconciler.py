@@ -1,4 +1,4 @@
-"""Reconcile a rollout once: read, decide, write the state, act. After a failure, the next reconcile reads anew."""
+"""Reconcile a rollout once: read, decide, write the state, act. After a failure, the next reconcile starts again."""
 
 from typing import Literal
 
@@ -11,11 +11,11 @@ ReconcileResult = Literal["done", "waited", "acted", "again", "unreachable", "fo
 
 
 def reconcile(ports: Ports) -> ReconcileResult:
-    """Write at most once to the ledger, and then at most once to the InferenceService. Returns the result.
+    """Write at most once to the ledger (the ModelRollout), then at most once to the InferenceService.
 
-    The ledger is written first, at the version that was read. So a controller that loses this race does not act, and
-    a controller that dies between the two writes leaves its intent in the ledger. `again` means that another program
-    wrote meanwhile.
+    Returns the result; `again` means that another program wrote meanwhile. The ledger is written first, at the
+    version that was read. So a controller that loses this race does not act, and a controller that dies between the
+    two writes leaves its intent in the ledger.
     """
     if not ports.leads():
         return "follower"

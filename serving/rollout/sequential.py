@@ -36,7 +36,7 @@ MAX_GUESSED_RATE = 0.95
 STAKE_CAP_FACTOR = 10.0
 """Cap of a stake as a multiple of its threshold, so that good results of the past cannot hide bad results of now."""
 MAX_LOG_BET = 50.0
-"""Logarithm of a block's ratio above which the stake is set to its cap; exp() of much larger ones would overflow."""
+"""Logarithm of a block's ratio above which the stake is set to its cap, because exp() could overflow."""
 
 
 class Count(NamedTuple):
@@ -102,8 +102,7 @@ def harm_needed(checks: int) -> float:
 
 
 def safe_needed() -> float:
-    """Threshold of the safe bet. BETA is not divided, because a bad canary must pass every check, even its worst
-    check."""
+    """Threshold of the safe bet. BETA is not divided, because a bad canary must pass every check, even the worst."""
     return 1 / BETA
 
 
@@ -168,8 +167,7 @@ def _fold_safe(score: Score, block: Block, stable_rate: float) -> dict[str, obje
 
 
 def harm_bet(block: Block, stable_rate: float, effect: float) -> float:
-    """Compute the logarithm of a block's e-value against "no worse", for a bet that the canary is worse by
-    `effect`."""
+    """Compute the log of a block's e-value against "no worse", for a bet that the canary is worse by `effect`."""
     guess = Rates(min(stable_rate + effect, MAX_GUESSED_RATE), stable_rate)
     if guess.canary <= stable_rate:
         return 0.0  # the stable model fails so often that nothing can be bet on worse

@@ -16,13 +16,13 @@ from qinglan.config import Config, Positive, explain_validation_error
 CheckName = Literal["errors", "slow", "fallbacks", "zero_hits", "costly", "quality"]
 
 MOST_FIRST_PERCENT = 50
-"""Highest percentage of users at the first step with users; the others keep the stable model."""
+"""Highest percentage of users for the canary at the first step above 0 %."""
 LEAST_STEP_SECONDS = 5
 """Shortest step in seconds. The demo's steps take 7 s; a policy for real users needs minutes."""
 LEAST_SAMPLE = 30
 """Smallest number of the canary's requests at a step; a smaller sample says little about a rate."""
 MOST_MARGIN = 0.1
-"""Largest margin of a check: no policy may accept that more than one of ten requests fails additionally."""
+"""Largest margin of a check, so that no policy accepts additional failures of more than one request in ten."""
 
 
 class CamelCaseConfig(Config):
@@ -36,11 +36,11 @@ class Check(CamelCaseConfig):
 
     name: CheckName
     margin: float = Field(gt=0.0, le=0.5)
-    """Additional share of all users' requests that may fail the check once the canary serves the next share."""
+    """Share of all users' requests that may additionally fail the check once the canary serves its next share."""
     seconds: float | None = Field(default=None, ge=0.005)
     """Seconds above which an answer is slow; only for `slow`. The lowest value is the histogram's lowest bound."""
     tokens: int | None = Field(default=None, ge=8)
-    """Written tokens above which a question is costly; only for `costly`. The lowest value is the histogram's lowest
+    """Written tokens above which a question is costly; only for `costly`. The minimum is the histogram's lowest
     bound."""
 
     @model_validator(mode="after")
@@ -103,11 +103,11 @@ class RolloutPolicy(CamelCaseConfig):
     before any user gets the canary."""
     mode: Literal["Auto", "Serverless", "Standard"] = "Auto"
     step_seconds: Positive = 300
-    """Shortest duration of a step in seconds; enough for ten reconciles, for caches to fill and queues to build."""
+    """Shortest duration of a step in seconds. The default is enough for ten reconciles, and for queues to build."""
     minimum_sample: Positive = 200
-    """Lowest number of the canary's requests at each step, at any value of the statistics."""
+    """Lowest number of the canary's requests at each step, even if the statistics decide earlier."""
     deadline_seconds: Positive = 7200
-    """Watched seconds (without pauses) after which an undecided rollout is rolled back."""
+    """Seconds of watching, without pauses, after which an undecided rollout is rolled back."""
     checks: tuple[Check, ...] = CHECKS
     foreign_edits: Literal["Stop", "Restore"] = "Stop"
     """Reaction to an edit of the InferenceService by another program: roll back and end, or restore and continue."""

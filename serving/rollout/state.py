@@ -95,7 +95,7 @@ class State(CamelCaseConfig):
     intent: Intent | None = None
     stable: StableRelease | None = None
     desired: DesiredModel | None = Field(default=None, alias="asked")
-    """Model and share that the controller last wrote; any other value in the InferenceService is a foreign edit."""
+    """Model and traffic share that the controller last wrote. Any other value is an edit by another program."""
     rest: str = ""
     uid: str = ""
     """Uid of the InferenceService, to detect a later object with the same name."""
@@ -112,7 +112,7 @@ class State(CamelCaseConfig):
     blind: float = 0.0
     """Seconds without credible evidence on the canary."""
     requests: Requests = Requests()
-    """Requests of this step that are in the evidence, to check that the canary's share of them is right."""
+    """Requests of this step that are in the evidence, used to check the canary's share of the requests."""
     restored: int = 0
     evidence: tuple[Score, ...] = ()
     reasons: tuple[str, ...] = ()

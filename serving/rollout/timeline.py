@@ -1,4 +1,4 @@
-"""Show a rollout as lines for people: its decisions with their figures, and in between the missing evidence."""
+"""Show a rollout as lines for people: its decisions with their figures, and between them the missing evidence."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def decision_lines(record: DecisionRecord) -> list[str]:
 
 
 class TimelineFollower:
-    """Follower of a rollout, which returns each new decision once, and in between the missing evidence."""
+    """Follower of a rollout. It returns each new decision once, and between decisions the missing evidence."""
 
     def __init__(self, after: DecisionRecord | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._last_record, self._clock = after, clock

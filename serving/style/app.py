@@ -46,7 +46,7 @@ def create_app(model: KServeStyleModel) -> FastAPI:
 
 
 class RequestMetrics:
-    """ASGI middleware that counts and times every question, and refuses binary tensors, at which KServe fails."""
+    """ASGI middleware that counts and times every question. It refuses binary tensors, which KServe cannot read."""
 
     def __init__(self, app: ASGIApp, model: str, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics

@@ -24,7 +24,7 @@ WARM_UP = format_training_text("一天吃几次？", "请按标签服用。")
 
 
 class KServeStyleModel(Model):  # type: ignore[misc]
-    """KServe model of a style model's folder, which is verified against its release; the version is its digest."""
+    """KServe model of a style model that is verified against its release. Its version is the start of its digest."""
 
     def __init__(self, name: str, folder: Path, engine: EngineName, queue: int, trust: Path | None = None) -> None:
         super().__init__(name)

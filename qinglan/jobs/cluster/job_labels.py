@@ -1,4 +1,4 @@
-"""Names and labels of a job. They depend only on run and step, so a retry finds the job of the earlier attempt."""
+"""Build a job's name and labels. The name depends only on run and step, so that a retry finds the same job."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from qinglan.files.files import sha256_text
 PART_OF_LABELS = {"app.kubernetes.io/part-of": "qinglan"}
 RUN_LABEL, STEP_LABEL, TENANT_LABEL = "qinglan.dev/run", "qinglan.dev/step", "qinglan.dev/tenant"
 SPEC_ANNOTATION, ATTEMPT_ANNOTATION = "qinglan.dev/spec", "qinglan.dev/attempt"
-"""Annotations: the digest of the job's spec, and the id of the attempt that created it."""
+"""Annotations with the digest of the job's spec, and with the id of the attempt that created the job."""
 
 SLUG, HASH = 36, 12
 """Highest number of characters of the step's name and of the hash in a job's name.

@@ -1,4 +1,4 @@
-"""Status of a job for the step that follows it, computed from a snapshot by pure functions.
+"""Compute the status of a job, for the step that follows it, from a snapshot by pure functions.
 
 The functions work around gaps of training-operator 1.8 (https://github.com/kubeflow/trainer/tree/release-1.8). The
 operator does not enforce the deadline, sets no condition if a quota refuses a pod, and reports success if the Master
@@ -17,7 +17,7 @@ TIMEOUT_EXIT_CODE = 124
 """Exit code of a job that exceeded its deadline, the same as that of the `timeout` command."""
 
 POD_GONE_SECONDS = 5.0
-"""Seconds to wait for the job's status after one of its pods is gone, because the two are reported separately."""
+"""Seconds to wait for the job's status after one of its pods is gone, because job and pod are reported separately."""
 
 
 class JobStatus(NamedTuple):

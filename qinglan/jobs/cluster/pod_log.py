@@ -93,8 +93,7 @@ class LogFile:
             self._write_note(self.path.stat().st_size)
 
     def _write_note(self, size: int) -> None:
-        """Store the position. The next process truncates the log to `size` bytes, and requests the later lines
-        again."""
+        """Store the position. The next process truncates the log to `size` bytes, and requests the later lines."""
         self._noted = time.monotonic()
         noted = {"pod": self.pod_uid, "size": size, **self.position._asdict()}
         with atomic_write(self.note) as partial:

@@ -106,7 +106,7 @@ def pending_reason(pods: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _waiting_reason(status: Mapping[str, Any]) -> str:
-    """Reason of a pending pod: the scheduler's reason, else the reason of a waiting container, else ""."""
+    """Return why a pod is pending: the scheduler's reason, else the reason of a waiting container, else ""."""
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return str(condition.get("message") or condition.get("reason", ""))

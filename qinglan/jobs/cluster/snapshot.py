@@ -16,7 +16,7 @@ class JobSnapshot(NamedTuple):
     """Pods by name. A deleted pod stays, with the time of its deletion, because its failure is read later."""
 
     refused: Mapping[str, Any] | None = None
-    """Newest event about a pod that could not be created."""
+    """Newest event about a pod that the operator could not create."""
 
 
 def known_pod(pod: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:

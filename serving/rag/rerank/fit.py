@@ -1,8 +1,8 @@
 """python -m serving.rag.rerank.fit --rows FILE.jsonl --kb TENANT=KB.jsonl --out reranker.json
 
-Fits a tenant's local reranker on labelled training conversations, and prints how good it is on held-out ones. The
-rows are those of the data line (id, tenant_id, conversation_id, question, need, gold, split); `qinglan run` leaves
-them beside its indexes.
+Fits a tenant's local reranker on labelled training conversations, and prints its quality on held-out conversations.
+The rows are those of the data line (id, tenant_id, conversation_id, question, need, gold, split); `qinglan run`
+leaves them beside its indexes.
 """
 
 import argparse
@@ -154,8 +154,8 @@ def likely_need(row: Question, title: str) -> str:
     """Build a text that resembles a written need: the longest part of the history that the title contains, and the
     question.
 
-    `title` is the title of an answering passage. The whole history is not used, because it also names old topics; a
-    reranker that was fitted on it scored needs too low.
+    `title` is the title of an answering passage. The whole history is not used, because it also names old topics. A
+    reranker that was fitted on whole histories scored needs too low.
     """
     history, question = row.history_summary, row.question
     match = SequenceMatcher(None, history, title, autojunk=False).find_longest_match()
@@ -249,7 +249,10 @@ def reliability(judged: Sequence[ScoredPassage]) -> tuple[CalibrationBin, ...]:
 
 
 def calibration_error(judged: Sequence[ScoredPassage]) -> float | None:
-    """Compute the expected calibration error: the mean distance of score and frequency over the bins, or None."""
+    """Compute the expected calibration error; None without passages.
+
+    It is the mean distance between score and frequency over the bins.
+    """
     if not judged:
         return None
     # ECE = sum over bins of (n_bin / n) * |mean score - frequency| = (1 / n) * sum |sum(score - answer)|

@@ -43,8 +43,7 @@ class Features(NamedTuple):
     """Difference by which the best rival's coverage exceeds the passage's; 0 if it does not."""
 
     bm25_ahead: float
-    """Difference by which the passage's BM25 score exceeds the best rival's, divided by the best score; not below
-    0."""
+    """Difference by which the passage's BM25 score exceeds the best rival's, divided by the best score, or 0."""
 
     bm25_behind: float
     """Difference by which the best rival's BM25 score exceeds the passage's, divided by the best score; not below 0.

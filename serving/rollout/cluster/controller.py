@@ -89,7 +89,7 @@ class Controller:
             self.cache.stop()
 
     def _on_change(self, kind: str, changed: Object, deleted: bool) -> None:
-        """Enqueue the rollout that a change concerns. Status writes are ignored, because they do not change the
+        """Enqueue the rollout that a change concerns. Status writes are ignored; they do not change the
         generation."""
         metadata = changed["metadata"]
         if kind != ROLLOUTS:
@@ -143,8 +143,7 @@ class Controller:
                 self._last_success[name] = time.monotonic()
 
     def reconcile(self, name: str) -> str:
-        """Reconcile a rollout, unless an older rollout of the same InferenceService has not ended. Returns the
-        result."""
+        """Reconcile a rollout, unless an older rollout of its InferenceService has not ended. Returns the result."""
         rollout = self.cache.get(ROLLOUTS, name)
         if rollout is None:
             self.schedule.forget(name)

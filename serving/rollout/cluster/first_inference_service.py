@@ -7,8 +7,7 @@ SERVICE_ACCOUNT, STORAGE_CONTAINER = "qinglan-serving", "qinglan-release"
 """Service account of a model's pods, and storage container that fetches and verifies their release."""
 
 TAG_ROUTING = "serving.kserve.io/enable-tag-routing"
-"""KServe's annotation that gives the newest revision a URL of its own (tag route), whatever its share of the
-traffic."""
+"""KServe's annotation that gives the newest revision its own URL (tag route), whatever its traffic share."""
 
 MODES = {"Serverless": "Knative", "Standard": "Standard"}
 """KServe's name for each mode of a rollout."""

@@ -1,4 +1,4 @@
-"""Read an InferenceService: the model and share in its spec, its deployment mode, and its last editor.
+"""Read an InferenceService: model and traffic share in its spec, its deployment mode, and its last editor.
 
 knative.py and standard_mode.py read what is really served in the two deployment modes.
 """
@@ -15,7 +15,7 @@ from serving.rollout.state import DesiredModel
 Object = Mapping[str, Any]
 
 FIELD_MANAGER = "qinglan-rollout"
-"""Name of the controller as the writer of a field, in the API server's managedFields."""
+"""Name under which the API server records that this controller wrote a field (managedFields)."""
 
 SOURCE_ANNOTATION = "internal.serving.kserve.io/storage-initializer-sourceuri"
 """Annotation in which KServe stores the URI that a pod's storage initialiser fetches."""
@@ -60,7 +60,10 @@ def storage_uri(predictor: Object) -> str:
 
 
 def spec_fingerprint(service: Object) -> str:
-    """Compute a digest of the spec without model and share, and of the annotations that influence what is served."""
+    """Compute a digest of everything in the spec except the model and its traffic share.
+
+    It includes the annotations that influence what is served.
+    """
     spec = {name: value for name, value in service["spec"].items() if name != "canary"}
     predictor = dict(spec.get("predictor") or {})
     predictor.pop("canaryTrafficPercent", None)

@@ -18,7 +18,7 @@ GONE: Object = {"metadata": {}}
 """Placeholder for a deleted revision that a status still names; it has no URI and is not ready."""
 
 ROUTED = "PredictorRouteReady"
-"""Condition of KServe that is true if Knative's route has the shares of the spec."""
+"""KServe's condition that is true if Knative routes the traffic by the shares in the spec."""
 
 
 def newest(objects: ServiceObjects) -> Revision | None:
@@ -33,8 +33,7 @@ def newest(objects: ServiceObjects) -> Revision | None:
 
 
 def rolled_out(objects: ServiceObjects) -> Revision | None:
-    """Return the revision that the status names as rolled out, even if it was deleted; None before the first
-    model."""
+    """Return the revision that the status names as rolled out, even if it was deleted; None if there is no name."""
     name = predictor_status(objects.service).get("latestRolledoutRevision", "")
     return _read_revision(name, objects.revisions.get(name, GONE), True) if name else None
 
@@ -49,7 +48,7 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 
 def settled(objects: ServiceObjects) -> bool:
-    """Return True if KServe has created the revision of the spec and has set the shares of the spec."""
+    """Return True if KServe has created the spec's revision and routes the traffic by the spec's shares."""
     # status.observedGeneration does not help: it is that of Knative's own object.
     status, desired = predictor_status(objects.service), desired_model(objects.service)
     revision = objects.revisions.get(status.get("latestCreatedRevision", ""))
@@ -63,7 +62,7 @@ def settled(objects: ServiceObjects) -> bool:
 
 
 def named_revisions(service: Object) -> set[str]:
-    """Names of the revisions that the status lists as created, ready, rolled out, or routed to."""
+    """Return the names of the revisions that the status lists as created, ready, rolled out, or routed to."""
     status = predictor_status(service)
     latest = (status.get(f"latest{what}Revision") for what in ("Created", "Ready", "Rolledout"))
     return {str(name) for name in (*latest, *_shares(service)) if name}

@@ -94,7 +94,7 @@ class ClusterLease:
         return now - self._rival_lease[1] > self.seconds
 
     def _write(self, lease: dict[str, Any] | None, holder: str) -> None:
-        """Write the lease at the version that was read, so that only one of two controllers can take it."""
+        """Write the lease if it is unchanged since it was read, so that only one of two controllers can take it."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": holder, "leaseDurationSeconds": max(round(self.seconds), 1), "renewTime": now}
         with translate_refusals(self.api):

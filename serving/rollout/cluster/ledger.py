@@ -1,5 +1,4 @@
-"""Ledger on Kubernetes: a ModelRollout. Its status is written only if the object has not changed since it was
-read."""
+"""Ledger on Kubernetes: a ModelRollout. Its status is written only if the object is unchanged since its read."""
 
 from collections.abc import Collection
 from typing import Any
@@ -31,8 +30,7 @@ class ClusterLedger:
         return parse_rollout(self._object(), self.shadowed)
 
     def write(self, state: State, expected: str) -> None:
-        """Write the status. Raises a ConflictError if the object, even only its spec, has changed since it was
-        read."""
+        """Write the status. Raises a ConflictError if the object, even only its spec, has changed since its read."""
         rollout = self._object()
         metadata = {**rollout["metadata"], "resourceVersion": expected}
         metadata.pop("managedFields", None)  # half of the object's size, and the API server keeps its own
@@ -44,8 +42,7 @@ class ClusterLedger:
             self.cache.put(ROLLOUTS, self.api.replace(ROLLOUTS, f"{self.name}/status", body))
 
     def refuse(self, why: str, now: float) -> None:
-        """End a rollout whose spec cannot be read, with the outcome Refused. Nothing was changed for this rollout
-        before."""
+        """End a rollout whose spec cannot be read, with the outcome Refused. It has not changed anything yet."""
         rollout = self._object()
         done = State(phase="Done", outcome="Refused", reasons=(why,)).with_record(now, "Refused", why)
         self.write(done, str(rollout["metadata"]["resourceVersion"]))

@@ -15,7 +15,10 @@ PHASES = ("Verify", "Apply", "WaitReady", "Analyse", "Promote", "Rollback")
 
 
 def judges_quality(rollout: Object) -> bool:
-    """Return True if the rollout needs shadow pairs now. Checks that the spec does not name are in the status."""
+    """Return True if the rollout needs shadow pairs now.
+
+    Its checks are in the spec or, if the spec names none, in the status.
+    """
     status = rollout.get("status") or {}
     checks = rollout["spec"].get("checks") or status.get("checks") or ()
     return status.get("phase") == "Analyse" and "quality" in {check.get("name") for check in checks}

@@ -23,8 +23,7 @@ SERVICES = "inferenceservices"
 
 
 class ClusterTarget:
-    """Target of a rollout: its InferenceService. If the InferenceService does not exist, the first write creates
-    it."""
+    """Target of a rollout: its InferenceService. The first write creates it if it does not exist."""
 
     def __init__(self, api: Api, cache: ObjectCache, rollout: Object, standard_canary: bool = False) -> None:
         self.api, self.cache, self.rollout, self.standard_canary = api, cache, rollout, standard_canary
@@ -35,7 +34,7 @@ class ClusterTarget:
         return service_snapshot(self._objects(service), self.standard_canary) if service else NO_SERVICE
 
     def write(self, desired: DesiredModel, expected: str) -> None:
-        """Change the service at the expected version; if `expected` is "", create the service.
+        """Change the service if it still has the expected version. If `expected` is "", create the service.
 
         Raises a ConflictError if another program has changed or created the service.
         """

@@ -1,2 +1,1 @@
-"""Shadow mode: the canary also rewrites a share of the live questions, and its rewrites are compared with the stable
-model's."""
+"""Shadow mode: the canary rewrites a share of the live questions, too, and both models' rewrites are compared."""

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 from prometheus_client import CollectorRegistry, Counter
 
 PairOutcome = Literal["won", "lost", "tied"]
-"""Outcome of a pair for the canary."""
+"""Outcome of a pair of rewrites, from the canary's point of view."""
 
 FailureReason = Literal[
     "payload_log", "unreadable", "no_text", "too_many", "canary_unreachable", "canary_late", "canary_refused",

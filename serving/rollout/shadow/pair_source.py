@@ -17,8 +17,7 @@ VERSION_LENGTH = 12
 
 
 class RolloutPairSource:
-    """Reads the pair of models in the service's current rollout from the API server. The URL is Knative's tag
-    route."""
+    """Reads the service's current pair of models from the API server. The pair's URL is Knative's tag route."""
 
     def __init__(self, service: str, namespace: str, api: Api | None = None) -> None:
         self._api, self._service = (api or connect()).within(namespace), service
@@ -58,8 +57,7 @@ def compared_versions(rollouts: Iterable[Object], service: str) -> tuple[str, st
 
 
 def tag_route(service: Object) -> str:
-    """Return the URL that leads only to the newest revision, whatever its share of the traffic; "" if there is
-    none."""
+    """Return the URL that leads only to the newest revision, whatever its traffic share; "" if there is none."""
     predictor = ((service.get("status") or {}).get("components") or {}).get("predictor") or {}
     routes = [
         target for target in predictor.get("traffic") or () if target.get("latestRevision") and target.get("tag")

@@ -39,8 +39,7 @@ class LoggedQuestion(BaseModel):
 
 
 class PayloadLogReader:
-    """Reader of the payload log. It lists the keys of the current and the last hour, and remembers 48 hours of
-    keys."""
+    """Reader of the payload log. It lists the keys of the current and the last hour, and remembers 48 hours."""
 
     def __init__(self, store: Store) -> None:
         self._backend = store.backend

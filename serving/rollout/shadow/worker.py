@@ -56,8 +56,7 @@ class ShadowWorker:
             await asyncio.sleep(POLL_SECONDS)
 
     async def poll(self) -> None:
-        """Compare the new questions. Without a canary nothing is read, and the next canary starts with later
-        questions."""
+        """Compare the new questions. Questions that are logged while there is no canary are skipped."""
         pair = await asyncio.to_thread(self._pair_source.current_pair)
         if pair is None:
             self._reader.forget()
