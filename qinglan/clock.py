@@ -11,8 +11,8 @@ _EPOCH = time.time() - time.monotonic()
 
 
 def steady_time() -> float:
-    """Return the seconds since the epoch: the system clock's time at the start of this process, plus the time since
-    then on the monotonic clock."""
+    """Return the seconds since the epoch, as the system clock's time at the start of this process plus the monotonic
+    time since."""
     return _EPOCH + time.monotonic()
 
 

@@ -21,7 +21,7 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
 """Name of a tenant or knowledge base, safe in a path, a URL and a Kubernetes label."""
 
 TENANT_MODEL = r"^[a-z0-9][a-z0-9_-]{0,62}/[a-z0-9][a-z0-9_-]{0,62}$"
-"""The form of a release's name, such as fivedoctors/rewriter."""
+"""Pattern of a release's name, such as fivedoctors/rewriter."""
 
 
 UNKNOWN_FIELD = "Extra inputs are not permitted"
@@ -39,7 +39,8 @@ class Config(BaseModel):
         return parse_as(cls, values, where)
 
     def changes(self) -> dict[str, Any]:
-        """Settings that differ from the defaults, as plain data; `parse` turns them into an equal configuration."""
+        """Return the settings that differ from the defaults, as plain data. `parse` turns them into an equal
+        configuration."""
         return self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
 
 
@@ -55,8 +56,8 @@ def parse_as(model: type[Model], values: Any, where: str) -> Model:
 
 
 def explain_validation_error(error: ValidationError, show_input: bool = True) -> str:
-    """Describe each wrong field by its name, its fault and the rejected value. With `show_input=False`, for texts of
-    users, the value is left out."""
+    """Describe each wrong field by its name, its fault and the rejected value. `show_input=False` leaves the value
+    out, for example a user's text."""
     items = error.errors(include_url=False)
     first = [item for item in items if not any(_is_copy(item, other) for other in items)]
     return "; ".join(_explain(item, show_input) for item in first)
@@ -176,7 +177,7 @@ labels of both."""
 
 
 def merge_settings(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Merge `over` into a copy of `under`, level by level; mappings named in REPLACED are replaced as a whole."""
+    """Merge `over` into a copy of `under`, level by level. Mappings named in REPLACED are replaced as a whole."""
     out = dict(under)
     for name, value in over.items():
         both = name not in REPLACED and isinstance(value, dict) and isinstance(out.get(name), dict)

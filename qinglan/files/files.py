@@ -33,7 +33,7 @@ READABLE, PRIVATE = 0o644, 0o600
 only remove permissions."""
 
 ABANDONED_SECONDS = 24 * 3600.0
-"""Seconds without a change after which another host's unfinished writes are removed."""
+"""Seconds without a change after which unfinished writes of a process on another host are removed."""
 
 
 @cache
@@ -46,7 +46,7 @@ def pid_space() -> str:
 
 
 def writer_name() -> str:
-    """Return a name for this process that is unique across pods. Names of files and folders contain it. A pid is not
+    """Return a name for this process that is unique across pods; files and folders are named by it. A pid is not
     enough, because processes in two pods can have the same pid."""
     return f"{pid_space()}-{os.getpid()}"
 

@@ -13,11 +13,13 @@ import orjson
 from qinglan.files.files import cache_folder, first_folder, sha256_file, sha256_text
 
 SCRATCH_VARIABLE = "QINGLAN_SCRATCH"
-"""Environment variable with the folder of checkpoints: in the run's folder, or on a cluster a mounted volume."""
+"""Environment variable with the folder of checkpoints, which is in the run's folder or, on a cluster, on a mounted
+volume."""
 
 
 def scratch_folder(stage: str, *parts: str) -> Path:
-    """Return the checkpoint folder of a training whose inputs are `parts`. It is created if it is missing."""
+    """Return the checkpoint folder of a stage's training, whose inputs are `parts`. It is created if it is
+    missing."""
     folder = _root() / stage / sha256_text(*parts)[:24]
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -43,7 +43,7 @@ def check_address(url: str) -> str:
 
 
 Address = Annotated[str, AfterValidator(check_address)]
-"""The address of a service, in any configuration."""
+"""Type of the address of a service, in any configuration."""
 
 
 def hide_secrets(text: str) -> str:

@@ -47,7 +47,8 @@ KEEPALIVE = (
 lost meanwhile, these probes end the wait after a minute, as a broken connection."""
 
 LONGEST_RETRY_AFTER = 30.0
-"""Longest pause in seconds that a Retry-After header can cause; a longer request is cut to this."""
+"""Longest pause in seconds that a Retry-After header can cause. If the header asks for more, the pause is this
+long."""
 
 REENCODED = {b"content-encoding", b"content-length"}
 """Headers that are removed from an answer, because they are wrong once its body is decompressed."""

@@ -136,7 +136,7 @@ def split_into_messages(requests: Sequence[_PendingRequest]) -> Iterator[list[_P
 
 
 def encode_frame(head: FrameHeader, body: bytes) -> bytes:
-    """Encode a frame: a line of JSON that ends with the length of the body, and the body."""
+    """Encode a frame: first a line of JSON whose last value is the length of the body, then the body."""
     return orjson.dumps([*head, len(body)]) + b"\n" + body
 
 

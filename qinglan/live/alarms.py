@@ -31,7 +31,8 @@ def loss_alarms(rows: Sequence[Mapping[str, float]]) -> list[Alarm]:
 def not_finite(
     rows: Sequence[Mapping[str, float]], names: Collection[str] | None = None, advice: str = LOWER_RATE
 ) -> Alarm | None:
-    """Raise an alarm if a metric of the newest row is NaN or infinite. `names` limits the check to these metrics."""
+    """Return an alarm if a metric of the newest row is NaN or infinite, else None. `names` limits the check to these
+    metrics."""
     row = rows[-1] if rows else {}
     broken = [name for name in sorted(row) if (names is None or name in names) and not math.isfinite(row[name])]
     if not broken:
@@ -42,7 +43,8 @@ def not_finite(
 
 
 def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
-    """Raise an alarm if the last validation losses are all clearly above the lowest, a sign of overfitting."""
+    """Return an alarm if the last validation losses are all clearly above the lowest, a sign of overfitting; else
+    None."""
     looks = [(row["eval_loss"], row["step"]) for row in rows if math.isfinite(row.get("eval_loss", math.nan))]
     if len(looks) <= RISEN_LOOKS:
         return None
@@ -58,8 +60,8 @@ def validation_rising(rows: Sequence[Mapping[str, float]]) -> Alarm | None:
 
 
 def sft_without_gain(rows: int, unrewritten: float, trained: float) -> Alarm | None:
-    """Raise an alarm if the student's rewrites rank the right passage first no more often than the original questions
-    do.
+    """Return an alarm if the student's rewrites rank the right passage first no more often than the original
+    questions do.
 
     `unrewritten` and `trained` are the shares of dev rows whose right passage was ranked first.
     """

@@ -31,7 +31,7 @@ Text = Annotated[str, Field(max_length=LONGEST)]
 
 
 StepNumber = Annotated[int, Field(ge=0, le=10**12)]
-"""Step, or number of steps; small enough to be exact as a float, the number type of Prometheus."""
+"""Type of a step or a number of steps. Its limit keeps a value exact as a float, the number type of Prometheus."""
 
 Moment = Annotated[float, Field(ge=0, le=253_402_300_799)]
 """Seconds since 1970, up to the end of year 9999, the last year of a Python date."""

@@ -31,7 +31,7 @@ class Part(NamedTuple):
     section of the page."""
 
     name: str = ""
-    """Label; empty for the stage's only training, or for the training that is the stage's result."""
+    """Label of the training; empty for the stage's only training, or for the training that is the stage's result."""
 
     number: int = 1
     total: int = 1
@@ -42,7 +42,7 @@ class Part(NamedTuple):
 
 
 WHOLE = Part()
-"""Part for the only training of a stage."""
+"""The `Part` of a stage that has only one training."""
 
 
 @contextmanager

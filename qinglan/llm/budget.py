@@ -5,7 +5,7 @@ import asyncio
 from qinglan.errors import BudgetError
 
 ROUNDING_ERROR = 1e-9
-"""Sums below this come from rounding and count as 0."""
+"""Amount of money below which a sum counts as 0, because it comes from rounding."""
 
 
 def fits(cap: float, spent: float, reserved: float, amount: float) -> bool:

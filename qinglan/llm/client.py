@@ -49,7 +49,7 @@ class Answer(NamedTuple):
     text: str
     model: str
     call: str
-    """The journal's key of the paid call."""
+    """Key of the paid call in the journal."""
 
     cached: bool
     """True if the answer was paid for earlier."""
@@ -61,7 +61,7 @@ class Answer(NamedTuple):
 
 
 class _GatewayStopping(Exception):
-    """The gateway is stopping and takes no more calls; treated as unreachable."""
+    """The gateway is stopping and takes no more calls. It is treated like a gateway that cannot be reached."""
 
 
 JSON_HEADER = {"content-type": "application/json"}
@@ -69,7 +69,8 @@ UNREACHABLE_ERRORS = (httpx2.TransportError, _GatewayStopping)
 
 
 class GatewayClient(AsyncClosing):
-    """Client for all requests of a stage. Use one for the whole stage: thousands of requests may wait in it."""
+    """Client for all requests of a stage to the gateway. Thousands of requests may wait in it, so one client is
+    enough."""
 
     def __init__(self, base_url: str, step: str, back_within: float | None = None) -> None:
         self._base_url = base_url.rstrip("/")

@@ -1,4 +1,4 @@
-"""Show texts to a person in Chinese or English. Logs, journals and records stay English, for searches.
+"""Show texts to a person in Chinese or English. Logs, journals and records are always in English.
 
 translated("3 rows are empty.")    # 3 行为空。 if the person reads Chinese, else the same text
 

@@ -38,7 +38,7 @@ SENTENCE_END = re.compile(r"[.!?] [A-Za-z0-9`]|; ")
 LIST_MARK, SUBJECT_MARK = re.compile(", "), re.compile(": ")
 MOST_PIECES, MOST_NESTED = 30, 8
 EDGE = 4
-"""Number of letters by which the templates that may match a text are looked up: its first letters, or its last."""
+"""Number of letters at the beginning or at the end of a text, by which its possible templates are looked up."""
 
 FEW_LETTERS, FEWEST_LETTERS = 8, 2
 """Number of letters in a template below which it is short: it could match texts that mean something else, so its
@@ -179,7 +179,7 @@ class Catalogue:
 
         templates = [Template.parse(text, entries[text]) for text in entries if SLOT.search(text)]
         self._templates = defaultdict[str, list[Template]](list)
-        """Templates, best first, by their first EDGE letters, or by their last if they begin with a slot."""
+        """Templates, best first, by their first EDGE letters; by their last if fewer are before the first slot."""
 
         for template in sorted(templates, key=Template.rank):
             first, last = template.literals[0], template.literals[-1]

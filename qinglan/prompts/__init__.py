@@ -59,7 +59,7 @@ folder is used."""
 
 
 class PromptInput(Protocol):
-    """Fields of a question that a prompt needs. A row, a served request and a rollout have them."""
+    """Fields of a question that a prompt needs. Rows, served requests and rollouts have these fields."""
 
     @property
     def tenant_id(self) -> str: ...

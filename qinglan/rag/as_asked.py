@@ -5,8 +5,8 @@ same rule.
 """
 
 AS_ASKED = 0.5
-"""Score of the first passage for the unchanged question, from which on no rewrite is used. Scores are calibrated, so
-above 0.5 the passage is more likely right than wrong. docs/science.md says how this value was chosen."""
+"""Lowest score of the unchanged question's first passage at which no rewrite is used. Scores are calibrated, so above
+0.5 the passage is more likely right than wrong. docs/science.md says how this value was chosen."""
 
 
 def searched_as_asked(first_score: float | None, threshold: float) -> bool:

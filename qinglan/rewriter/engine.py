@@ -28,7 +28,7 @@ MAX_LORA_RANK = 128
 together: 16 + 64."""
 
 BASE_NAME = "base"
-"""Name by which a request takes the base model without its adapter."""
+"""Model name in a request for the base model without its adapter."""
 
 ENGINE_ENVIRONMENT = {
     "HF_HUB_OFFLINE": "1",

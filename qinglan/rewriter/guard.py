@@ -20,8 +20,8 @@ MAX_CHARACTERS = 96
 character. `python -m benchmarks.guard` measures the lengths of teachers' rewrites."""
 
 LONGEST_CLAUSE = 24
-"""Length of a copied part of the history from which the guard fails, in characters as for MAX_CHARACTERS. People
-write shorter copies in addition to the question ("Besides winning the Grand Prix, did he ..."). `python -m
+"""Length of a part copied from the history at which the guard `history` fails, in characters as for MAX_CHARACTERS.
+People write shorter copies in addition to the question ("Besides winning the Grand Prix, did he ..."). `python -m
 benchmarks.guard` measured this and QUESTION_KEPT on people's rewrites."""
 
 QUESTION_KEPT = 0.5

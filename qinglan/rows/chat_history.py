@@ -40,7 +40,7 @@ KEYS = (("role", "content"), ("from", "value"), ("speaker", "text"))
 TURN_START = re.compile(
     rf"(?<!\w)(?:{'|'.join(sorted(map(re.escape, ROLES), key=len, reverse=True))})\s?[:：]", re.IGNORECASE
 )
-"""A side's name and a colon, as chat_lines writes them and as people type them."""
+"""Pattern of a side's name and a colon, as chat_lines writes them and as people type them."""
 
 SENTENCE_END = re.compile(r"[。！？；!?;]+\s*|\.\s+")
 

@@ -1,1 +1,1 @@
-"""Bytes, steps and hours of a training or a server, computed from a model's shape before anything is started."""
+"""Computes bytes, steps and hours of a training or a server from a model's shape, before anything is started."""

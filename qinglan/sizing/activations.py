@@ -28,20 +28,22 @@ HELD = {
     (BF16, True): LayerBytes(8, 14, 18, 4, 14), (BF16, False): LayerBytes(8, 14, 16, 6, 0),
     (FP32, True): LayerBytes(18, 20, 11, 4, 26), (FP32, False): LayerBytes(16, 24, 25, 8, 0),
 }  # fmt: skip
-"""Bytes that a layer holds for its gradients, by the bytes of an activation and by whether an adapter is trained."""
+"""Bytes per token that a layer holds for its gradients. The keys are the bytes of an activation, and True if an
+adapter is trained."""
 
 COMPUTED = {True: LayerBytes(14, 14, 28, 4, 14), False: LayerBytes(10, 14, 18, 6, 0)}
-"""Bytes in bf16 that a layer needs while its gradients are computed, by whether an adapter is trained."""
+"""Bytes per token in bf16 that a layer needs while its gradients are computed. The key is True if an adapter is
+trained."""
 
 SFT_LOSS = 14
-"""Bytes per token and word of the vocabulary while the loss is computed: logits in bf16 and fp32, softmax and
+"""Bytes per token and vocabulary entry while the loss of SFT is computed: logits in bf16 and fp32, softmax and
 gradients."""
 
 SFT_LOSS_FP32 = 16
-"""SFT_LOSS if everything is computed in fp32."""
+"""Like SFT_LOSS, if everything is computed in fp32."""
 
 PPO_LOSS = 18
-"""SFT_LOSS in verl, which also scales the logits and computes each token's entropy."""
+"""Like SFT_LOSS, for PPO with verl, which also scales the logits and computes each token's entropy."""
 
 
 def decoder_activations(shape: ModelShape, tokens: int, rank: int, loss: int) -> tuple[Amount, ...]:

@@ -10,7 +10,7 @@ from qinglan.sizing.constants import GIB
 
 CARDS = Path(__file__).with_name("cards.yaml")
 PRODUCT, MEMORY = "nvidia.com/gpu.product", "nvidia.com/gpu.memory"
-"""Labels of a Kubernetes node: the name of its card, and the card's memory in MiB."""
+"""Labels of a Kubernetes node: the name of its GPU, and the GPU's memory in MiB."""
 
 USABLE_SHARE = 0.92
 """Share of an unknown card's memory that a program can use. It is the lowest of the known cards, that of an L4."""
@@ -19,7 +19,7 @@ USABLE_SHARE = 0.92
 class Card(NamedTuple):
     name: str
     memory: float
-    """GB as sold."""
+    """Memory in GB, as the card is sold."""
 
     usable: float
     """Bytes that a program can use."""

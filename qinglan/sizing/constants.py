@@ -3,7 +3,8 @@
 from typing import Literal, NamedTuple
 
 Basis = Literal["counted", "measured", "published", "guessed"]
-"""`counted` follows only from shapes and settings. The other words name the source of a constant."""
+"""Origin of a number: `counted` follows only from shapes and settings, the other words name the source of a
+constant."""
 
 GIB, GB = 1024**3, 10**9
 GIGABIT = GB / 8
@@ -19,7 +20,7 @@ CUDA_CONTEXT = Constant(0.81 * GB, "measured", "driver, kernels and libraries of
 VERL_CONTEXT = Constant(1.23 * GB, "measured", "the same of verl's training process, its models away, on an H100")
 NCCL = Constant(1.0 * GIB, "guessed", "buffers for the communication between cards")
 FRAGMENTS = Constant(0.03, "guessed", "share of the tensors that the allocator holds and cannot use")
-"""An H100 with free memory held 0.9 to 2.3 GB in this way. It was not measured under memory pressure."""
+"""Fragments took 0.9 to 2.3 GB on an H100 with free memory. They were not measured under memory pressure."""
 
 VLLM_WORK = Constant(2.5 * GIB, "measured", "vLLM's largest activations and CUDA graphs, Qwen3-32B on an H100")
 VLLM_ASLEEP = Constant(1.14 * GB, "measured", "context of a vLLM that sleeps, on an H100")

@@ -1,4 +1,4 @@
-"""Steps and hours of a training, estimated from operations, bytes and a card's published speeds."""
+"""Estimates steps and hours of a training from operations, bytes and a card's published speeds."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -14,7 +14,7 @@ class Steps(NamedTuple):
 
     total: int
     tests: int
-    """Number of all validations."""
+    """Number of validations in the whole training."""
 
 
 def steps_of_all(trainings: Iterable[Steps]) -> Steps:

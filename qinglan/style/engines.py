@@ -16,8 +16,8 @@ from qinglan.models.whole_model import load_whole
 TokenIds = list[int]
 
 CPU_TOKENS = 2048
-"""Most tokens in a batch on a CPU. In a larger batch, activations do not fit into the CPU's caches, and a token takes
-longer than in a batch of one text."""
+"""Largest number of tokens in a batch on a CPU. In a larger batch, activations do not fit into the CPU's caches, and
+a token takes longer than in a batch of one text."""
 
 GPU_TOKENS = 32_768
 
@@ -27,7 +27,7 @@ class InferenceEngine(Protocol):
 
     @property
     def most_tokens(self) -> int:
-        """Most tokens in a batch, including padding; a single text may have more."""
+        """Largest number of tokens in a batch, including padding; a single text may have more."""
 
     def __call__(self, ids: Sequence[TokenIds]) -> NDArray[np.float32]: ...
 
@@ -70,7 +70,7 @@ class OnnxEngine:
 
 
 def pad(ids: Sequence[TokenIds], pad_token_id: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ids and mask, padded on the right to the longest row."""
+    """Return ids and mask, padded on the right to the longest row."""
     longest = max(map(len, ids))
     padded = np.full((len(ids), longest), pad_token_id, dtype=np.int64)
     mask = np.zeros((len(ids), longest), dtype=np.int64)
@@ -98,8 +98,8 @@ def open_onnx(path: Path, labels: int) -> OnnxEngine:
 
     if not path.is_file():
         raise DataError(f"{path}: no such file. The distil stage exports it; take the torch engine without it.")
-    # The session is made from bytes that were read once and checked: from a path, onnxruntime would also map the
-    # external files that a graph names for its weights (https://onnx.ai/onnx/repo-docs/ExternalData.html).
+    # The session gets bytes that were read once and checked. From a path, onnxruntime would also map the external
+    # files that a graph names for its weights (https://onnx.ai/onnx/repo-docs/ExternalData.html).
     graph = read_plain(path)
     if fault := graph_fault(graph):
         raise DataError(f"{path}: {fault}. Export it again: the distil stage does that.")

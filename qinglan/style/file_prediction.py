@@ -46,7 +46,7 @@ SHOWN = 5
 
 
 def target_file(source: Path, out: Path | None) -> Path:
-    """The file to write: `out`, or a file beside the source. `out` must end in .jsonl or .xlsx."""
+    """Return the file to write: `out`, or a file beside the source. `out` must end in .jsonl or .xlsx."""
     if fault := path_fault(source, "Name a file of answers."):
         raise DataError(fault)
     if out is None:
@@ -76,7 +76,7 @@ def predict_file(model: StyleModel, source: Path, target: Path) -> PredictedCoun
 
 
 def row_text(row: Row) -> str:
-    """The row's text in the training form; a row without one is a DataError."""
+    """Return the row's text in the training form; a DataError if the row has no text."""
     for names in [(name,) for name in TEXT_COLUMNS] + list(QUESTION_ANSWER_COLUMNS):
         if all(row.get(name) not in (None, "") for name in names):
             values = [row[name] for name in names]
@@ -138,7 +138,8 @@ def _read(source: Path) -> Iterator[tuple[str, Row]]:
 
 
 def _object(line: bytes) -> Row:
-    """The JSON object of a line. Any other line becomes a row with the line in `raw`, and so without a text."""
+    """Parse a line as a JSON object. Any other line becomes a row with the line in `raw`, so it has no text to
+    predict."""
     try:
         row = parse_json(line, "line")
     except DataError:
@@ -147,7 +148,8 @@ def _object(line: bytes) -> Row:
 
 
 def _columns(source: Path, target: Path) -> list[str]:
-    """All columns that occur in the source's rows, for the header of a sheet; empty if the target is no sheet."""
+    """List all columns that occur in the source's rows, for the header of a sheet; empty if the target is no
+    sheet."""
     if target.suffix != ".xlsx":
         return []
     return list(dict.fromkeys(name for _, row in _read(source) for name in row))

@@ -1,4 +1,4 @@
-"""The labels of a style model, which are data, and the form of its input text."""
+"""Reads and writes the labels of a style model, and builds its input text."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -54,7 +54,7 @@ class Labels(Config):
 
 
 def read_labels(path: Path = DEFAULT_FILE) -> Labels:
-    """The labels in a mapping file: a YAML or JSON list of name, english, id, description."""
+    """Read the labels from a mapping file: a YAML or JSON list of name, english, id, description."""
     try:
         values = parse_yaml(read_plain(path).decode(), f"labels: {path}")
     except OSError as error:
@@ -70,7 +70,7 @@ DEFAULT_LABELS = read_labels()
 
 
 def write_mapping(folder: Path, labels: Labels) -> None:
-    """Write label_mapping.json into a model's folder, in the plan's form."""
+    """Write label_mapping.json into a model's folder, in the form of the original plan."""
     mapping: dict[str, Any] = {
         "id_to_label": {str(label.id): label.name for label in labels.labels},
         "label_to_id": labels.ids,

@@ -1,9 +1,9 @@
 """A style model's folder, and prediction with it for evaluation, command line and service.
 
 model.safetensors, config.json, tokenizer files     as transformers loads them
-label_mapping.json                                  its labels, as the plan has them
+label_mapping.json                                  its labels, in the form of the original plan
 style.json                                          StyleCard
-model.int8.onnx                                     the same for a CPU, if it was exported
+model.int8.onnx                                     the same model for a CPU, if it was exported
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ EngineName = Literal["torch", "onnx"]
 
 
 class StyleCard(Config):
-    """Facts that travel with the weights."""
+    """Card of a style model: facts that are stored with its weights."""
 
     stage: str
     """Stage that made the model: style or distil."""
@@ -40,14 +40,14 @@ class StyleCard(Config):
     """Number of tokens of a text that are read; the rest is cut off, as in training."""
 
     temperature: float = 1.0
-    """Temperature fitted on dev. The weights are already divided by it."""
+    """Temperature that was fitted on the dev rows. The weights are already divided by it."""
 
     parents: dict[str, str] = {}
     """Digests of the model's base or teacher, of its rows and of its labels."""
 
     cross_fitted: int = 0
     """Number of sibling models that were judged instead of this model, each on rows that it did not learn from; 0 if
-    a test was locked away."""
+    this model was judged on a locked test."""
 
 
 def write_card(folder: Path, card: StyleCard) -> None:
@@ -67,13 +67,14 @@ class StyleModel:
 
     @classmethod
     def load(cls, folder: Path, engine: EngineName = "torch") -> "StyleModel":
-        """Load the folder's safetensors or ONNX file; a pickle is refused, since it could run code."""
+        """Load the folder's safetensors or ONNX file. A folder with a pickle is refused, since a pickle could run
+        code."""
         from qinglan.style.engines import open_onnx, open_torch
 
         card, labels = read_card(folder), read_mapping(folder)
         refuse_pickles(folder)
         refuse_foreign_files(folder, weights=engine == "torch")
-        if not (folder / TOKENIZER_FILE).is_file():  # transformers would make an empty one
+        if not (folder / TOKENIZER_FILE).is_file():  # transformers would make an empty tokenizer
             raise DataError(
                 f"{folder}: no {TOKENIZER_FILE}, so no whole model. Copy it again from where it was trained."
             )
@@ -87,14 +88,15 @@ class StyleModel:
         return encode(self.tokenizer, texts, self.card.max_length)
 
     def probabilities_of(self, ids: Sequence[TokenIds], batch_size: int = 32) -> NDArray[np.float64]:
-        """A row of probabilities for each text, in the order of the texts. Texts of similar length share a batch."""
+        """Return a row of probabilities for each text, in the order of the texts. Texts of similar length share a
+        batch."""
         return predict_probabilities(self.logits, ids, len(self.labels.labels), batch_size)
 
     def probabilities(self, texts: Sequence[str], batch_size: int = 32) -> NDArray[np.float64]:
         return self.probabilities_of(self.encode(texts), batch_size)
 
     def predict(self, texts: Sequence[str], batch_size: int = 32) -> list[Prediction]:
-        """Predictions in the plan's form: predicted_label, confidence, probabilities."""
+        """Return predictions in the form of the original plan: predicted_label, confidence, probabilities."""
         return predictions(self.probabilities(texts, batch_size), self.labels.names)
 
 

@@ -1,4 +1,4 @@
-"""Predict the plan's answers to texts, with any transformers model that classifies.
+"""Predicts the styles of texts in the form of the original plan, with any transformers model that classifies.
 
 batch_predict(texts, model, tokenizer, id_to_label)     as in the plan, padded to each batch's longest instead of 512
 predict_style(text, model, tokenizer, id_to_label)
@@ -15,7 +15,7 @@ from qinglan.style.engines import InferenceEngine, TokenIds, TorchEngine
 
 
 class Prediction(TypedDict):
-    """One prediction, in the plan's form."""
+    """One prediction, in the form of the original plan."""
 
     predicted_label: str
     confidence: float
@@ -44,7 +44,8 @@ def batch_predict(
 def predict_probabilities(
     logits: InferenceEngine, ids: Sequence[TokenIds], labels: int, batch_size: int
 ) -> NDArray[np.float64]:
-    """A row of probabilities for each text, in the order of the texts. Texts of similar length share a batch."""
+    """Return a row of probabilities for each text, in the order of the texts. Texts of similar length share a
+    batch."""
     out = np.zeros((len(ids), labels))
     for batch in batch_by_length(ids, batch_size, logits.most_tokens):
         out[batch] = softmax(logits([ids[at] for at in batch]))
@@ -52,7 +53,7 @@ def predict_probabilities(
 
 
 def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[TokenIds]:
-    """Token ids of each text, cut off at `max_length`; an empty text is a DataError with its number."""
+    """Return the token ids of each text, cut off at `max_length`. A DataError gives the number of an empty text."""
     for number, text in enumerate(texts):
         if not isinstance(text, str) or not text.strip():
             raise DataError(f"text {number + 1}: empty. Give 用户问题：… and 回答：… as in training.")
@@ -63,8 +64,8 @@ def encode(tokenizer: Any, texts: Sequence[str], max_length: int) -> list[TokenI
 
 
 def batch_by_length(ids: Sequence[TokenIds], batch_size: int, most_tokens: int) -> Iterator[list[int]]:
-    """Divide the positions of texts into batches of similar length, so that little is padded. `most_tokens` limits a
-    batch of several long texts."""
+    """Divide the positions of texts into batches of similar length, so that little is padded. `most_tokens` limits
+    the tokens of a batch that has several texts."""
     batch: list[int] = []
     for at in sorted(range(len(ids)), key=lambda at: len(ids[at])):
         if batch and (len(batch) == batch_size or (len(batch) + 1) * len(ids[at]) > most_tokens):

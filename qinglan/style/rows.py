@@ -1,9 +1,9 @@
-r"""Files that the style line's stages pass on: a folder of splits, each row an answer with its label.
+r"""Reads the files that the style line's stages pass on: a folder of splits, whose rows are labelled answers.
 
 label_mapping.json                    the labels
 train.jsonl dev.jsonl test.jsonl      StyleRow
 texts.jsonl                           texts without a label, optional: for the tiny base and for distillation
-folds.json                            the fold of each row, if no test is locked away: test.jsonl is empty
+folds.json                            fold of each row, if no test is locked away (test.jsonl is then empty)
 """
 
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ SPLITS: tuple[Split, ...] = ("train", "dev", "test")
 UNLABELLED_FILE = "texts.jsonl"
 FOLDS_FILE = "folds.json"
 CROSS_FITTED_FILE = "cross_fitted.json"
-"""File in a model's folder with the predictions for each row by a model that did not learn from the row. It is one
-JSON document, since a release holds no JSON lines."""
+"""File in a model's folder that holds for each row the prediction of a model that did not learn from the row. It is
+one JSON document, since a release holds no JSON lines."""
 
 
 class StyleRow(Config):
@@ -50,7 +50,8 @@ class UnlabelledText(Config):
 
 
 def read_split(folder: Path, split: Split) -> tuple[list[StyleRow], Labels]:
-    """The rows of a split, and all labels; a label that the mapping lacks is a DataError with its line."""
+    """Read the rows of a split, and all labels. A DataError names the line of a row whose label is not in the
+    mapping."""
     labels = read_mapping(folder)
     path = folder / f"{split}.jsonl"
     rows = []
@@ -62,7 +63,8 @@ def read_split(folder: Path, split: Split) -> tuple[list[StyleRow], Labels]:
 
 
 class CrossFitted(Config):
-    """Probabilities of one row by the model of its fold, in the order of the labels' ids."""
+    """Probabilities for one row, in the order of the labels' ids, by the model that did not learn from the row's
+    fold."""
 
     id: str
     fold: int
@@ -78,7 +80,7 @@ def write_folds(folder: Path, folds: Mapping[str, int]) -> None:
 
 
 def read_folds(folder: Path) -> dict[str, int]:
-    """The fold of each row, by its id; empty if a test is locked away."""
+    """Read the fold of each row, by the row's id; empty if a test is locked away."""
     path = folder / FOLDS_FILE
     if not path.is_file():
         return {}
@@ -89,7 +91,8 @@ def read_folds(folder: Path) -> dict[str, int]:
 
 
 def refuse_folds(rows: Path) -> None:
-    """Raise a DataError if the rows are cross-fitted: no smaller model can be made or judged from such rows."""
+    """Raise a DataError if the rows are cross-fitted, because no smaller model can be made or judged from such
+    rows."""
     if read_folds(rows):
         raise DataError(
             f"{rows}: cross-fitted rows leave no test for a distilled model, whose teacher learned from all of them. "

@@ -2,7 +2,7 @@
 
 POST /predict {"text"}                                  -> an answer
 POST /v1/models/style:predict {"instances": [{"text"}]} -> {"predictions": [an answer for each]}
-GET  /model                                             -> {"name", "sha256"}: which bytes answer
+GET  /model                                             -> {"name", "sha256"}: the model that answers
 """
 
 from qinglan.config import Config, Fraction

@@ -31,8 +31,8 @@ JAPANESE_SHARE = 0.2
 give next to no kana."""
 
 SINGLE_RUNS = 0.8
-"""Share of single bytes among the runs of bytes above 127, from which a text is Western. In Western text nearly all
-runs are single bytes, in Chinese text few."""
+"""Share of one-byte runs among the runs of bytes above 127, from which a text counts as Western. In Western text
+nearly all such runs are one byte long, in Chinese text few."""
 
 
 def read_csv(
@@ -45,9 +45,9 @@ def read_csv(
 
     Rows above the column names are left out; `on_header` gets the number of the row with the column names.
     """
-    # csv.reader reads a quote without its end to the end of the file: strict=True makes that an error with its row.
+    # If a quote has no end, csv.reader reads to the end of the file. strict=True makes that an error with its row.
     text = read_text(path)
-    csv.field_size_limit(UNCOMPRESSED_LIMIT)  # a quote without its end is an error of strict=True
+    csv.field_size_limit(UNCOMPRESSED_LIMIT)  # strict=True finds a quote without its end
     number = 0
     try:
         delimiter = _delimiter(text)
@@ -84,8 +84,8 @@ def read_csv(
 
 
 def _delimiter(text: str) -> str:
-    """Guess the delimiter: the one that gives the first row most cells. If the first row is a title without any, it
-    is the one that gives all rows from the third on the same number of cells."""
+    """Guess the delimiter: the sign that gives the first row most cells. If the first row is a title without
+    delimiters, it is the sign that gives all rows from the third on the same number of cells."""
 
     def cells(sign: str) -> tuple[int, int]:
         rows = filter(any, csv.reader(io.StringIO(text, newline=""), delimiter=sign))

@@ -1,4 +1,5 @@
-"""Recognises a file of rows by its content; a file of another format is refused with advice on how to save it."""
+"""Recognises the format of a file of rows by its content. Other formats are refused with advice on how to save the
+file."""
 
 import lzma
 import struct
@@ -14,7 +15,7 @@ ZIP, OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 HEAD = 1 << 16
 UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 UNCOMPRESSED_LIMIT = 256 * 1024 * 1024
-"""Largest text or unpacked document in bytes; 100,000 rows of conversations take about 80 MB."""
+"""Size limit of a text or an unpacked document in bytes; 100,000 rows of conversations take about 80 MB."""
 
 ZIP_ERRORS = (
     OSError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, RuntimeError, EOFError, ValueError,
@@ -47,19 +48,21 @@ ZIPPED = {
 
 
 def is_spreadsheet(path: Path) -> bool:
-    """True if the first bytes are those of an .xlsx: a pipeline's artifact has no file name ending to go by."""
+    """True if the first bytes are those of an .xlsx. The name is not used, because a pipeline's artifact has no file
+    name ending."""
     return _head(path, len(ZIP)) == ZIP
 
 
 def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
-    """Format of a file of rows, by its first bytes; a DataError with advice if the format is not read."""
+    """Return the format of a file of rows, by its first bytes; a DataError with advice if the format is not
+    supported."""
     head = _head(path)
     if head.startswith(ZIP):
         return "spreadsheet"
     if (kind_and_advice := _foreign_format(head)) is not None:
         kind, advice = kind_and_advice
         raise DataError(f"{path}: this is {kind}, and an .xlsx, CSV or JSONL is needed: {advice}.")
-    # A format is guessed from the first sign; the ending of the name decides only between JSON and JSONL.
+    # The format is guessed from the first character; the ending of the name decides only between JSON and JSONL.
     first, ending = _first_line(head)[:1], path.suffix.lower()
     if ending in WORKBOOKS and len(head.strip().splitlines()) < 2 and first not in ("[", "{"):
         raise DataError(
@@ -72,8 +75,8 @@ def row_format(path: Path) -> Literal["spreadsheet", "json", "jsonl", "csv"]:
 
 
 def _foreign_format(head: bytes) -> tuple[str, str] | None:
-    """Name of an unread format that begins with these bytes, and advice to the user; None if it may be text with
-    rows."""
+    """Return the name of the unsupported format that begins with these bytes, and advice to the user; None if the
+    file may be text with rows."""
     if not head.strip():
         return "an empty file", NAME_THE_ROWS
     for beginning, kind_and_advice in FOREIGN.items():
@@ -99,7 +102,7 @@ def refuse_bomb(path: Path) -> None:
 
 
 def zipped_kind(path: Path) -> str:
-    """Kind of a zipped document that is not an .xlsx; empty if no kind is recognised."""
+    """Return the kind of a zipped document that is not an .xlsx; empty if no kind is recognised."""
     with suppress(*ZIP_ERRORS), zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
         return next((kind for part, kind in ZIPPED.items() if part in names), "")
@@ -114,7 +117,8 @@ def _head(path: Path, size: int = HEAD) -> bytes:
 
 
 def _first_line(head: bytes) -> str:
-    """The first line that is not blank. Callers need only its ASCII signs, so the encoding need not be known."""
+    """Return the first line that is not blank. Callers need only its ASCII characters, so the encoding need not be
+    known."""
     encoding = "utf-16" if head.startswith(UTF_16) else "latin-1"
     text = head.removeprefix(b"\xef\xbb\xbf").decode(encoding, "replace")
     return next((line.strip() for line in text.splitlines() if line.strip()), "")

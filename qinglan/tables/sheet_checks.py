@@ -18,10 +18,10 @@ from qinglan.errors import DataError
 from qinglan.tables.file_formats import UNCOMPRESSED_LIMIT
 
 ELEMENT_LIMIT = 5_000_000
-"""Most XML elements in a file; 100,000 rows of nine columns with a text each take about 3.7 million."""
+"""Largest number of XML elements in a file; 100,000 rows of nine columns with a text each take about 3.7 million."""
 
 STRING_LIMIT = 1_000_000
-"""Most texts in the table of texts that cells share."""
+"""Largest number of texts in the table of texts that cells share."""
 
 DEPTH_LIMIT = 64
 SHEET_NAMESPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -29,7 +29,7 @@ READ_AT_ONCE = 1 << 18
 
 
 class PartScan:
-    """Counts and facts about one part of an .xlsx."""
+    """Result of the scan of one part of an .xlsx, which is a file in its archive."""
 
     def __init__(self) -> None:
         self.elements = self.strings = self.depth = 0
@@ -40,10 +40,11 @@ class PartScan:
         """The range of merged cells that ends lowest."""
 
         self.merged_to = 0
-        """The last row of that range."""
+        """Last row of the range in `merged`."""
 
     def add_merged(self, cells: str) -> None:
-        """Note a range of merged cells, such as A1:F1. A range that cannot be read counts as ending lowest of all."""
+        """Store a range of merged cells, such as A1:F1, if it ends lower than all before. A range that cannot be read
+        counts as the lowest."""
         digits = re.search(r"[0-9]{1,9}$", cells)
         last = int(digits[0]) if digits else sys.maxsize
         if last > self.merged_to:
@@ -51,7 +52,8 @@ class PartScan:
 
 
 def scan_parts(archive: zipfile.ZipFile, where: str) -> dict[str, PartScan]:
-    """Scan every part of an .xlsx; a DataError if reading it would take too much, or if it has two meanings."""
+    """Scan every part of an .xlsx; a DataError if reading it would take too much memory, or if programs could read it
+    differently."""
     members = archive.infolist()
     # zipfile reads the last of two entries with one name, other programs the first.
     twice = [name for name, count in Counter(member.filename for member in members).items() if count > 1]

@@ -30,7 +30,7 @@ class Formula(str):
 
 Cell = str | int | float | bool | None
 Row = dict[int, Cell]
-"""Cells by the number of their column."""
+"""Cells of a row, by the number of their column."""
 
 
 class Sheet(NamedTuple):
@@ -45,9 +45,9 @@ class Sheet(NamedTuple):
         return str(self.source.title)
 
     def rows(self, merged_to: int = 0) -> Iterator[tuple[int, Row]]:
-        """Rows with their numbers, in order; a DataError if the content is ambiguous.
+        """Yield the rows with their numbers, in order; a DataError if the content is ambiguous.
 
-        Cells may be merged down to row `merged_to`: the title above the column names is not read.
+        Cells may be merged only down to row `merged_to`, since titles above the column names are not read.
         """
         # For a sheet in another namespace, such as Strict Open XML's, openpyxl yields neither rows nor an error.
         if self.scan.namespace != SHEET_NAMESPACE:
@@ -74,7 +74,7 @@ class Sheet(NamedTuple):
             # _get_source and WorkSheetParser are private in openpyxl 3.1 (worksheet/_read_only.py). iter_rows
             # pads every row to the widest, so one cell in the last column would cost 16,384 cells a row.
             with warnings.catch_warnings(), self.source._get_source() as part:
-                warnings.simplefilter("ignore")  # of dates that no calendar has: the cell is an error then
+                warnings.simplefilter("ignore")  # about dates that no calendar has; such a cell is an error
                 for number, cells in _parser(self.source, part).rows():
                     yield number, cells
         except Exception as error:  # openpyxl lets any error of its parsers through
@@ -91,7 +91,7 @@ class Sheet(NamedTuple):
 
 @contextmanager
 def visible_sheets(path: Path) -> Iterator[list[Sheet]]:
-    """The visible sheets, in order; a DataError if no sheet is visible."""
+    """Yield the visible sheets, in order; a DataError if no sheet is visible."""
     from openpyxl import load_workbook
 
     if kind := zipped_kind(path):
@@ -119,7 +119,8 @@ def visible_sheets(path: Path) -> Iterator[list[Sheet]]:
 
 
 def _parser(sheet: Any, part: Any) -> Any:
-    """openpyxl's parser reduced to cells: it ignores the rest of a sheet and does not translate shared formulas."""
+    """Return openpyxl's parser, reduced to cells. It ignores the rest of a sheet and does not translate shared
+    formulas."""
     from openpyxl.worksheet._reader import FORMULA_TAG, ROW_TAG, WorkSheetParser
     from openpyxl.xml.functions import iterparse
 

@@ -24,13 +24,14 @@ from qinglan.tables.sheet_reader import LAST_ROW, Cell, Row, Sheet, visible_shee
 from qinglan.terminal import visible
 
 FORMULA = re.compile("[\\s\u200b-\u200f\u2060\ufeff]*[=+\\-@＝＋－＠]|[\\t\\r]")
-"""Text that a spreadsheet program may run as a formula, also after blanks and in full width. Blanks do not help: a
-program that reads an exported CSV cuts them (https://owasp.org/www-community/attacks/CSV_Injection)."""
+"""Pattern of text that a spreadsheet program may run as a formula, also in full width. Blanks before it do not
+matter, because a program that reads an exported CSV removes them
+(https://owasp.org/www-community/attacks/CSV_Injection)."""
 
 CELL_LIMIT = 32_767
 
 NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 refuses (https://www.w3.org/TR/xml/#charsets): one of them makes a whole sheet unreadable.
+"""Characters that XML 1.0 refuses (https://www.w3.org/TR/xml/#charsets). A single one makes a whole sheet unreadable.
 openpyxl's own list lacks U+FFFE, U+FFFF and lone surrogates."""
 
 WIDTH_ROWS = 100
@@ -51,11 +52,11 @@ def read_table(
     sheet: str = "",
     on_header: Callable[[int], object] = int,
 ) -> Iterator[tuple[int, Cells]]:
-    """Yield the rows of a sheet, by default the first visible one: the row number, and the cells by column name.
+    """Yield the rows of a sheet, by default the first visible sheet: the row number, and the cells by column name.
 
     Blank rows and rows above the column names are left out; hidden rows are read. `on_header` gets the number of the
-    row with the column names. Without `sheet`, a second sheet with the required columns is an error: its rows would
-    be lost.
+    row with the column names. Without `sheet`, a second sheet with the required columns is an error, because its rows
+    would be lost.
     """
     with visible_sheets(path) as sheets:
         table = next((each for each in sheets if each.name.strip() == sheet.strip()), None) if sheet else sheets[0]
@@ -121,7 +122,8 @@ def check_header(path: Path, header: Sequence[str], required: Sequence[str], is_
 
 @contextmanager
 def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequence[Cell]], None]]:
-    """Give a function that adds a row to a new sheet. The complete file appears when the block ends without an error.
+    """Yield a function that adds a row to a new sheet. The complete file appears when the block ends without an
+    error.
 
     The same rows give the same bytes on any day.
     """
@@ -157,7 +159,7 @@ def write_table(path: Path, columns: Sequence[str]) -> Iterator[Callable[[Sequen
         if first:
             flush()
     except BaseException:
-        with suppress(OSError):  # of a full disk, which the first error says already
+        with suppress(OSError):  # of a full disk, which the first error already reports
             sheet.close()
         raise
     book.properties.created = book.properties.modified = datetime(*ZIP_EPOCH)
@@ -184,7 +186,7 @@ def _undated(name: str) -> zipfile.ZipInfo:
 
 
 def column_widths(rows: Sequence[Sequence[Cell]]) -> list[int]:
-    """Width of each column in characters: enough for its longest cell, up to WIDEST."""
+    """Return the width of each column in characters: enough for its longest cell, up to WIDEST."""
 
     def width(value: Cell) -> int:
         text = "" if value is None else str(value)

@@ -61,7 +61,7 @@ def labelled(name: str, text: object) -> str:
 
 
 def program_name(module: str) -> str:
-    """Name of a server's program as it was started: `qinglan serve NAME`, or `python -m MODULE`."""
+    """Return the name of a server's program as it was started: `qinglan serve NAME`, or `python -m MODULE`."""
     return sys.argv[0] if sys.argv[0].startswith("qinglan ") else f"python -m {module}"
 
 

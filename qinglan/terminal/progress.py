@@ -36,7 +36,7 @@ def step_progress(label: str, rest: int = 0) -> Iterator[ShowStep]:
         first = first or (step, now)
         if step >= total or now - printed >= EVERY_SECONDS:
             printed = now
-            # Seconds of a step, measured from the first report: the time before it is start-up.
+            # Seconds per step, measured from the first report, because the time before it is start-up.
             pace = (now - first[1]) / (step - first[0]) if step > first[0] else 0.0
             steps = total - step + rest * total
             left = f"{pace * steps:.0f} s left" if pace and steps else ""
@@ -64,7 +64,8 @@ def progress(label: str, total: int | None = None) -> Iterator[Tick]:
 
 
 class Transfer:
-    """Counter of transferred bytes for any thread. Bytes that the target already had do not count for the speed."""
+    """Counts transferred bytes, also from several threads. Bytes that the target already had do not count for the
+    speed."""
 
     def __init__(self, show: Callable[[float, str], None]) -> None:
         self._show = show
@@ -99,8 +100,8 @@ def transfer_progress(label: str, total: int) -> Iterator[Transfer]:
 def _display(
     label: str, total: int | None, line: Callable[[float], str], in_bytes: bool = False
 ) -> Iterator[Callable[[float, str], None]]:
-    """Show a bar on a terminal; else print a `line` every few seconds and at the end. `line` gets the seconds since
-    the beginning. Yields a function that takes what is done, and a note."""
+    """Show a bar on a terminal; otherwise print a `line` every few seconds and at the end. `line` gets the seconds
+    since the beginning. Yields a function to call with the amount that is done, and a note."""
     if not sys.stdout.isatty():
         started = printed = time.monotonic()
 

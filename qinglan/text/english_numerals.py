@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 LONGEST_RUN = 60
-"""Most numerals in a row (digits, characters or English words) that are read as one number. Nobody writes a longer
-number, and matching thousands of numerals takes seconds."""
+"""Largest number of numerals in a row (digits, characters or English words) that are read as one number. Nobody
+writes a longer number, and matching thousands of numerals takes seconds."""
 
 SMALL = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -54,7 +54,7 @@ def _words(run: str) -> list[str]:
 
 
 def _run_numbers(words: Sequence[str]) -> Iterator[str]:
-    """Numbers in a run of number words: "two three" holds two numbers, "twenty three" one."""
+    """Yield the numbers in a run of number words: "two three" holds two numbers, "twenty three" one."""
     total = part = 0
     begun, at = False, 0
     while at < len(words):
@@ -80,7 +80,8 @@ def _run_numbers(words: Sequence[str]) -> Iterator[str]:
 
 
 def _joined(word: str, total: int, part: int, begun: bool) -> tuple[int, int] | None:
-    """Add a word to a number, given as whole thousands (`total`) and rest (`part`); None if it cannot continue it."""
+    """Add a word to a number, which is given as whole thousands (`total`) and the rest (`part`); None if the word
+    cannot continue the number."""
     if word in SINGLE:
         return None if begun else (0, SINGLE[word])
     if word in SCALES:

@@ -23,7 +23,7 @@ Ids = NDArray[np.intp]
 
 
 def question_key(question: str, history: str) -> str:
-    """Key of a row: rows with the same key are one task.
+    """Build the key of a row. Rows with the same key are the same task.
 
     It includes the history, since an incomplete question means nothing without it. Width, case, punctuation, spaces
     and traditional characters make no difference.
@@ -32,7 +32,7 @@ def question_key(question: str, history: str) -> str:
 
 
 def comparable(text: str) -> str:
-    """The text in the form that is compared: normalised, in simplified characters."""
+    """Convert a text to the form in which texts are compared: normalised, in simplified characters."""
     return normalise(text).translate(_simplified_characters())
 
 
@@ -48,7 +48,7 @@ def shingles(text: str) -> set[str]:
 
 
 def similarity(left: set[str], other: set[str]) -> float:
-    """Jaccard index: the size of the intersection over the size of the union."""
+    """Compute the Jaccard index: the size of the intersection divided by the size of the union."""
     shared = len(left & other)
     return shared / (len(left) + len(other) - shared)
 
@@ -70,7 +70,7 @@ class PieceIndex:
         self._sizes = np.array([len(shingles(text)) for text in self.texts], dtype=np.intp)
 
     def shared_pieces(self, pieces: Iterable[str]) -> Ids:
-        """For each known text, the number of these pieces that it has."""
+        """Return for each known text how many of these pieces it has."""
         lists = [self._texts_by_piece[piece] for piece in pieces if piece in self._texts_by_piece]
         return np.bincount(np.concatenate(lists) if lists else [], minlength=len(self.texts))
 
@@ -79,7 +79,7 @@ class NearDuplicateIndex(PieceIndex):
     """Finds the known texts whose Jaccard index with a text reaches the threshold."""
 
     def alike(self, text: str) -> list[str]:
-        """Known texts whose similarity reaches the threshold, and the text itself if it is known."""
+        """Return the known texts whose similarity reaches the threshold, including the text itself if it is known."""
         pieces = shingles(text)
         shared = self.shared_pieces(pieces)
         # shared / (size + len(pieces) - shared) >= threshold, without a division by 0
@@ -88,18 +88,20 @@ class NearDuplicateIndex(PieceIndex):
 
 
 class ContainmentIndex(PieceIndex):
-    """Finds known texts that contain a text, or are contained in it: they share enough pieces of the smaller text."""
+    """Finds known texts that contain a text or are contained in it, because they share enough pieces of the smaller
+    text."""
 
     def related(self, text: str) -> list[int]:
-        """Numbers of known texts: the shared pieces, as a share of the smaller text's pieces, reach the threshold."""
+        """Return the numbers of the known texts for which the shared pieces, as a share of the smaller text's pieces,
+        reach the threshold."""
         pieces = shingles(text)
         smaller = np.minimum(self._sizes, len(pieces))
         return np.flatnonzero(self.shared_pieces(pieces) >= self.threshold * smaller - ROUNDING).tolist()
 
 
 def group_near_duplicates(texts: Sequence[str], threshold: float) -> list[int]:
-    """Group number of each text. Texts that are alike have the same number, also if only a chain of others links
-    them."""
+    """Return the group number of each text. Texts that are alike have the same number, also if only a chain of other
+    texts links them."""
     # Each text joins the groups of all earlier texts that are like it, and the joined groups become one.
     index = NearDuplicateIndex(texts, threshold)
     group_of, members = dict[str, int](), defaultdict[int, list[str]](list)

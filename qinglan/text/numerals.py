@@ -38,8 +38,8 @@ COUNTED = re.compile(
     rf"|\s*(?:{LATIN_UNITS})(?![A-Za-z]))",
     re.IGNORECASE,
 )
-"""Unit or measure word after a spelled-out number. After a space only sure units match: in 方案三 天然 no days are
-counted."""
+"""Unit or measure word after a spelled-out number. After a space only unambiguous units match, so that 方案三 天然
+does not count days."""
 
 STATED = re.compile(r"(?<![A-Za-z\d.])(?<![A-Za-z]-)(\d+(?:\.\d+)?|\.\d+)([十百千万亿]*)")
 MULTIPLIED = re.compile(r"(\d+(?:\.\d+)?|\.\d+)([十百千万亿]+)")
@@ -59,7 +59,8 @@ FORMAL = re.compile(f"(?<![收队退入大登着])[{''.join(FORMAL_NUMERALS)}]")
 
 KILO = re.compile(rf"(?<=[\d{SPELLED_DIGITS}两十百半几])千(克(?!拉)|米|卡(?!路)|焦|瓦|帕)")
 KILO_UNITS = {"克": "公斤", "米": "公里", "卡": "大卡", "焦": "kJ", "瓦": "kW", "帕": "kPa"}
-"""Units that replace 千 with a base unit. 千 belongs to the unit there: 200千卡 is 200 kcal, and 3千克 is 3 kg."""
+"""Units that replace 千 and the base unit after it, because 千 then belongs to the unit: 200千卡 is 200 kcal, and
+3千克 is 3 kg."""
 
 DECIMAL = re.compile(
     rf"([{SPELLED_DIGITS}两十百]+)点([{SPELLED_DIGITS}]+)"
@@ -74,8 +75,8 @@ LOOSE_UNIT_INSIDE = re.compile(
     rf"(?![\d{SPELLED_DIGITS}两十百千万亿])"
 )
 UNIT_INSIDE = re.compile(rf"{LOOSE_UNIT_INSIDE.pattern}(?=$|[\s,，。;；、?？!！)）的高长宽深左右吗呢吧以了])")
-"""A number with digits after its unit: 1米75, 三块五, 38度5. They are tenths and hundredths of the unit, which is
-sure only before the characters at the pattern's end."""
+"""A number with digits after its unit: 1米75, 三块五, 38度5. These digits are tenths and hundredths of the unit,
+which is certain only before the characters at the pattern's end."""
 
 SCALES = english_numerals.SCALES | {"hundred": 100, "k": 1000, "m": 10**6, "bn": 10**9}
 SCALED = re.compile(r"(\d+(?:\.\d+)?)\s?(hundred|thousand|grand|million|billion|(?<=\d)(?:k|K|M|bn))\b")
@@ -96,11 +97,12 @@ ROMAN_UNITS = ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX")
 ROMAN = re.compile(r"\b(X{0,2})(IX|IV|V?I{0,3})\b")
 
 VAGUE_COUNTS = {"1", "2"}
-"""Counts that are ignored, since 一天 or 两种 is mostly a manner of speaking."""
+"""Spelled-out counts that are ignored, since 一天 or 两种 is mostly not meant as an exact number."""
 
 
 def written_numbers(text: str) -> set[str]:
-    """Numbers that the text states: in digits, or spelled out before a counted thing. 一 and 两 are ignored.
+    """Return the numbers that the text states: in digits, in English words, or in Chinese numerals before a counted
+    thing. A spelled-out 1 or 2 is ignored.
 
     A number that follows a letter (Q10, B12) is part of a name, unless a unit follows it: x300mg. "Half a dozen" is
     ignored too, since it is rarely meant as a number.
@@ -116,8 +118,8 @@ def written_numbers(text: str) -> set[str]:
 
 
 def all_numbers(text: str) -> set[str]:
-    """Every number that a reader could find in this text, or that a faithful rewrite of it may hold, as plain digits:
-    the 90s may be 1990, 3 1/2 is 3.5, and the third is 3."""
+    """Return every number that a reader could find in this text, or that a faithful rewrite of it may hold, as plain
+    digits: the 90s may be 1990, 3 1/2 is 3.5, and the third is 3."""
     plain = normalise_numerals(text)
     numbers = {canonical_number(match.group()) for match in re.finditer(r"\d+(?:\.\d+)?|\.\d+", plain)}
     numbers |= {multiplied(match[1], match[2]) for match in MULTIPLIED.finditer(plain)}
@@ -153,7 +155,8 @@ def is_span(word: str) -> bool:
 
 
 def _claimed_value(plain: str, match: re.Match[str]) -> str:
-    """Value of a spelled-out count. Of two digits in a row (三四天, 小九一天) the last counts, except in a year."""
+    """Return the value of a spelled-out count. Of two digits in a row (三四天, 小九一天) the last counts, except in a
+    year."""
     word = match.group()
     is_two_digits = len(word) == 2 and set(word) <= set(DIGITS) and not plain.startswith("年", match.end())
     return str(spelled_value(word[-1] if is_two_digits else word))
@@ -166,7 +169,7 @@ def _halves_and_dozens(plain: str) -> set[str]:
 
 
 def dozens(count: str) -> str:
-    """Value of a number of dozens; 半 means half a dozen."""
+    """Return the value of a number of dozens; 半 means half a dozen."""
     return canonical_number(str(12 * (Decimal("0.5") if count == "半" else count_value(count))))
 
 
@@ -177,7 +180,7 @@ def count_value(word: str) -> Decimal:
 
 
 def multiplied(number: str, units: str) -> str:
-    """Value of a number with Chinese units after it: 1.5万, 3百万."""
+    """Return the value of a number with Chinese units after it: 1.5万, 3百万."""
     value = Decimal(number)
     for unit in units:
         value *= (UNITS | MYRIADS)[unit]
@@ -185,8 +188,8 @@ def multiplied(number: str, units: str) -> str:
 
 
 def normalise_numerals(text: str) -> str:
-    """The text in half-width characters, with each number in one form. A number of more than LONGEST_RUN numerals is
-    cut to its beginning.
+    """Return the text in half-width characters, with each number in one form. A number of more than LONGEST_RUN
+    numerals is cut to its beginning.
 
     Roman, formal and colloquial numerals, 1,000, 2 million, 三点五毫克, 1米75 and 200千卡 are changed.
     """
@@ -202,7 +205,7 @@ def normalise_numerals(text: str) -> str:
 
 
 def decimal_inside(match: re.Match[str]) -> str:
-    """Number in a match of UNIT_INSIDE: 1米75 is 1.75."""
+    """Return the number in a match of UNIT_INSIDE: 1米75 is 1.75."""
     return _decimal(match[1] or match[2], match[4] or match[5])
 
 
@@ -211,13 +214,13 @@ def _decimal(whole: str, digits: str) -> str:
 
 
 def canonical_number(number: str) -> str:
-    """A number in one form: 030, 30.0 and 30 are 30."""
+    """Write a number in one form: 030, 30.0 and 30 become 30."""
     plain = Decimal(number)
     return str(int(plain)) if plain == plain.to_integral_value() else str(plain.normalize())
 
 
 def spelled_value(word: str) -> int:
-    """The value of a spelled-out number; digits without a unit are read one by one: 二〇二五 is 2025."""
+    """Return the value of a spelled-out number. Digits without a unit are read one by one: 二〇二五 is 2025."""
     if not set(word) & set(UNITS | MYRIADS):
         return int("".join(str(DIGITS[char]) for char in word))
     total = section = digit = 0

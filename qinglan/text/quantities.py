@@ -5,7 +5,7 @@ numbers_without_source("at 15:00", ["at 3 pm"])           set()
 quantities("一个半小时")      [Quantity(("1.5",), "time", 5400.0)]
 quantities("at 7:30 pm")      [Quantity(("7", "30"), "clock", 450.0), Quantity(("7", "30"), "clock", 1170.0)]
 
-A conversion counts with its unit only: a week is 7 days, and not 7 tablets.
+A converted number counts only with its unit: a week is 7 days, and not 7 tablets.
 """
 
 import re
@@ -38,7 +38,7 @@ class Quantity(NamedTuple):
 
     dimension: str
     value: float
-    """Value in the unit of size 1 of its dimension in UNITS_BY_DIMENSION, rounded to six digits."""
+    """Value in the unit that has size 1 in its dimension (UNITS_BY_DIMENSION), rounded to six significant digits."""
 
 
 UNITS_BY_DIMENSION: dict[str, dict[float, str]] = {
@@ -64,7 +64,7 @@ UNITS_BY_DIMENSION: dict[str, dict[float, str]] = {
     "dollars": {0.01: "cents?", 1: "dollars?|bucks?"},
     "share": {0.001: "‰", 0.01: "%|per\\s?cent", 0.1: "成(?![立为员分果功就])|折", 0.25: "quarters?"},
 }  # fmt: skip
-"""Patterns of units by dimension and size."""
+"""Patterns of units, by dimension and by size in the dimension's unit of size 1."""
 
 CACHED_SOURCES = 1 << 10
 DAYS_OF_A_MONTH = 30
@@ -107,7 +107,8 @@ QUARTERS_OF_AN_HOUR = re.compile(r"\b(\d+)\squarters?\sof\s1\shour\b", re.IGNORE
 
 
 def numbers_without_source(text: str, sources: Iterable[str]) -> set[str]:
-    """Numbers of the text that no source holds in any form: in digits, in words, or converted to another unit."""
+    """Return the numbers of the text that no source holds in any form: in digits, in words, or converted to another
+    unit."""
     sources = tuple(sources)
     unknown = written_numbers(text).difference(*map(_source_numbers, sources))
     if unknown:
@@ -129,7 +130,7 @@ def _source_amounts(text: str) -> frozenset[tuple[str, float]]:
 
 
 def quantities(text: str) -> Iterator[Quantity]:
-    """Yield every amount in the text; an ambiguous amount comes once for each meaning."""
+    """Yield every amount in the text. An ambiguous amount is yielded once for each meaning."""
     plain = normalise_numerals(text)
     if HALF.search(plain):
         yield _quantity(("0.5",), "share", 0.5)
@@ -140,7 +141,7 @@ def quantities(text: str) -> Iterator[Quantity]:
 
 
 def _in_digits(plain: str) -> str:
-    """The text with its numbers in digits, an hour as 1 hour, and half a unit as 0.5 of it."""
+    """Return the text with its numbers in digits, `an hour` as `1 hour`, and half a unit as 0.5 of the unit."""
     plain = LIANG.sub(lambda match: f"{50 * (0.5 if match[1] == '半' else DIGITS[match[1]]):g}克", plain)
     plain = MULTIPLIED.sub(lambda match: f"{multiplied(match[1], match[2])} ", plain)
     plain = TOO_MANY_DIGITS.sub(r"\1", SPELLED.sub(_spelled, in_digits(plain)))
@@ -150,7 +151,7 @@ def _in_digits(plain: str) -> str:
 
 
 def _spelled(match: re.Match[str]) -> str:
-    """Replace a spelled-out number by digits, with spaces to digits beside it, so that they do not run together."""
+    """Return a spelled-out number in digits, with a space before or after it if a digit is next to it there."""
     word, before, after = (
         match[0],
         match.string[max(0, match.start() - 1) : match.start()],

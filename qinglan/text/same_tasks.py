@@ -1,4 +1,4 @@
-"""Finds rows that are one task: near-duplicates, and the same question after another wording of its history.
+"""Finds rows that are the same task: near-duplicates, and the same question with a differently worded history.
 
 index = TaskIndex(["question|history", …], threshold=0.8, complete={"question|history", …})
 index.alike("question|history")     # known tasks that are the same as this row's
@@ -21,11 +21,12 @@ from functools import lru_cache
 from qinglan.text.near_duplicates import ROUNDING, ContainmentIndex, NearDuplicateIndex, shingles, similarity
 
 HELD = 0.9
-"""Smallest share of the shorter question or history that the longer one must contain. Two questions from a template
-with different product names share less."""
+"""Smallest share of the shorter question or history that the longer question or history must contain. Two questions
+from a template with different product names share less."""
 
 SMALLEST_HELD = 8
-"""Fewest pieces of a question for which containment is enough: a shorter question is contained in too many others."""
+"""Smallest number of pieces in a question for which containment is enough, because a shorter question is contained in
+too many others."""
 
 SYNONYMS = {
     "": ("请问一下", "请问", "您好", "你好", "麻烦", "谢谢", "想问一下", "想问下", "我想问", "想问", "问一下", "一下",
@@ -40,7 +41,8 @@ SYNONYMS = {
     "买": ("购买", "选购"),
     "多久": ("多长时间", "几久"),
 }  # fmt: skip
-"""Words of questions that are replaced by their key before comparison; politeness and particles are removed."""
+"""Words that are replaced by their key before questions are compared. The empty key removes polite words and
+particles."""
 
 _WORDS: Mapping[str, str] = {word: plain for plain, words in SYNONYMS.items() for word in words}
 _WORD = re.compile("|".join(sorted(_WORDS, key=lambda word: -len(word))))
@@ -48,7 +50,8 @@ _WORD = re.compile("|".join(sorted(_WORDS, key=lambda word: -len(word))))
 
 @lru_cache(1 << 16)
 def plain_question(question: str) -> str:
-    """Replace the words of a normalised question by SYNONYMS; the question itself if nothing would be left."""
+    """Replace words of a normalised question by SYNONYMS. If nothing would be left, the question is returned
+    unchanged."""
     return _WORD.sub(lambda match: _WORDS[match[0]], question) or question
 
 
@@ -71,7 +74,7 @@ class TaskIndex(NearDuplicateIndex):
         self._alike_questions = lru_cache(1 << 14)(self._tasks_with_alike_question)
 
     def alike(self, text: str) -> list[str]:
-        """Known tasks that are the same as the row's task, near-duplicates first."""
+        """Return the known tasks that are the same as the row's task, near-duplicates first."""
         near = super().alike(text)
         question, history = _parts(text)
         tasks = self._alike_questions(question)
@@ -81,7 +84,8 @@ class TaskIndex(NearDuplicateIndex):
         return list(dict.fromkeys([*near, *(self.texts[task] for task in tasks)]))
 
     def _tasks_with_alike_question(self, question: str) -> list[int]:
-        """Tasks whose question contains this one or is contained in it; a short question must be alike by Jaccard."""
+        """Return the tasks whose question contains this question or is contained in it. A short question must also be
+        alike by Jaccard."""
         pieces, tasks = shingles(question), list[int]()
         for number in self._questions.related(question):
             known = self._questions.texts[number]

@@ -17,8 +17,8 @@ LONE = re.compile(r"(?<!\w)\w(?!\w)")
 SHORTEST_STEMMED = 4
 CACHED_TEXTS = 1 << 12
 COPIED_RUN = 16
-"""Length from which a run counts as copied, in Chinese characters; four letters count as one. A shorter run may be a
-name."""
+"""Length from which a run of tokens counts as copied, in Chinese characters; four letters count as one. A shorter run
+may be a name."""
 
 TOKEN_SIGNS = str.maketrans({"<": "＜", "[": "［"})
 """Full-width replacements for the signs with which control tokens begin: <|im_start|>, </s>, <think>, [INST]."""
@@ -27,7 +27,7 @@ MARKUP = re.compile(r"<[|｜/!?A-Za-z_][^<>]*>?|\[/?[A-Za-z_]+\]|[{}]|```")
 """Pattern of control tokens, tags, JSON and code fences, which no search query has."""
 
 LETTERS = 4
-"""Letters of a word in Latin or Cyrillic script that count as one Chinese character."""
+"""Number of letters of a word in Latin or Cyrillic script that count as one Chinese character."""
 
 TOKEN = re.compile(rf"[{LETTER}]+|\w")
 """A word in letters, or one character of another script."""
@@ -44,18 +44,18 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
 
 
 def as_sentence(text: str) -> str:
-    """The text with a full stop at its end, if it ends without one, so that another sentence can follow."""
+    """Add a full stop to a text that ends without an end mark, so that another sentence can follow."""
     text = text.strip()
     return text if not text or text[-1] in ".!?…。！？" else f"{text}."
 
 
 def with_line_feeds(text: str) -> str:
-    """The text with all line ends as line feeds: Windows writes CR and LF, an old Mac only CR."""
+    """Convert all line ends to line feeds. Windows writes CR and LF, an old Mac only CR."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def search_terms(text: str) -> list[str]:
-    """Terms of a text in any language, as the index holds them: character pairs, and whole words in letters.
+    """Split a text in any language into terms, as the index holds them: character pairs, and whole words in letters.
 
     "维生素B12 胶囊" is 维生, 生素, 素b, 胶囊, b12; "Vitamin B12 capsules" is vitamin, b12, capsule.
     Letters of one word make no pairs, and a run of one character is a term.
@@ -69,23 +69,23 @@ def search_terms(text: str) -> list[str]:
 
 
 def is_pair(term: str) -> bool:
-    """True for a pair of characters that is no word of two letters."""
+    """True for a pair of characters that is not a word of two letters."""
     return len(term) == 2 and not WORD.match(term)
 
 
 def words(text: str) -> Iterator[str]:
-    """Stems of the words (see WORD) of a lower-case text."""
+    """Return the stems of the words (see WORD) of a lower-case text."""
     return map(stem, WORD.findall(text))
 
 
 def whole_terms(text: str) -> frozenset[str]:
-    """Terms of a lower-case text that are not pairs: lone characters and stems of words. Python's `in` cannot find
-    them in the text reliably."""
+    """Return the terms of a lower-case text that are not pairs: lone characters and stems of words. Python's `in`
+    cannot find them in the text reliably."""
     return frozenset(LONE.findall(text)) | frozenset(words(text))
 
 
 def stem(word: str) -> str:
-    """The word without an English plural ending, by Harman's rules and by rules for words like boxes and dishes."""
+    """Remove an English plural ending from a word, by Harman's rules and by rules for words like boxes and dishes."""
     if not word.endswith("s") or len(word) < SHORTEST_STEMMED or not word.isascii():
         return word
     if word.endswith("ies") and word[-4] not in "ae":
@@ -98,13 +98,13 @@ def stem(word: str) -> str:
 
 
 def term_coverage(text: str, known: Collection[str]) -> float:
-    """Share of the text's terms that are in `known`; 0 for a text without terms."""
+    """Return the share of the text's terms that are in `known`; 0 for a text without terms."""
     terms = search_terms(text)
     return sum(term in known for term in terms) / len(terms) if terms else 0.0
 
 
 def normalise(text: str) -> str:
-    """The text without differences of width, case, punctuation and spaces."""
+    """Remove differences of width, case, punctuation and spaces from a text."""
     return "".join(RUN.findall(unicodedata.normalize("NFKC", text).lower()))
 
 
@@ -121,22 +121,24 @@ def is_blank(text: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """The text on one line, so that it cannot begin another field of a prompt."""
+    """Put a text on one line, so that it cannot begin another field of a prompt."""
     return CONTROL.sub(" ", text).strip()
 
 
 def neutralise_tokens(text: str) -> str:
-    """The text with full-width brackets: a reader sees the same, but no tokenizer reads a control token in it."""
+    """Replace brackets by full-width brackets. A reader sees the same text, but no tokenizer reads a control token in
+    it."""
     return text.translate(TOKEN_SIGNS)
 
 
 def is_copied(text: str, free: Sequence[str], sources: Sequence[str]) -> bool:
-    """True if the text copies a long run from a source, and none of the `free` texts holds that run."""
+    """True if the text copies a long run of tokens from a source, and none of the `free` texts holds that run."""
     return any(copied_tokens(text, free, sources))
 
 
 def copied_tokens(text: str, free: Sequence[str], sources: Sequence[str]) -> list[bool]:
-    """Mark each token that belongs to a long run of a source, if none of the `free` texts holds that run."""
+    """Return for each token if it belongs to a long run that a source holds, and none of the `free` texts holds that
+    run."""
     tokens = text_tokens(text)
     copied = [False] * len(tokens)
     joined_free, joined_sources = list(map(_joined_tokens, free)), list(map(_joined_tokens, sources))
@@ -148,13 +150,13 @@ def copied_tokens(text: str, free: Sequence[str], sources: Sequence[str]) -> lis
 
 
 def text_length(text: str) -> int:
-    """Length in Chinese characters: four letters of another script count as one, spaces as none."""
+    """Return the length in Chinese characters: four letters of another script count as one, spaces as none."""
     plain = unicodedata.normalize("NFKC", text)
     return sum(map(token_length, TOKEN.findall(plain))) + len(MARK.findall(plain))
 
 
 def text_tokens(text: str) -> list[str]:
-    """Words in letters and other characters of a text, without differences of width and case."""
+    """Return the words in letters, and each other character, of a text, without differences of width and case."""
     return TOKEN.findall(unicodedata.normalize("NFKC", text).lower())
 
 
@@ -163,7 +165,7 @@ def token_length(token: str) -> int:
 
 
 def _joined(tokens: Sequence[str]) -> str:
-    """The tokens with a space around each: a run of whole words is no part of another word."""
+    """Join tokens with a space around each, so that a run of whole words does not match inside another word."""
     return f" {' '.join(tokens)} "
 
 
@@ -173,7 +175,7 @@ def _joined_tokens(text: str) -> str:
 
 
 def _long_runs(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of the shortest run from each token on that has the length COPIED_RUN."""
+    """Yield, for each token, start and end of the shortest run that begins there and has the length COPIED_RUN."""
     lengths = [token_length(token) for token in tokens]
     end = length = 0
     # Two pointers: each token enters and leaves the window once.

@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     made_at: float
     rows: int
     factor: float
-    """Price as a share of the live price."""
+    """Price of the batch's calls as a share of the live price."""
 
     file: str
     batch: str
@@ -68,7 +68,7 @@ class BatchCall(NamedTuple):
 
 
 class BatchRow(NamedTuple):
-    """One attempt in a batch."""
+    """One row of a batch: an attempt to get the answer to a call."""
 
     attempt: int
     call: str

@@ -37,7 +37,8 @@ from qinglan.llm.providers.upstream import (
 log = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 1800.0
-"""Seconds of retries if the service is unreachable, before the command ends. The batch keeps running there."""
+"""Seconds for which requests are retried if the service is unreachable. Then the command ends; the service still runs
+the batch."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 """Shortest and longest pause between two requests, in seconds."""
@@ -74,7 +75,7 @@ class BatchEnd(NamedTuple):
     cost: float
     unpaid: tuple[UnpaidRow, ...]
     problem: str
-    """Reason why the batch as a whole failed, and the next step; empty if it did not."""
+    """Reason why the batch as a whole failed, and the next step; empty if it did not fail."""
 
     resend_rows: int
     """Row limit for the next batch if the rows can be sent again at once, because the service refused this batch for
@@ -289,7 +290,7 @@ def rows_to_resend(status: BatchStatus, rows: int) -> int:
 
 
 def batch_problem(status: BatchStatus, answered: int, rows: int) -> str:
-    """Reason why the batch as a whole failed, and the next step; empty if it did not."""
+    """Explain why the batch as a whole failed, with the next step; empty if it did not fail."""
     name = f"Batch {status.id}"
     if status.status in ("expired", "cancelled"):
         return (

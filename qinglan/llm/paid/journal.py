@@ -5,8 +5,8 @@ committed together. So a process that is killed at any point loses nothing: an a
 possibly billed, and a stored answer is never requested again.
 
 calls      one per distinct request: its key is the digest of the request and the sample
-prompts    one per call and key of its request without the answer's length limit (prompt_key)
-attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is when this was known
+prompts    one per call: the key of its request without the limit of the answer's length (prompt_key)
+attempts   one per request that was sent: sent -> answered | rejected | lost; answered_at is the time of the outcome
 entries    one per row of a step that requested the answer, with the artifact that holds the answer
 batches    files of requests that `qinglan prepay` sent to the service (see llm/batch/journal.py)
 
@@ -206,7 +206,7 @@ class Journal:
 
     @property
     def failure(self) -> OutageError | None:
-        """The error that stopped all further writes; None if no write has failed."""
+        """Error that stopped all further writes; None if no write has failed."""
         return self._writer.failure
 
     def numbers(self, count: int) -> int:
@@ -245,11 +245,11 @@ class Journal:
         await self.write(end_attempt_statement(attempt, outcome, detail, cost))
 
     async def failed(self, key: str, reason: str, raw: str) -> None:
-        """Mark the call as failed; the next request for it tries it again."""
+        """Mark the call as failed. The next request for it sends it again."""
         await self.write(fail_call_statement(key, reason, raw))
 
     def hit(self, key: str, entry: Entry) -> None:
-        """Count that a row used a stored answer. The commit is not awaited: a lost count loses no money."""
+        """Count that a row used a stored answer. The commit is not awaited, because a lost count loses no money."""
         self.write((UPSERT_ENTRY, (*entry, key, 1)))
 
     async def settled(self) -> None:
@@ -257,7 +257,8 @@ class Journal:
         await self.write(("UPDATE entries SET hits = hits WHERE 0", ()))
 
     def exported(self, step: str, artifact: str) -> "asyncio.Future[int]":
-        """Mark the step's answers that are not yet exported as exported in this artifact; repeatable."""
+        """Record `artifact` for the step's answers that were not exported before. Repeating the call changes
+        nothing."""
         return self.write(
             ("UPDATE entries SET artifact = ?, waiting = 0 WHERE step = ? AND waiting = 1", (artifact, step))
         )

@@ -98,7 +98,7 @@ class Attempt(NamedTuple):
     batch."""
 
     request: bytes
-    """JSON as it was sent."""
+    """Request as it was sent, in JSON."""
 
 
 def read_attempts(path: Path, step: str, role: str) -> list[Attempt]:

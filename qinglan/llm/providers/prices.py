@@ -6,7 +6,7 @@ from qinglan.llm.config import Price
 
 MILLION = 1_000_000
 TOKENS_PER_WIDE_CHARACTER = 0.8
-"""Estimated tokens per Chinese character; today's models have vocabularies with 0.7 to 1."""
+"""Estimated tokens per Chinese character; the vocabularies of today's models give 0.7 to 1."""
 
 MOST_TOKENS = 10**9
 """Largest number of tokens that a service may report for one answer; a larger number is taken for a mistake."""

@@ -39,8 +39,8 @@ CACHED_TERMS = 1 << 16
 MAX_TIED_HITS = 4096
 CACHED_SEARCHES = 256
 MIN_SEARCH_HITS = 20
-"""Fewest hits that a search computes. The service searches a query twice, for hits and for rivals, and the second
-time takes the cached hits."""
+"""Smallest number of hits that a search computes. The service searches a query twice, for its hits and for the
+passages that its lexical reranker compares them with; the second time it takes the cached hits."""
 
 
 class Hit(NamedTuple):
