@@ -54,7 +54,7 @@ def audit_live(target: str, namespace: str, store: str, files: Sequence[Path], p
 
 
 def model_digest(release_audit: Audit) -> str:
-    """The digest of a release's model, from its signed statement; empty if the graph has no model."""
+    """Return the digest of a release's model, from its signed statement; empty if the graph has no model."""
     graph = release_audit.graph
     return next((digest for digest in graph.starts if graph.things[digest].name == MODEL), "")
 

@@ -98,7 +98,7 @@ def _rollouts(api: Api) -> tuple[Object, ...] | None:
 
 
 def _traffic(service: Object) -> dict[str, int | None]:
-    """Percentage of the traffic by revision."""
+    """Return the percentage of the traffic of each revision."""
     # KServe copies Knative's traffic targets into this status; a target may have a tag and no share:
     # https://knative.dev/docs/serving/traffic-management/
     predictor = service.get("status", {}).get("components", {}).get("predictor", {})
@@ -136,7 +136,7 @@ def _pod_uri(pod: Object) -> ServedUri:
 
 
 def _addresses(served_uris: Iterable[ServedUri]) -> tuple[tuple[ReleaseAddress, ...], list[Finding]]:
-    """Addresses of the releases, and a finding for each URI that names no release by its digest."""
+    """Return the addresses of the releases, and a finding for each URI that names no release by its digest."""
     addresses: dict[str, ReleaseAddress] = {}
     faults = []
     for served in served_uris:

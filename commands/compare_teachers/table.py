@@ -87,7 +87,7 @@ def compare_runs(
 def _row_values(
     row: ValidatedRewrite, validated: Mapping[str, Mapping[str, ValidatedRewrite]]
 ) -> dict[str, dict[str, float]]:
-    """Metrics of a row by system. If a teacher gave no rewrite, the retrieval by the plain question counts for it."""
+    """Return a row's metrics by system. If a teacher gave no rewrite, the retrieval by the plain question counts."""
     retrievals = {PLAIN: row.plain}
     for name, rows in validated.items():
         retrievals[name] = rows[row.id].rewritten if row.id in rows else row.plain
@@ -102,7 +102,7 @@ def _row_values(
 
 
 def _costs(run: RunDir, model: PaidModel, rows: set[str]) -> Json:
-    """A teacher's cost per 1,000 rewrites, median latency in ms, and rows without a rewrite by reason."""
+    """Return a teacher's cost per 1,000 rewrites, median latency in ms, and rows without a rewrite by reason."""
     # All teachers share the journal: a call is this teacher's if it was sent with this teacher's parameters.
     parameters = build_request(model, [], None)
     attempts = [

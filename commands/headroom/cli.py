@@ -40,7 +40,6 @@ def headroom(
 
 
 def report_lines(report: "HeadroomReport") -> Iterator[str]:
-    """The report as lines of text."""
     from commands.run.gains import cost_in_words, gain_in_words, worth_in_words
 
     best = f"best of {report.samples}" if report.samples else "best of 2"

@@ -105,7 +105,7 @@ NO_MODEL = Decision(
 
 
 def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
-    """Dev rows with gold or a relevant label, as the convert stage wrote them."""
+    """Read the dev rows with gold or a relevant label, as the convert stage wrote them."""
     import pyarrow.parquet
 
     path = run.shown("prompts") / "dev.parquet"
@@ -137,7 +137,7 @@ def read_dev_rows(run: RunDir, config: RunConfig) -> list[DevRow]:
 
 
 def validated_rows(run: RunDir, ids: Collection[str]) -> dict[str, ValidatedRewrite]:
-    """The validate stage's rows with these ids, by id; DataError if one is missing."""
+    """Read the validate stage's rows with these ids; DataError if one is missing."""
     path = run.shown("validated")
     rows = {row.id: row for _, row in read_jsonl(path, ValidatedRewrite) if row.id in ids}
     if missing := sorted(set(ids) - set(rows)):
@@ -146,8 +146,8 @@ def validated_rows(run: RunDir, ids: Collection[str]) -> dict[str, ValidatedRewr
 
 
 def validated_outcomes(rows: Sequence[DevRow]) -> list[RowOutcome]:
-    """Outcomes from the retrievals of the validate stage. The teacher's rewrite stands for the model's, and the two
-    samples are the teacher's rewrite and the plain question."""
+    """Take the outcomes from the retrievals of the validate stage. The teacher's rewrite stands for the model's, and
+    the two samples are the teacher's rewrite and the plain question."""
     outcomes = []
     for row in rows:
         teacher, plain = (
@@ -159,8 +159,8 @@ def validated_outcomes(rows: Sequence[DevRow]) -> list[RowOutcome]:
 
 
 def sampled_outcomes(run: RunDir, config: RunConfig, rows: Sequence[DevRow], samples: int) -> list[RowOutcome]:
-    """Outcomes of greedy and sampled rewrites by the run's SFT model, sent to the run's RAG service as the evaluation
-    would send them."""
+    """Measure the outcomes of greedy and sampled rewrites by the run's SFT model, sent to the run's RAG service as
+    the evaluation would send them."""
     from components.evaluation.rewriter.sample_rewrites import sample_rewrites
 
     prompts = [row.messages for row in rows]

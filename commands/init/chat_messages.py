@@ -33,7 +33,7 @@ class MessageColumns(NamedTuple):
 
 
 def chat_questions(conversation: str, turns: Sequence[Turn]) -> list[Record]:
-    """The questions of a conversation: each turn of the user, with the turns before it as its history."""
+    """Turn a conversation into questions: each turn of the user, with the turns before that turn as history."""
     return [
         {"question": turn.text, "history_summary": chat_lines(turns[:at]), "conversation_id": conversation}
         for at, turn in enumerate(turns)

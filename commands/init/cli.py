@@ -99,7 +99,7 @@ def init(
 
 
 def lines_of_data(data: "TenantData") -> list[str]:
-    """Lines about the data that was read, and about each guess."""
+    """Describe the data that was read, and each guess, in lines."""
     columns = ", ".join(f"{field} = {column}" for field, column in data.guess.columns.items() if column)
     lines = [f"{data.sheet}: {len(data.questions):,} questions of {len(data.rows):,} rows; {columns}"]
     lines += [f"! {note}" for note in data.guess.notes]
@@ -191,7 +191,7 @@ def check_answer(name: str, answer: str, question: Question) -> str:
 
 
 def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool) -> list[str]:
-    """Lines on the cost of the paid run and on whether its model can be promoted."""
+    """Say what the paid run costs, and whether its model can be promoted."""
     from pipelines.checks.promotion import promotion_lines
 
     prepaid = [f"With `qinglan prepay` before it: about {plan.prepaid_cost:.2f} {plan.currency}."]
@@ -206,7 +206,7 @@ def lines_of_plan(tenant: str, answers: "Answers", plan: "Plan", documents: bool
 
 
 def next_command(tenant: str, folder: Path, trial: "Plan", documents: bool) -> list[str]:
-    """The trial's command, or the reasons why it would be refused."""
+    """Name the command of the trial run, or the reasons why that command would be refused."""
     if refusals := trial.promotion.refusals:
         return [
             f"! `qinglan run {tenant}` would be refused:",

@@ -175,7 +175,7 @@ def _holds_ids(rows: Sequence[Mapping[str, Any]], name: str) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """A column's name without case, spaces, underscores and hyphens."""
+    """Return a column's name without case, spaces, underscores and hyphens."""
     return re.sub(r"[\s_-]", "", name).lower()
 
 

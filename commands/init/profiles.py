@@ -88,7 +88,7 @@ def template(name: str) -> str:
 
 
 def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
-    """The trial's profile: the project's demo with this tenant's data and prompts.
+    """Write the trial's profile: the project's demo with this tenant's data and prompts.
 
     Labelling is off, because the stand-in judges by the words of its own sample.
     """
@@ -111,9 +111,9 @@ def demo_profile(tenant: str, answers: Answers, data: DataSettings) -> str:
 def paid_profile(
     tenant: str, answers: Answers, data: DataSettings, longest: int = LONGEST_PAID, budget: int = 0
 ) -> str:
-    """The paid run's profile: the project's own profile with its comments, and this tenant's settings.
+    """Write the paid run's profile: the project's own profile with its comments, and this tenant's settings.
 
-    `longest` limits the tokens of a prompt; `budget` replaces the default budget, 0 keeps it.
+    `longest` limits the tokens of a prompt; `budget` replaces the pattern's budget, unless it is 0.
     """
     settings = shared_settings(answers, data)
     settings["training"] = answers.training
@@ -133,7 +133,7 @@ def paid_profile(
 
 
 def local_service_settings(data: DataSettings) -> dict[str, Any]:
-    """Thresholds for our RAG service, whose scores are probabilities once it is fitted to labelled rows.
+    """Return thresholds for our RAG service, whose scores are probabilities once it is fitted to labelled rows.
 
     Without labels the scores only order passages, so the threshold is 0: every rewrite that retrieves something is
     accepted.
@@ -144,7 +144,7 @@ def local_service_settings(data: DataSettings) -> dict[str, Any]:
 
 
 def shared_settings(answers: Answers, data: DataSettings) -> dict[str, Any]:
-    """Settings of both profiles: the data and the prompts."""
+    """Return the settings that both profiles share: the data and the prompts."""
     settings: dict[str, Any] = {"questions": data.questions}
     if data.knowledge_base:
         settings["knowledge_base"] = data.knowledge_base

@@ -79,7 +79,7 @@ class TenantData(NamedTuple):
 
 
 def tenant_folder(tenant: str) -> Path:
-    """The folder to write; a ConfigError if it exists, or if the name is not allowed for a tenant."""
+    """Return the folder to write; ConfigError if it exists, or if a tenant may not have this name."""
     try:
         TypeAdapter(Name).validate_python(tenant)
     except ValidationError as error:
@@ -158,14 +158,14 @@ def _as_the_pipeline_reads(
 
 
 def questions_jsonl(rows: Sequence[Record], guess: ColumnGuess) -> bytes:
-    """The rows as JSONL under the pipeline's own field names; cells of other columns are left out."""
+    """Write the rows as JSONL under the pipeline's own field names; cells of other columns are left out."""
     used = {field: column for field, column in guess.columns.items() if column}
     lines = [{field: row[column] for field, column in used.items() if row.get(column) is not None} for row in rows]
     return "".join(f"{json.dumps(line, default=str)}\n" for line in lines).encode()
 
 
 def preview(data: TenantData) -> list[str]:
-    """Lines that show the first rows, each with every field that the pipeline reads."""
+    """Show the first rows in lines, each with every field that the pipeline reads."""
     lines = []
     for row in islice(data.rows, PREVIEW_ROWS):
         if isinstance(row, QuarantinedRow):
@@ -184,7 +184,7 @@ def _short(text: str, most: int = 70) -> str:
 
 
 def guess_language(data: TenantData) -> Language:
-    """The language of the questions; Chinese if they hold no letters, only numbers for example."""
+    """Guess the language of the questions; Chinese if they hold no letters, but only numbers for example."""
     text = "".join(row.question for row in data.questions[:200])
     return "zh" if is_chinese(text) or not any(map(str.isalpha, text)) else "en"
 
@@ -257,7 +257,7 @@ def longest_prompt(questions: Sequence[Question], system_prompt: str) -> int:
 
 
 def readme(tenant: str, data: TenantData, answers: Answers) -> str:
-    """The folder's README, in the language of its prompts: its files, every guess, and the next steps."""
+    """Write the folder's README, in the language of the prompts: the files, every guess, and the next steps."""
     words = chinese().translate if answers.language == "zh" else str
     documents = data.documents.files if data.documents else []
     lines = {
@@ -288,7 +288,7 @@ def readme(tenant: str, data: TenantData, answers: Answers) -> str:
 
 
 def _labelling_step(data: TenantData, answers: Answers) -> str:
-    """The README's step about labels; its text depends on whether all questions have gold passages."""
+    """Return the README's step about labels, which depends on whether all questions have gold passages."""
     labelled_rows, rows = sum(bool(row.gold) for row in data.questions), len(data.questions)
     return template(f"labels.{'all' if labelled_rows == rows else 'more'}.{answers.language}").strip()
 

@@ -100,7 +100,7 @@ def read_records(
 
 
 def sheets_of(path: Path) -> list[str]:
-    """The names of a workbook's visible sheets; empty for a file of another kind."""
+    """Return the names of a workbook's visible sheets; empty for a file of another kind."""
     _refuse_large(path)
     return sheet_names(path) if row_format(path) == "spreadsheet" else []
 
@@ -200,7 +200,7 @@ def _only_list(value: Any) -> list[Any] | None:
 
 
 def _chat_of(record: Record) -> list[Turn] | None:
-    """The turns of a record that is one exported conversation; None if it holds a question or other long texts."""
+    """Return the turns of a record that is one conversation; None if it holds a question or other long texts."""
     chats = [turns for value in record.values() if (turns := read_turns(value))]
     texts = [
         value

@@ -71,7 +71,7 @@ def prepayment_in_words(plan: Plan) -> str:
 
 
 def _calls_table(plan: Plan) -> Any:
-    """Table of all calls; it fits into 80 columns up to a hundred million tokens."""
+    """Build the table of all calls, which fits into 80 columns up to a hundred million tokens."""
     from rich.table import Table
 
     paid = [step for step in plan.steps if step.model]

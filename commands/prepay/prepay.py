@@ -232,7 +232,7 @@ def check_budget(quote: Quote) -> None:
 
 
 def quote_in_words(quote: Quote) -> list[str]:
-    """Lines that show the quote to a person."""
+    """Describe the quote to a person, in lines."""
     lines = [
         f"{line.step}: {line.rows:,} {ANSWERS[line.step]} by {line.model}: about {line.prepaid:.4f} "
         f"{quote.currency}, live {line.live:.4f}; at most {line.worst:.4f}"
@@ -322,7 +322,7 @@ class _Rounds:
 
 
 def result_in_words(result: Prepayment, journal: Path) -> list[str]:
-    """Lines that show the result to a person, with the first unpaid rows by name. Empty if no batch was made, since
+    """Describe the result to a person, with the first unpaid rows by name. Empty if no batch was made, because
     the problems say why."""
     if result.problems and not (result.answered or result.unpaid):
         return []

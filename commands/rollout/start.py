@@ -39,7 +39,7 @@ def start_rollout(
 
 
 def find_release(store: Store, target: str, policy: TrustPolicy, rollouts: Iterable[Object]) -> str:
-    """The digest that `target` names; AlteredError if the signed history of the name does not prove it."""
+    """Return the digest that `target` names; AlteredError if the name's signed history does not prove it."""
     if not NAME.fullmatch(target):
         return resolve_digest(store, target)
     claim = name_claim(store, target)

@@ -109,7 +109,7 @@ def _console(**settings: Any) -> Any:
 
 @contextmanager
 def _written_summary(run: RunDir, steps: Json) -> Iterator[Any]:
-    """A console that writes the run's summary.txt, whole or not at all; the table of steps comes first."""
+    """Yield a console that writes the run's summary.txt, whole or not at all; the table of steps comes first."""
     with atomic_write(run.summary, mode=PRIVATE) as partial, partial.open("w", encoding="utf-8") as file:
         console = _console(file=file, width=SUMMARY_WIDTH)
         console.print(_steps_table(steps))
@@ -162,14 +162,14 @@ def gated_evaluation(run: RunDir, record: Json) -> dict[str, Any]:
 
 
 def left_out_lines(run: RunDir, steps: Json) -> Iterator[str]:
-    """Lines that say why training leaves out rows that passed the checks before, with the file that lists them."""
+    """Say why training leaves out rows that passed the earlier checks, and name the file that lists them."""
     for why, stage, fact, name in LEFT_OUT:
         if rows := _facts(steps, stage).get(fact):
             yield f"{rows:,} rows {why}: {run.files / ARTIFACT_FILES[name]}"
 
 
 def report_lines(run: RunDir) -> Iterator[str]:
-    """Lines on how far the judges of a run's labels can be trusted, and on the further rows by the teacher."""
+    """Report how far the judges of a run's labels can be trusted, and the further rows by the teacher."""
     from components.data.augment.report import report_lines as augment_lines
     from components.data.label.report import report_lines as label_lines
 
@@ -180,7 +180,7 @@ def report_lines(run: RunDir) -> Iterator[str]:
 
 
 def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
-    """Lines on alarms, rows and cost, the files to read, and the next command."""
+    """Report alarms, rows and cost, and name the files to read and the next command."""
     for recipe in recipes(run, config, None):
         if recipe.left_out:
             yield f"! {recipe.name}: no gain on dev ({100 * (recipe.brought or 0):+.1f} points), so it was left out."
@@ -201,7 +201,7 @@ def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
 
 
 def lost_rows(run: RunDir, record: Json) -> Iterator[tuple[str, list[Loss], int]]:
-    """Each stage of this run that lost rows, with its lost rows by cause and its number of answered rows."""
+    """Yield each stage of this run that lost rows, with the lost rows by cause and the number of answered rows."""
     for stage, answered in LOSING_STAGES:
         quarantine = run.shown(f"{stage}_quarantine")
         if is_done(record, stage) and quarantine.exists():
@@ -214,7 +214,7 @@ def lost_row_lines(run: RunDir, record: Json) -> Iterator[str]:
 
 
 def shared_rewrite_line(run: RunDir, record: Json) -> str:
-    """The warning if the teacher gave the same rewrite for many questions; empty if it did not."""
+    """Return a warning if the teacher gave the same rewrite for many questions, otherwise nothing."""
     from components.data.generate.shared_rewrites import shared_line
 
     if not is_done(record, "generate") or not run.shown("rewrites").exists():
@@ -224,7 +224,7 @@ def shared_rewrite_line(run: RunDir, record: Json) -> str:
 
 
 def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:
-    """Advice to raise a token limit before the run is continued, if many answers were cut; empty if few were."""
+    """Advise to raise a token limit before the run continues, if many answers were cut; empty if few were."""
     for stage, losses, answered in lost_rows(run, record):
         cut = [loss for loss in losses if loss.reason == CUT]
         if lost_share(cut, answered) > WARN_SHARE:
@@ -237,7 +237,7 @@ def cut_advice(config: RunConfig, run: RunDir, record: Json) -> str:
 
 
 def style_end_lines(run: RunDir, record: Json) -> Iterator[str]:
-    """Lines on alarms and on the small model, the files to read, and the next command."""
+    """Report alarms and the small model, and name the files to read and the next command."""
     yield from alarm_lines(run, record["ran"])
     if record["small_verdict"].get("word") == "hold":
         yield "The small model is held, so it is no release. The large one is."
@@ -268,7 +268,7 @@ def rows_line(steps: Json) -> str:
 
 
 def first_figures(steps: Json) -> Iterator[str]:
-    """Lines that compare the teacher's rewrites with the plain questions, without the rows of the test."""
+    """Compare the teacher's rewrites with the plain questions, without the rows of the test."""
     facts = _facts(steps, "validate")
     if labelled := facts.get("labelled"):
         plain, rewritten = (facts[name] / labelled for name in ("plain_top1", "rewritten_top1"))
@@ -292,7 +292,7 @@ def first_figures(steps: Json) -> Iterator[str]:
 
 
 def cost_lines(config: RunConfig, money: Json, before: Json) -> Iterator[str]:
-    """Lines on the cost of a run's calls, at the profile's prices if a stand-in answered, and on calls whose cost is
+    """Report the cost of a run's calls, at the profile's prices if a stand-in answered, and calls whose cost is
     uncertain."""
     currency, calls = config.gateway.teacher.price.currency, answered_calls(money) - answered_calls(before)
     if config.pays:
@@ -312,18 +312,18 @@ def cost_lines(config: RunConfig, money: Json, before: Json) -> Iterator[str]:
 
 
 def answered_calls(report: Json) -> int:
-    """Number of requests that a model answered, and that were paid; refused requests do not count."""
+    """Count the requests that a model answered, and that were paid; refused requests do not count."""
     return sum(step["answered"] for step in report.get("by_step", []))
 
 
 def journal_share(report: Json, before: Json, paid: int) -> str:
-    """Number of answers that this run took from the journal, and their share of all answers that it got."""
+    """Return the number of answers that this run took from the journal, and their share of all its answers."""
     hits = report["hits"] - before.get("hits", 0)
     return f"{hits:,} ({hits / (hits + paid):.0%})" if hits + paid else "0"
 
 
 def next_step(config: RunConfig, run: RunDir, record: Json) -> str:
-    """The next command after a run of several stages; empty after a run of a single stage."""
+    """Return the next command after a run of several stages; empty after a run of a single stage."""
     ran, order = record["ran"], REWRITER.until(REWRITER.last)
     if len(ran) < 2:
         return ""

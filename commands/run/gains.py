@@ -64,7 +64,7 @@ def with_gain(recipe: Recipe, gain: StageGain | None) -> Recipe:
 
 
 def gain_lines(run: RunDir, config: RunConfig) -> list[str]:
-    """Lines on the recipes that this run compared on dev; empty if it compared nothing."""
+    """Report the recipes that this run compared on dev; empty if it compared none."""
     measured = [recipe for recipe in recipes(run, config, None) if recipe.brought is not None]
     lines = [f"{recipe.name}: {worth_in_words(recipe)}" for recipe in measured]
     return ["On dev, over what the run had before:", *lines] if lines else []
@@ -82,7 +82,7 @@ def measured_cost(run: RunDir, stage: str) -> Cost | None:
 
 
 def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
-    """Seconds and price of each training that `qinglan fit` can estimate."""
+    """Estimate the seconds and the price of each training, as `qinglan fit` does."""
     import pyarrow.parquet
 
     from pipelines.checks.sizing.check import planned_fit_report
@@ -98,7 +98,7 @@ def estimates(config: RunConfig, run: RunDir) -> dict[str, Cost]:
 
 
 def with_interval(estimate: Estimate) -> str:
-    """The value with its interval, or only the value if a single conversation gives no interval."""
+    """Format the value with its interval, or only the value if a single conversation gives no interval."""
     value = f"{estimate.value:+.3f}"
     return value if math.isnan(estimate.low) else f"{value} [{estimate.low:+.3f}, {estimate.high:+.3f}]"
 

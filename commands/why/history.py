@@ -70,7 +70,7 @@ def note_lines(note: StageNote) -> Iterator[str]:
 
 
 def _stopped(run: RunDir) -> list[StageNote]:
-    """The stage that stopped the run, with its reason; empty if the run continues or has ended well."""
+    """Return a note on the stage that stopped the run, with the reason; empty if none did."""
     for stage in REWRITER.stages:
         record = run.step_record(stage) or {}
         if failure := record.get("failure") if record.get("status") == "failed" else None:

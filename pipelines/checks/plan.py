@@ -302,7 +302,7 @@ def _augment_steps(config: RunConfig, sheet: Sheet, tokens: CallTokens) -> tuple
 
 
 def _pseudo_calls(config: RunConfig) -> int:
-    """Highest number of questions from passages in one training; a small knowledge base lowers it."""
+    """Return the highest number of questions from passages in one training; a small knowledge base lowers it."""
     augment = config.augment
     if config.knowledge_base is None:
         return augment.pseudo_calls

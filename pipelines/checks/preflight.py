@@ -194,7 +194,7 @@ def check_sheet(config: RunConfig, sheet: Sheet, stages: Sequence[str]) -> None:
 def sheet_refusals(
     config: RunConfig, sheet: Sheet, existing_gold: dict[str, set[str]], stages: Sequence[str]
 ) -> tuple[Obstacle, ...]:
-    """Reasons in the sheet and the knowledge base why these stages would be refused before anything is paid."""
+    """Find reasons in sheet and knowledge base why these stages would be refused before anything is paid."""
     asks = REWRITER.gateway & set(stages)
     return (
         *(missing_gold(config, sheet, existing_gold) if config.knowledge_base else ()),
@@ -273,7 +273,7 @@ def check_served(gateway_url: str, tenants: set[str], kb_name: str) -> None:
 
 
 def with_run_files(config: RunConfig, run: RunDir, only: str) -> RunConfig:
-    """The configuration with the sheet and the knowledge base of the folder's run; other files are refused.
+    """Return the configuration with the sheet and knowledge base of the folder's run; other files are refused.
 
     With --only, the stage takes both from the run's folder.
     """

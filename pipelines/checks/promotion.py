@@ -120,7 +120,7 @@ def only_near_duplicates(config: RunConfig, sheet: Sheet, stages: Collection[str
 
 
 def cluster_promotion_notes(config: RunConfig) -> list[str]:
-    """Notes on what in the profile prevents a promotion on a cluster; sheet and RAG service are not read."""
+    """Say what in the profile prevents a promotion on a cluster; the sheet and the RAG service are not read."""
     unchecked = (
         "Not looked at: whether the cluster's RAG service names the knowledge base in its answers (data.snapshot). "
         "This is about the profile."

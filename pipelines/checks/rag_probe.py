@@ -71,7 +71,7 @@ def probe_rag(config: RunConfig) -> RagProbe:
 
 
 async def choose_snapshot_queries(config: RunConfig, client: RagClient) -> tuple[str, ...]:
-    """Training questions that got the same answer twice; empty without a sheet, or if an answer changed."""
+    """Choose training questions, if all get the same answer twice; empty otherwise, or without a sheet."""
     if config.questions is None or not config.questions.is_file():
         return ()
     try:
@@ -84,7 +84,6 @@ async def choose_snapshot_queries(config: RunConfig, client: RagClient) -> tuple
 
 
 def with_snapshot_queries(config: RunConfig, queries: tuple[str, ...]) -> RunConfig:
-    """The configuration with the questions whose answers stand for the knowledge base."""
     rag = config.gateway.rag.model_copy(update={"snapshot_queries": queries})
     return config.model_copy(update={"gateway": config.gateway.model_copy(update={"rag": rag})})
 
@@ -101,7 +100,7 @@ def with_earlier_queries(config: RunConfig, earlier: Path) -> RunConfig:
 
 
 def first_question(config: RunConfig) -> Question | None:
-    """The sheet's first question; None without a readable sheet, which is another check's finding."""
+    """Return the sheet's first question; None without a readable sheet, which another check reports."""
     if config.questions is None or not config.questions.is_file():
         return None
     try:

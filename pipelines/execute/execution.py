@@ -203,7 +203,7 @@ def run_lock(run: RunDir) -> Iterator[None]:
 
 
 def state_in_words(run: RunDir) -> str:
-    """The state of the folder's last run in words; empty if there is no run.json."""
+    """Describe the state of the folder's last run; empty if there is no run.json."""
     if not run.record.is_file():
         return ""
     status = orjson.loads(run.record.read_bytes()).get("status")
@@ -389,7 +389,7 @@ def link_files(run: RunDir, inputs: Mapping[str, Path], stages: Sequence[str]) -
 
 
 def shown_outputs(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The outputs in a step's record that files/ links: all if the step is done, else only its sheets."""
+    """Return a step's outputs that are linked in files/: all if the step is done, else only its sheets."""
     outputs = record.get("outputs", {})
     if record.get("status") == "done":
         return dict(outputs)
@@ -397,7 +397,7 @@ def shown_outputs(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gate_verdict(steps: dict[str, Any], stages: Sequence[str], gate: str = "gate") -> dict[str, Any]:
-    """The gate's word and its reasons; empty if the gate is not among these stages, or was not reached."""
+    """Return the gate's word and reasons; empty if the gate is not among these stages, or was not reached."""
     facts = ((steps.get(gate) or {}).get("facts") or {}) if gate in stages else {}
     return {"word": facts["verdict"], "reasons": facts["reasons"]} if "verdict" in facts else {}
 
@@ -437,7 +437,7 @@ def _start_child(run: RunDir, log: Path, mode: Literal["wb", "ab"], scratch: str
 
 
 def step_failure(run: RunDir, line: Line, stages: Sequence[str], log: Path) -> StepFailed:
-    """The error for a run whose child failed: it names the failed step, the step's error, and how to go on."""
+    """Build the error for a run whose child failed, with the failed step, the step's error and the next step."""
     mended = f"{AGAIN} when that is mended: {line.rerun_note}"
     for stage in stages:
         record = run.step_record(stage)

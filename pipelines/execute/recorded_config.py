@@ -20,7 +20,7 @@ def check_line(line: Line, run: RunDir) -> None:
 
 
 def read_rewriter_config(run: RunDir) -> RunConfig:
-    """The configuration of a run of the rewriter's line; ConfigError for any other folder."""
+    """Read the configuration of a rewriter run; ConfigError for any other folder."""
     if not run.config.is_file() and run.has_begun():
         raise ConfigError(
             f"{run.root}: this run's {run.config.name} is missing. Put it back; or call the `qinglan run` that began "

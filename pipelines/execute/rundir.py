@@ -67,7 +67,7 @@ class RunDir:
         return self.lock.exists() or self.journal.exists() or (self.config.exists() and self.files.exists())
 
     def step_record(self, stage: str) -> dict[str, Any] | None:
-        """A step's own record, or None when it has not begun."""
+        """Read a step's own record; None if the step has not begun."""
         try:
             record: dict[str, Any] = orjson.loads((self.records / f"{stage}.json").read_bytes())
         except (FileNotFoundError, orjson.JSONDecodeError):
@@ -113,7 +113,7 @@ class RunDir:
         return original if self._made_here(path) and original.is_file() else path
 
     def _openable(self, name: str, target: Path) -> Path:
-        """A path whose ending tells programs what the file is: a copy of the artifact if it needs one, else `target`
+        """Return a path whose ending tells programs what the file is: a copy of the artifact if needed, else `target`
         itself.
 
         Browsers and office programs follow a link before they look at the ending, and KFP's artifacts have none:

@@ -78,7 +78,7 @@ class StepDisplay:
                 say(f"  Trainings while they run: {self._run.live_page}")
 
     def _trains(self, states: list[tuple[str, str, str]]) -> list[str]:
-        """The running stages that write live figures of a training."""
+        """Return the running stages that write live figures of a training."""
         return [stage for stage, status, _ in states if status == "running" and any(self._run.live.glob(f"{stage}*"))]
 
     def _progress(self, stage: str) -> str:

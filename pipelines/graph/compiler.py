@@ -45,7 +45,7 @@ class CompileTarget(NamedTuple):
 
 
 def golden_targets() -> list[CompileTarget]:
-    """Targets of the golden copies: each line on each machine with a profile."""
+    """Return the targets of the golden copies: each line on each machine that has a profile."""
     targets = []
     for path in sorted(TRAINING.glob("*.yaml")):
         if path.stem == "laptop":  # with stand-ins, which are in an image; the others have the plan's teacher
@@ -82,7 +82,7 @@ def style_target(profile: str, overrides: Mapping[str, Any] = NO_OVERRIDES) -> C
 def select_targets(
     tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> list[CompileTarget]:
-    """Targets to compile: one profile's graph or, without a tenant, all golden copies."""
+    """Return the targets to compile: one profile's graph or, without a tenant, all golden copies."""
     if tenant:
         return [target_of(tenant, profile, training, overrides)]
     for option, value in (("--training", training), ("--profile", profile), ("--set", ", ".join(overrides))):

@@ -48,7 +48,7 @@ def _described(items: Mapping[str, Any], descriptions: Mapping[str, str]) -> dic
 
 
 def describe_graph(about: str, parameters: Mapping[str, str], stages: Iterable[Stage]) -> str:
-    """The graph's description as Markdown, with its parameters and steps, which KFP's page describes nowhere else."""
+    """Describe the graph in Markdown, with its parameters and steps, which KFP's page shows nowhere else."""
     lines = [about, "", "A run is started with the service account `pipeline-runner`, and with:", ""]
     lines += [f"- `{name}`: {description}" for name, description in parameters.items()]
     lines += ["", "Its steps:", ""]

@@ -236,7 +236,7 @@ def _gateway_state(line: Line, inputs: GraphInputs) -> Any:
 
 
 def with_interpreter(command: Sequence[str], python: str) -> list[str]:
-    """A component's command with another interpreter in its shell line; the component's code stays as it is.
+    """Replace the interpreter in the shell line of a component's command; the component's code stays as it is.
 
     kfp.local replaces every `python3` in a command with its own interpreter, even inside a path. `python''3` avoids
     that, and means the same to a shell.

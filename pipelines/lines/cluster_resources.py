@@ -86,7 +86,7 @@ LOCAL_CLUSTER = Cluster()
 
 
 def without_tag(image: str) -> str:
-    """The image's name without tag or digest: qinglan/cpu for qinglan/cpu:0.1.0. A registry's port is not a tag."""
+    """Strip tag and digest from an image's name: qinglan/cpu for qinglan/cpu:0.1.0. A registry's port is no tag."""
     head, slash, tail = image.partition("@")[0].rpartition("/")
     return f"{head}{slash}{tail.partition(':')[0]}"
 

@@ -39,7 +39,7 @@ def profiles() -> list[Path]:
 
 
 def tenant_folders(tenant: str) -> list[Path]:
-    """Folders with a tenant's profiles: yours before the project's."""
+    """List the folders with a tenant's profiles: yours before the project's."""
     named = TENANTS / tenant, CONFIGS / tenant
     return [folder for folder in named if folder.is_dir() and folder not in (TRAINING, STYLES)]
 
@@ -106,7 +106,7 @@ def _parse(
 
 
 def within_limits(config: Run, line: Callable[[Limits], Config]) -> Run:
-    """The configuration, with evaluation and gate at least as strict as this machine's trust policy."""
+    """Make evaluation and gate at least as strict as this machine's trust policy requires."""
     policy = policy_at_hand()
     if policy is None or policy.evaluate == Limits():
         return config
@@ -197,7 +197,7 @@ def with_training(training: dict[str, Any], profile: dict[str, Any]) -> dict[str
 
 
 def training_settings(values: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the file that a profile names under `training`."""
+    """Load the settings in the file that a profile names under `training`."""
     name = values.get("training", RunConfig.model_fields["training"].default)
     path = TRAINING / f"{name}.yaml"
     if not path.is_file():

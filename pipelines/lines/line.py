@@ -139,7 +139,7 @@ class Stage:
     """Name of the settings' field, package of the settings' class, and that class; the line fills these in."""
 
     def load_component(self) -> Any:
-        """The KFP component; this imports KFP."""
+        """Import the KFP component, and with it KFP."""
         from importlib import import_module
 
         return getattr(import_module(f"{self.folder}.component"), self.component or self.name)
@@ -207,7 +207,6 @@ class LineConfig(Config):
         return self
 
     def machines(self) -> dict[str, Machine]:
-        """The machine of each stage on a cluster."""
         stages, cluster, machines = stages_of(type(self)), self.cluster, {}
         on_gpus = any(stage.gpus(self) for stage in stages.values())
         for name, stage in stages.items():
@@ -289,14 +288,14 @@ class Line:
         return required
 
     def until(self, last: str) -> tuple[str, ...]:
-        """The stages of a run on this machine up to `last`, without those that deploy."""
+        """Return the stages of a run on this machine up to `last`, without those that deploy."""
         names = tuple(name for name, stage in self.stages.items() if not stage.deploys)
         return names[: names.index(last) + 1]
 
 
 @cache
 def stages_of(config: type[LineConfig]) -> dict[str, Stage]:
-    """The stages that a line's configuration declares, in order, by name."""
+    """Collect the stages that a line's configuration declares, in order, by name."""
     stages: list[Stage] = []
     for attribute, info in config.model_fields.items():
         for entry in info.metadata:
@@ -324,14 +323,14 @@ def _settings_class(annotation: Any) -> type[Config]:
 
 
 def with_base_name(release: RegisterConfig, base: BaseConfig) -> RegisterConfig:
-    """The release's settings, with the base model's public name if they name no base."""
+    """Add the base model's public name to the release's settings, if they name no base."""
     public = base.model if re.fullmatch(r"[\w.-]+/[\w.-]+", base.model) else Path(base.model).name
     name = public if base.source == "hub" else base.source
     return release if release.base else RegisterConfig.parse({**release.model_dump(), "base": name}, "base.model")
 
 
 def with_release_name(values: Any, name: str, deploy: Mapping[str, Mapping[str, Any]]) -> Any:
-    """A profile's values, with a name for the release and defaults for the stages that deploy.
+    """Add a name for the release, and defaults for the stages that deploy, to a profile's values.
 
     `deploy` holds the defaults of each stage that deploys, by the stage's name. The stage takes `name` and `store`
     from the release.

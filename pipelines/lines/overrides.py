@@ -21,7 +21,7 @@ SetOption = Annotated[
 
 
 def with_overrides(settings: Iterable[str] | None, **options: Any) -> dict[str, Any]:
-    """The settings of `--set`, with the command's other options over them; an option that is None is left out."""
+    """Merge the command's other options over the settings of `--set`; an option that is None is left out."""
     from qinglan.config import merge_settings
 
     named = {name: value for name, value in options.items() if value is not None}
@@ -34,7 +34,7 @@ def is_setting(option: str) -> bool:
 
 
 def parse_overrides(options: Iterable[str]) -> dict[str, Any]:
-    """Nested settings of `a.b=VALUE` options; a value is YAML, so that numbers and lists may be written."""
+    """Parse `a.b=VALUE` options into nested settings; a value is YAML, so that it may be a number or a list."""
     from qinglan.config import merge_settings
     from qinglan.documents import parse_yaml
     from qinglan.errors import ConfigError

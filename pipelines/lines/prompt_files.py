@@ -22,7 +22,7 @@ PROMPT_SETTINGS = (
 
 
 def with_prompt_texts(values: dict[str, Any], profile: Path) -> dict[str, Any]:
-    """A profile's settings with the text of every prompt file; all files that cannot be used are named at once."""
+    """Replace prompt files in a profile by their texts; one error names all files that cannot be used."""
     faults: list[str] = []
     for names in PROMPT_SETTINGS:
         setting, prompt = ".".join(names), _setting(values, names)

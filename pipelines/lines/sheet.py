@@ -165,7 +165,7 @@ def _note_length(sheet: Sheet, config: RunConfig, row: Question) -> None:
 
 
 def longest_prompt(config: RunConfig) -> int:
-    """Highest number of tokens in a prompt that neither SFT nor PPO cuts."""
+    """Return the highest number of tokens in a prompt that neither SFT nor PPO cuts."""
     return min(config.sft.max_prompt_tokens, config.ppo.max_prompt_tokens)
 
 
@@ -195,7 +195,7 @@ def check_prompts(config: RunConfig, tenant: str) -> None:
 
 
 def prompt_tokens(config: RunConfig, row: Question) -> int:
-    """Tokens of a row's prompt, by an estimate; the tiny model's vocabulary has about a token for each character."""
+    """Estimate the tokens of a row's prompt; the tiny model's vocabulary has about a token for each character."""
     count = len if config.base.source == "tiny" else estimate_tokens
     return PROMPT_MARKS + sum(count(turn["content"]) for turn in student_messages(row, config.convert.system_prompt))
 
@@ -244,7 +244,7 @@ def _divide(sheet: Sheet, conversations: dict[Conversation, _Conversation], conf
 def _folds_needed(
     config: RunConfig, conversations: Mapping[Conversation, _Conversation], tested: Collection[Conversation]
 ) -> int:
-    """The number of folds for a sheet with too few labelled test rows; 0 if a test is locked away anyway.
+    """Return the number of folds for a sheet with too few labelled test rows; 0 if folds are not used.
 
     A test that the sheet states is kept. Folds do not help if all labelled rows are fewer than the gate requires.
     """

@@ -199,7 +199,7 @@ class Follower:
         return not UNFINISHED & set(steps.values()) and (run.state != "SUCCEEDED" or not self._unlisted(run))
 
     def _unlisted(self, run: Run) -> frozenset[str]:
-        """The branches behind a gate whose end is not in the run's list of tasks."""
+        """Return the branches behind a gate whose end is not in the run's list of tasks."""
         self._steps(run)
         return self._branches - {task.name for task in run.tasks if task.state in FINAL_STATES}
 

@@ -157,7 +157,7 @@ class KfpClient:
         return pipeline, str(version.pipeline_version_id), True
 
     def _pipeline(self, name: str, graph: Graph, namespace: str) -> str:
-        """The id of the pipeline of this name, which is created if it does not exist."""
+        """Return the id of the pipeline of this name, which is created if it does not exist."""
         options = {"namespace": namespace} if namespace else {}
         find = self._pipelines.pipeline_service_get_pipeline_by_name_with_http_info
         try:
@@ -170,7 +170,7 @@ class KfpClient:
             return str(self._ask(f"make pipeline {name}", create, pipeline).pipeline_id)
 
     def experiment(self, name: str, namespace: str) -> str:
-        """The id of the experiment of this name, which is created if it does not exist."""
+        """Return the id of the experiment of this name, which is created if it does not exist."""
         options = {"namespace": namespace} if namespace else {}
         experiments = self._ask(
             f"look for experiment {name}", self._experiments.experiment_service_list_experiments_with_http_info,
@@ -231,7 +231,7 @@ class KfpClient:
         )  # fmt: skip
 
     def spec(self, run: Run) -> dict[str, Any]:
-        """The graph of a run as KFP stores it; empty if it was deleted."""
+        """Read the graph of a run from KFP; empty if the graph was deleted."""
         if not run.version_id:
             return {}
         get = self._pipelines.pipeline_service_get_pipeline_version_with_http_info
@@ -274,7 +274,7 @@ class KfpClient:
         return answer
 
     def _explained(self, what: str, error: Any) -> QinglanError:
-        """The error for a request that KFP, or a server in front of it, refused."""
+        """Build the error for a request that KFP, or a server in front of it, refused."""
         status, message, from_kfp = int(error.status or 0), *_error_message(error.body)
         refused = f"Cannot {what}: {self._access.endpoint} said {status}"
         if status == 401 or 300 <= status < 400:
@@ -327,7 +327,7 @@ def _error(detail: Any) -> str:
 
 
 def _error_message(body: Any) -> tuple[str, bool]:
-    """The message in the body of an error, and True if the error is KFP's own."""
+    """Return the message in the body of an error, and True if the error is KFP's own."""
     try:
         read = json.loads(body or "")
     except ValueError:

@@ -35,7 +35,7 @@ class ClusterPods:
         self._core, self._namespace = client.CoreV1Api(api), namespace
 
     def stuck(self, run_id: str) -> list[PodProblem]:
-        """The problems of pods that cannot go on or have failed; empty if pods may not be read."""
+        """Return the problems of pods that cannot go on or have failed; empty if pods may not be read."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -52,7 +52,7 @@ class ClusterPods:
         return list(problems.values())
 
     def last_lines(self, pod: PodProblem) -> list[str]:
-        """The last lines of a pod's log, if they can still be read."""
+        """Return the last lines of a pod's log, if they can still be read."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -66,7 +66,7 @@ class ClusterPods:
 
 
 def read_pod(pod: Any) -> PodProblem | None:
-    """The problem of a pod; None if it runs or has done its work."""
+    """Return the problem of a pod; None if the pod runs or has done its work."""
     step, name, status = _step(pod.metadata), pod.metadata.name, pod.status
     if status.phase == "Failed":
         return _failed(step, name, status)
@@ -92,7 +92,7 @@ def _failed(step: str, name: str, status: Any) -> PodProblem:
 
 
 def _step(metadata: Any) -> str:
-    """The step that the pod belongs to; for a driver's pod, the name of its node."""
+    """Return the step to which the pod belongs; for the pod of a step's driver, STEP-driver."""
     if step := (metadata.labels or {}).get(STEP_LABEL):
         return str(step)
     return step_of_node(str((metadata.annotations or {}).get(NODE_NAME, metadata.name)))

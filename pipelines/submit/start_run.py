@@ -94,7 +94,7 @@ def open_graph(path: str, options: Iterable[object]) -> tuple[Graph, str]:
 def profile_target(
     line: str, tenant: str, profile: str, training: str, overrides: Mapping[str, Any] = NO_OVERRIDES
 ) -> "CompileTarget":
-    """The target to compile for a line and a profile, as the command line names them."""
+    """Return the target to compile for a line and a profile, as the command line names them."""
     from pipelines.graph.compiler import target_of
 
     if line not in LINES:
@@ -120,7 +120,7 @@ def parse_parameters(options: Iterable[str]) -> dict[str, str]:
 
 
 def namespaces(many_users: bool, namespace: str) -> tuple[str, str]:
-    """The namespace to pass to KFP, and the namespace of the pods."""
+    """Return the namespace to pass to KFP, and the namespace of the pods."""
     if many_users and not namespace:
         raise ConfigError("This KFP has many users: give yours with --namespace.")
     return (namespace, namespace) if many_users else ("", namespace or SINGLE_USER_NAMESPACE)

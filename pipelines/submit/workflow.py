@@ -107,7 +107,7 @@ def _problems(nodes: Iterable[Mapping[str, Any]]) -> Iterable[NodeProblem]:
 
 
 def _cached(nodes: Iterable[Mapping[str, Any]]) -> Iterable[str]:
-    """Steps whose driver found their outputs in KFP's cache; they have no pod."""
+    """Yield steps whose driver found their outputs in KFP's cache; they have no pod."""
     for node in nodes:
         parameters = (node.get("outputs") or {}).get("parameters") or ()
         if any(it.get("name") == CACHE_DECISION and it.get("value") == "true" for it in parameters):
@@ -115,7 +115,7 @@ def _cached(nodes: Iterable[Mapping[str, Any]]) -> Iterable[str]:
 
 
 def step_of_node(name: str) -> str:
-    """The step of a node that is named run.root.STEP.executor; a driver's node is named run.root.STEP-driver.
+    """Return the step of a node named run.root.STEP.executor; the node of a driver is named run.root.STEP-driver.
 
     With a retry strategy, which KFP's own settings of Argo give every template, each part ends with the number of its
     attempt: run(0).root(0).STEP(0).executor(0).

@@ -187,7 +187,7 @@ def _passages(path: Path, source: PurePath) -> FilePassages:
 
 
 def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> FilePassages:
-    """The passages of all sheets that have a column of texts, with a remark on each other sheet.
+    """Read the passages of all sheets that have a column of texts, with a remark on each other sheet.
 
     An id that occurs in two sheets is an error, because leaving one of the sheets out would hide the conflict.
     """
@@ -210,9 +210,9 @@ def workbook_passages(path: Path, source: PurePath, sheets: Sequence[str]) -> Fi
 
 
 def record_passages(path: Path, source: PurePath, sheet: str = "") -> Iterator[Passage]:
-    """A passage for each row of a sheet: its title, its text, and its other cells as metadata.
+    """Read a passage from each row of a sheet: the title, the text, and the other cells as metadata.
 
-    `sheet` is set for a workbook of several sheets: its name becomes metadata, and part of the ids of rows without an
+    `sheet` is set for a workbook of several sheets. Its name becomes metadata, and part of the ids of rows without an
     id.
     """
     rows = read_records(path, sheet=sheet, usual_names=(*CONTENT_NAMES, *TITLE_NAMES, *ID_NAMES)).rows
@@ -253,7 +253,7 @@ def record_passages(path: Path, source: PurePath, sheet: str = "") -> Iterator[P
 
 
 def _cell(value: Any) -> str:
-    """A cell's text; empty for a formula, and for words such as `nan`."""
+    """Return a cell's text; empty for a formula, and for words such as `nan`."""
     if value is None or isinstance(value, Formula):
         return ""
     if isinstance(value, float) and value.is_integer():

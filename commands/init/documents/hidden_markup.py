@@ -43,7 +43,7 @@ GAP = "\0"
 
 
 def without_hidden(text: str) -> str:
-    """The text as readers see it; a hidden line becomes an empty line."""
+    """Return the text as readers see it; a hidden line becomes an empty line."""
     lines = list(_without_comments(text.split("\n")))
     parts = [
         (bool(fence), [line for _, line in group])
@@ -120,7 +120,7 @@ def _without_tags(text: str, closed: Collection[str]) -> str:
 
 
 def _gap(match: re.Match[str]) -> str:
-    """One space if there is a visible character on both sides of the removed tags; else nothing."""
+    """Return one space if there is a visible character on both sides of the removed tags; else nothing."""
     before, after = (
         match.string[max(0, match.start() - 1) : match.start()],
         match.string[match.end() : match.end() + 1],

@@ -71,7 +71,7 @@ def _front_matter(text: str) -> tuple[Page | None, str]:
 
 
 def _field(value: Any) -> str:
-    """A field's text. A list of plain values becomes one text; values with inner lists or mappings are left out."""
+    """Return a field's text. A list of plain values becomes one text; inner lists and mappings are left out."""
     values = value if isinstance(value, list) else [value]
     if value is None or any(isinstance(item, dict | list) for item in values):
         return ""

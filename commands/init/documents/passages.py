@@ -87,12 +87,12 @@ def document_passages(source: PurePath, blocks: Iterable[Page | Block]) -> Itera
 
 
 def safe_id(text: str) -> str:
-    """An id that fits into a cell of several ids: visible characters without comma, semicolon or space."""
+    """Return an id that fits into a cell of several ids: visible characters without comma, semicolon or space."""
     return re.sub(r"[\s,，;；\\/]+", "_", visible(text)).strip("_") or "passage"
 
 
 def _title(page: str, source: PurePath, path: Mapping[int, str], own_heading: bool) -> str:
-    """The title of a passage: the page's title and the headings above the text, from the outermost on. If they are
+    """Build a passage's title from the page's title and the headings above the text, outermost first. If they are
     too long together, each is cut to the same width.
 
     The page's title is the one in its metadata, else its first-level heading, else the file's name. `own_heading` is
@@ -117,7 +117,7 @@ def fence_numbers(lines: Sequence[str]) -> Iterator[int]:
 
 
 def next_fence(marks: str, line: str) -> str:
-    """The fence marks that are open after this line; empty if there are none. `marks` are open before it."""
+    """Return the fence marks that are open after this line; empty if there are none. `marks` are open before it."""
     match = FENCE.match(line)
     if marks:
         return "" if match and match[1].startswith(marks) and not match[2].strip() else marks

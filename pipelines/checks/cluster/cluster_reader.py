@@ -161,7 +161,7 @@ class ClusterReader:
         )
 
     def get(self, what: str, path: str, body: Any = None) -> dict[str, Any] | None:
-        """The API server's answer; {} if the object does not exist, None if it may not be read (see `unread`)."""
+        """Return the API server's answer; {} if the object does not exist, None if it may not be read."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -212,8 +212,8 @@ class ClusterReader:
         return {key: b64decode(value or "").decode("utf-8", "replace").strip() for key, value in values}
 
     def _gateway_settings(self, needs: Requirements) -> str | None:
-        """The gateway.yaml in the ConfigMap that the gateway's Deployment mounts; the ConfigMap's name changes with
-        its content. None if it cannot be read."""
+        """Read gateway.yaml from the ConfigMap that the gateway's Deployment names, because this name changes with
+        the content. None if it cannot be read."""
         for need in needs.objects:
             if need.kind != "Service":
                 continue
@@ -261,14 +261,14 @@ class ClusterReader:
         )
 
     def _kinds(self, group: str) -> frozenset[str] | None:
-        """The resources of an API group, from the API server's list, which everyone may read."""
+        """Return the resources of an API group, from the API server's list, which everyone may read."""
         kinds = self.get(f"kinds of {group}", group)
         return None if kinds is None else frozenset(kind["name"] for kind in kinds.get("resources", ()))
 
     def _denied(
         self, needs: Requirements, permissions: Iterable[Permission], namespace: str = ""
     ) -> tuple[Permission, ...]:
-        """The permissions that the run's service account lacks in a namespace, its own by default."""
+        """Return the permissions that the run's service account lacks in a namespace, by default in its own."""
         denied = []
         for permission in permissions:
             verbs = [

@@ -164,7 +164,7 @@ def _defaults(component: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _value(source: Mapping[str, Any], scope: Mapping[str, Any]) -> Any:
-    """A parameter's value if it is known before the run; None for the output of a step."""
+    """Return a parameter's value if it is known before the run; None for the output of a step."""
     if "componentInputParameter" in source:
         return scope.get(source["componentInputParameter"])
     constant = source.get("runtimeValue", {}).get("constant", source.get("constant"))
@@ -251,7 +251,7 @@ def _releases(steps: Iterable[ContainerTask]) -> tuple[ReleaseStore, ...]:
 
 
 def _setting(step: ContainerTask, name: str) -> str:
-    """A setting of the step's stage; "" if the stage has no such setting."""
+    """Return a setting of the step's stage; "" if the stage has no such setting."""
     config = step.scope.get("config")
     return str(config.get(name) or "") if isinstance(config, Mapping) else ""
 

@@ -33,7 +33,7 @@ def guess_answer_fields(body: Any) -> AnswerFields | None:
 
 
 def guess_code(body: Any) -> dict[str, Any]:
-    """Settings of the status field in the body of a good answer; empty if there is no such field."""
+    """Guess the settings of the status field from the body of a good answer; empty if it has no such field."""
     for name in CODE_NAMES:
         value = get(body, name)
         if isinstance(value, int | str) and not isinstance(value, bool):
@@ -42,7 +42,7 @@ def guess_code(body: Any) -> dict[str, Any]:
 
 
 def object_lists(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, list[Any]]]:
-    """Lists of objects and their paths, the shallow ones first."""
+    """Yield lists of objects with their paths, the least nested first."""
     if not isinstance(value, dict) or depth > DEEPEST_LIST:
         return
     inner = {f"{path}.{name}" if path else name: item for name, item in value.items()}

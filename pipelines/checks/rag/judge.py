@@ -83,7 +83,7 @@ def closing_lines(checks: Sequence[Check], limits: Sequence[str]) -> list[str]:
 
 
 def sent_fields(rows: Sequence[RowAnswers]) -> tuple[str, ...]:
-    """Optional fields that at least one passage in the answers has."""
+    """Return the optional fields that at least one passage in the answers has."""
     hits = [hit for row in rows for hit in row.first.data["recall"]]
     return tuple(name for name in ("id", "content", "query_score") if any(hit.get(name) for hit in hits))
 

@@ -36,7 +36,7 @@ def uncounted_models(config: LineConfig) -> list[str]:
 def planned_fit_report(
     config: LineConfig, name: str, load: Workload, stages: Collection[str] | None = None
 ) -> FitReport | None:
-    """The report for a plan; None also if a model cannot be read, which another check reports."""
+    """Build the report for a plan; None also if a model cannot be read, which another check reports."""
     try:
         return fit_report(config, name, load=load, stages=stages)
     except DataError:
@@ -85,20 +85,20 @@ def check_room(config: LineConfig, folder: Path, stages: Collection[str]) -> Non
 
 
 def cpu_machine(folder: Path) -> Machine:
-    """Memory and disk of this machine, for a training on its processors."""
+    """Measure memory and disk of this machine, for a training on its processors."""
     return Machine(DEFAULT_CARD, host_bytes(), run_disk(folder), folder)
 
 
 def run_disk(folder: Path) -> float:
-    """Bytes of disk for a run in the folder: the free space, plus what an earlier try of the run has written there.
+    """Return the bytes of disk for a run in the folder: the free space, and the files of earlier tries there.
 
-    At least one byte, since 0 means an unknown disk.
+    The result is at least one byte, because 0 means an unknown disk.
     """
     return max(1, sum(map(_disk_bytes, folder.rglob("*"))) + free_bytes(folder))
 
 
 def _disk_bytes(path: Path) -> int:
-    """Bytes of a file on the disk, divided by its number of hard links."""
+    """Return a file's bytes on the disk, divided by its number of hard links."""
     try:
         status = path.lstat()
     except FileNotFoundError:  # another run in the folder has just removed it; the folder's lock will refuse this run
@@ -107,7 +107,7 @@ def _disk_bytes(path: Path) -> int:
 
 
 def this_machine(folder: Path) -> Machine | None:
-    """GPU memory, memory and disk of this machine; None if it has no GPU."""
+    """Measure GPU memory, memory and disk of this machine; None if it has no GPU."""
     import torch
 
     if not torch.cuda.is_available():
@@ -118,7 +118,7 @@ def this_machine(folder: Path) -> Machine | None:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free bytes on the disk where the folder is or will be."""
+    """Return the free bytes on the disk where the folder is or will be."""
     folder = folder.resolve()
     while not folder.exists():
         folder = folder.parent

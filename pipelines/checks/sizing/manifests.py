@@ -27,7 +27,7 @@ class Runtime(NamedTuple):
 
 @cache
 def claimed_bytes(name: str) -> float:
-    """Bytes of a volume claim; 0 if no manifest has it."""
+    """Return the bytes of a volume claim; 0 if no manifest has it."""
     paths = [path for folder in CLAIM_FOLDERS for path in sorted((MANIFESTS / folder).glob("*.yaml"))]
     for claim in _objects("PersistentVolumeClaim", paths):
         if claim["metadata"]["name"] == name:
@@ -38,7 +38,7 @@ def claimed_bytes(name: str) -> float:
 
 @cache
 def vllm_runtime(name: str) -> Runtime | None:
-    """The runtime of this name; None if it does not run vLLM."""
+    """Read the serving runtime of this name; None if it does not run vLLM."""
     for runtime in _objects("ServingRuntime", sorted(MANIFESTS.rglob("*.yaml"))):
         if runtime["metadata"]["name"] == name:
             for container in runtime["spec"]["containers"]:

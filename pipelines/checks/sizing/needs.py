@@ -52,12 +52,12 @@ def model_shape(model: str) -> ModelShape | None:
 
 
 def base_shape(config: BaseConfig) -> ModelShape | None:
-    """The base model's shape; None if it is unknown, and for a tiny model, which fits everywhere."""
+    """Return the base model's shape; None if it is unknown, and for a tiny model, which fits everywhere."""
     return model_shape(config.model) if config.source == "hub" else None
 
 
 def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need]:
-    """Needs of these stages, or of all if `stages` is None. For a volume, only the phases of these stages count."""
+    """Select the needs of `stages`, or all if None. For a volume, only the phases of these stages count."""
     if stages is None:
         return [*needs]
     omitted = {need.stage for need in needs} - {*stages}
@@ -70,7 +70,7 @@ def needs_of(needs: Sequence[Need], stages: Collection[str] | None) -> list[Need
 
 
 def rewriter_models(config: RunConfig) -> Models | None:
-    """Shapes of the models; None if a shape is unknown, or for a tiny model."""
+    """Return the shapes of base and critic; None if a shape is unknown, or for a tiny model."""
     base = base_shape(config.base)
     critic = model_shape(config.ppo.critic_model) if config.ppo.critic_model else base
     if base is None or critic is None:
@@ -79,7 +79,7 @@ def rewriter_models(config: RunConfig) -> Models | None:
 
 
 def rewriter_needs(config: RunConfig, models: Models, card: Card, machine: Machine | None = None) -> list[Need]:
-    """Needs of every stage that holds a model, on a cluster or on this `machine`."""
+    """Compute the needs of every stage that holds a model, on a cluster or on this `machine`."""
     needs = [*training_needs(config, models, card, machine)]
     if config.sft.device == "cuda":
         share = evaluation.engine_settings(config.evaluate).memory_share * card.usable
@@ -89,7 +89,7 @@ def rewriter_needs(config: RunConfig, models: Models, card: Card, machine: Machi
 
 
 def training_needs(config: RunConfig, models: Models, card: Card, machine: Machine | None = None) -> list[Need]:
-    """Memory that SFT and PPO need, on cards and in machines."""
+    """Compute the memory that SFT and PPO need, on cards and in machines."""
     base, critic = models
     needs: list[Need] = []
     if config.sft.device == "cuda":
@@ -121,7 +121,7 @@ def _volume_needs(config: RunConfig, models: Models, machine: Machine | None) ->
 
 
 def style_needs(config: StyleRunConfig, shape: ModelShape, card: Card, machine: Machine | None = None) -> list[Need]:
-    """Needs of the style line's trainings, on a card, or in memory on a machine without a card."""
+    """Compute the needs of the style trainings, on a card, or in memory on a machine without a card."""
     phases = {
         "style": (config.style.device, style.style_phases(config.style, shape)),
         "distil": (config.distil.device, style.distil_phases(config.distil, shape, config.style.max_length)),
@@ -138,7 +138,7 @@ def style_needs(config: StyleRunConfig, shape: ModelShape, card: Card, machine: 
 
 
 def serving_runtime(config: RunConfig) -> Runtime | None:
-    """The runtime that the profile, or else its training file, deploys to; None if it does not run vLLM."""
+    """Return the runtime to which the profile, or else its training file, deploys; None if it does not run vLLM."""
     deploy = training_settings({"training": config.training}).get("deploy", {})
     return vllm_runtime(config.deploy.runtime if config.deploy else deploy.get("runtime", ""))
 
@@ -152,8 +152,8 @@ def _serving_needs(config: RunConfig, base: ModelShape) -> Iterator[Need]:
 
 
 def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Phase, ...]:
-    """Phases of the scratch volume. If `remote`, they include copies of the inputs for a job's pods; a base on the
-    volume of base weights needs no copy. The SFT model stays during PPO."""
+    """Compute the phases of the scratch volume. If `remote`, they include copies of the inputs for a job's pods; a
+    base on the volume of base weights needs no copy. The SFT model stays during PPO."""
     size = models.base.parameters * 2
     copied = remote and not config.cluster.base_weights
     base_copy, sft_copy = Amount("copy of the base", copied * size), Amount("copy of the SFT model", remote * size)
@@ -169,7 +169,7 @@ def _scratch_phases(config: RunConfig, models: Models, remote: bool) -> tuple[Ph
 
 
 def _host(cluster: ClusterConfig, stage: str, machine: Machine | None) -> float:
-    """Bytes of memory for a stage: on a cluster the limit of its pod, or 0 if the profile sets none."""
+    """Return the bytes of memory for a stage: on a cluster its pod's limit, or 0 if the profile sets none."""
     if machine:
         return machine.host
     return cluster.pods[stage].memory * GIB if stage in cluster.pods else 0.0

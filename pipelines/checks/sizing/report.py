@@ -168,7 +168,7 @@ def fit_report(
 
 
 def _style_steps(config: StyleRunConfig, rows: int) -> tuple[Steps, int]:
-    """Steps of all trainings, and the number of folds: 0 if a test is locked away."""
+    """Count the steps of all trainings, and the folds, which are 0 if a test is locked away."""
     prepare = config.prepare
     test = rows * prepare.test / (1 - prepare.test - prepare.dev)
     if test >= prepare.cross_fit_below:

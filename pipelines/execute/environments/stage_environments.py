@@ -63,7 +63,7 @@ def stage_images(line: Line, config: LineConfig, stages: Iterable[str]) -> dict[
 
 
 def image_name(component: object) -> str:
-    """The folder of images/ that a KFP component's image is built from."""
+    """Return the name of the folder in images/ from which a KFP component's image is built."""
     full: str = component.component_spec.implementation.container.image  # type: ignore[attr-defined]
     return full.rpartition("/")[2].partition(":")[0]
 
@@ -94,13 +94,13 @@ def machine_problem(image: str) -> str:
 
 
 def locked_cuda(lock: Path) -> str:
-    """The CUDA that the lock's torch was built for; empty if it has none."""
+    """Return the CUDA version for which the lock's torch was built; empty if there is none."""
     match = re.search(r"^cuda-toolkit==(\S+)", lock.read_text(encoding="utf-8"), re.MULTILINE)
     return match[1] if match else ""
 
 
 def driver_cuda() -> str:
-    """The newest CUDA that this machine's driver runs, such as 12.4; empty without a driver."""
+    """Return the newest CUDA version that this machine's driver runs, such as 12.4; empty without a driver."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
