@@ -1,4 +1,4 @@
-"""Search with rewrites of questions; the result is 1 if the first passage is a right one, else 0.
+"""Search with rewrites of questions, and score each rewrite 1 if the first passage is relevant, else 0.
 
     firsts = asyncio.run(first_passages(prompts, [["its rewrite", "another"], ...], gateway_url))
     firsts[0]  # [1.0, 0.0]
@@ -18,8 +18,8 @@ ROWS_UNDER_WAY = 32
 async def first_passages(
     prompts: Sequence[TrainingPrompt], texts: Sequence[Sequence[str]], gateway_url: str
 ) -> list[list[float]]:
-    """Search with each text of each prompt, with the retrieval settings of the row's validation. Equal texts of a
-    prompt are searched once."""
+    """Search with each text of each prompt, with the retrieval settings of the prompt's validation. Returns the score
+    of each text; equal texts of a prompt are searched once."""
     async with RagClient.of_gateway(gateway_url) as rag:
 
         async def ask(at: int) -> list[float]:

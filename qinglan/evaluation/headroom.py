@@ -1,11 +1,11 @@
-"""Headroom of a training by rewards: the share of questions that one of a model's samples answers, but its best guess
-does not.
+"""Headroom of a training by rewards: the share of questions for which one of a model's sampled rewrites finds a gold
+passage first, but its greedy rewrite does not.
 
     by_kind = measure_headroom(outcomes, draws=2_000, seed=0)
     decide(by_kind["all"], worth=0.03).sentence
 
-Rewards can only strengthen what a model already writes now and then. If the best of k samples finds no more gold
-passages than the greedy rewrite, a training by rewards has next to nothing to learn from.
+Rewards can only strengthen rewrites that a model already writes now and then. If the best of k samples finds no more
+gold passages than the greedy rewrite, a training by rewards has next to nothing to learn from.
 """
 
 import math
@@ -21,7 +21,7 @@ Word = Literal["worth trying", "not worth it", "not shown"]
 
 
 class RowOutcome(NamedTuple):
-    """Results of one question: 1 for a rewrite that finds a gold passage first, else 0."""
+    """Results of one question. A result is 1 for a rewrite that finds a gold passage first, else 0."""
 
     conversation: Hashable
     kinds: Sequence[str]
@@ -36,30 +36,30 @@ class RowOutcome(NamedTuple):
 
     @property
     def best(self) -> float:
-        """1 if any of the samples finds a gold passage first."""
+        """Return 1 if any of the samples finds a gold passage first, else 0."""
         return max(self.samples)
 
 
 class Headroom(NamedTuple):
-    """Shares of the questions of one kind, each with its interval over conversations."""
+    """Shares of questions with a gold passage first, for one kind of question, with intervals over conversations."""
 
     teacher: Estimate
     greedy: Estimate
     sampled: Estimate
-    """Mean over the samples of a question."""
+    """Mean result of a question's samples."""
 
     best: Estimate
-    """The best of the samples."""
+    """Result of a question's best sample."""
 
     learned: Estimate
-    """Greedy minus teacher."""
+    """Result of the greedy rewrite minus the teacher's result."""
 
     gain: Estimate
-    """Best of the samples minus greedy."""
+    """Result of the best sample minus the result of the greedy rewrite."""
 
     unreached: Estimate
-    """Share of questions that the teacher, the greedy rewrite and all samples fail: rewards cannot strengthen what is
-    never written."""
+    """Share of questions for which the teacher, the greedy rewrite and all samples fail. Rewards cannot improve these
+    questions, because no sample shows the right rewrite."""
 
     @property
     def rows(self) -> int:
@@ -74,7 +74,7 @@ class Decision(NamedTuple):
 
 
 def measure_headroom(rows: Sequence[RowOutcome], draws: int, seed: int) -> dict[str, Headroom]:
-    """Headroom of all questions, then of each kind of question by name."""
+    """Measure the headroom of all questions, and then of each kind of question by its name."""
     kinds = sorted({kind for row in rows for kind in row.kinds})
     parts = {ALL: list(rows)} | {kind: [row for row in rows if kind in row.kinds] for kind in kinds}
     return {name: _headroom(part, draws, seed) for name, part in parts.items()}
@@ -94,7 +94,7 @@ def _columns(row: RowOutcome) -> tuple[float, ...]:
 
 
 def decide(headroom: Headroom, worth: float) -> Decision:
-    """Advise by the interval of the gain; `worth` is the smallest gain that would pay."""
+    """Advise on a training by the interval of the gain; `worth` is the smallest gain that would be worth its cost."""
     gain = headroom.gain
     interval = f"{gain.value:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
     if math.isnan(gain.low):
@@ -127,5 +127,5 @@ def as_json(by_kind: Mapping[str, Headroom]) -> dict[str, dict[str, Numbers]]:
 
 
 def estimate_as_json(estimate: Estimate) -> Numbers:
-    """An estimate as plain data; NaN becomes null."""
+    """Convert an estimate to plain data; NaN becomes null."""
     return {name: None if math.isnan(value) else value for name, value in estimate._asdict().items()}

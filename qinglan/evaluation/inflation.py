@@ -1,10 +1,10 @@
-"""The inflation factor: a gain by the measure that training optimises, over the same gain by an outsider's measure.
+"""Inflation factor: the gain by the measure that training optimises, divided by the gain by an independent measure.
 
 inflation(signal, outsider, conversations, draws, seed)     # two columns of paired differences
 
-A policy is trained to raise its signal, so the signal overstates the gain. A factor of 1 means that the outsider
-measures the same gain. Both measures must have the same scale. The factor is undefined if the outsider measured no
-gain.
+Training raises the measure that it optimises (the signal), so the signal overstates the gain. A factor of 1 means
+that the independent measure (the outsider) shows the same gain. Both measures must have the same scale. The factor is
+undefined if the outsider shows no gain.
 """
 
 import math
@@ -21,7 +21,7 @@ STEEPEST = math.pi / 2 - 1e-6
 
 
 class Inflation(NamedTuple):
-    """Both mean gains on the rows that have both, and the factor between them with its 95 % interval."""
+    """Mean gains by signal and outsider on the rows that have both, and their factor with its 95 % interval."""
 
     signal: float
     outsider: float
@@ -37,7 +37,7 @@ class Inflation(NamedTuple):
 
 
 def inflation(signal: Columns, outsider: Columns, conversations: Groups, draws: int, seed: int) -> Inflation:
-    """The factor between two columns of differences; rows that lack one of the two numbers are left out."""
+    """Compute the factor from two columns of paired differences; rows that lack one of the numbers are left out."""
     both = ~np.isnan(signal) & ~np.isnan(outsider)
     columns = np.where(both[:, None], np.column_stack([signal, outsider]), math.nan)
     sums, counts = group_sums(columns, conversations)
@@ -52,11 +52,11 @@ def inflation(signal: Columns, outsider: Columns, conversations: Groups, draws: 
 
 
 def _interval(sums: Columns, centre: float, draws: int, seed: int) -> tuple[float, float]:
-    """The 95 % interval of the factor, from percentiles of the angle of (outsider, signal) in bootstrap draws of
-    conversations."""
-    # A factor jumps from plus to minus infinity when the outsider's gain passes zero; the angle is continuous, and
-    # outside of the right half-plane no factor bounds it. A draw of conversations in which neither measure moved has
-    # no angle: half of such draws are put at each end.
+    """Return the 95 % interval of the factor, from percentiles of the angle of the point (outsider, signal) in
+    bootstrap draws of conversations."""
+    # A factor jumps from plus to minus infinity when the outsider's gain passes zero, but the angle is continuous.
+    # Outside of the right half-plane, an angle has no finite factor. If neither measure changes in a draw, the draw
+    # has no angle, so half of such draws are put at each end.
     drawn = bootstrap_sample(len(sums), lambda times: times @ sums, draws, seed)
     turned = np.arctan2(drawn[:, 0], drawn[:, 1]) - centre
     angles = centre + (turned + math.pi) % (2 * math.pi) - math.pi
@@ -71,8 +71,8 @@ def _factor(angle: float) -> float:
 
 
 def describe(part: Mapping[str, Any], signal: str, outsider: str) -> str:
-    """The factor in one sentence. `part` is an Inflation as evaluation.json holds it; `signal` and `outsider` are the
-    measures' names."""
+    """Describe the factor in one sentence. `part` is an `Inflation` as evaluation.json holds it; `signal` and
+    `outsider` are the names of the two measures."""
     if not part["n"]:
         return f"not defined: no question was measured by both “{signal}” and “{outsider}”."
     gains = (

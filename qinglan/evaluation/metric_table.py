@@ -1,5 +1,5 @@
-"""A table with one number per row, system and metric, and from it each system's levels and the paired differences of
-two systems.
+"""Table with one number per row, system and metric. It computes each system's mean values (levels) and the paired
+differences between two systems.
 
 table = MetricTable.of(rows, values, METRICS, draws, seed)
 table.levels()                                   # {system: {metric: {value, low, high, n, how}}}
@@ -20,14 +20,14 @@ from qinglan.rows.rows import Question
 Json = dict[str, Any]
 Pair = tuple[str, str]
 Chosen = Sequence[bool] | None
-"""True for each row of a subset, such as a tenant or a slice; None for all rows."""
+"""One flag per row, True if the row is in a subset such as one tenant's rows; None means all rows."""
 
 
 class MetricTable(NamedTuple):
     systems: tuple[str, ...]
     metrics: Mapping[str, Metric]
     values: dict[tuple[str, str], Columns]
-    """A column for each system and metric; NaN if the row has no value."""
+    """Column of numbers for each system and metric; NaN if a row has no value."""
 
     conversations: Groups
     draws: int
@@ -42,7 +42,7 @@ class MetricTable(NamedTuple):
         draws: int,
         seed: int,
     ) -> "MetricTable":
-        """Build the table from each row's numbers by system and metric; a missing number is unknown (NaN)."""
+        """Build the table from each row's numbers by system and metric; a missing number becomes NaN."""
         systems = tuple(values[0])
         columns = {
             (system, metric): np.array([row[system].get(metric, math.nan) for row in values])
@@ -71,7 +71,7 @@ class MetricTable(NamedTuple):
         return levels
 
     def level_in(self, metric: str, chosen: Chosen) -> Json:
-        """Each system's estimate of one metric over the chosen rows."""
+        """Estimate the mean of one metric over the chosen rows, for each system."""
         columns = [_only(self.values[system, metric], chosen) for system in self.systems]
         return dict(zip(self.systems, self._means(columns), strict=True))
 
@@ -80,21 +80,21 @@ class MetricTable(NamedTuple):
         return [estimate._asdict() for estimate in means]
 
     def difference(self, pair: Pair, metric: str) -> Columns:
-        """The first system's numbers minus the second's, row by row."""
+        """Return the first system's numbers minus the second system's, row by row."""
         return self.values[pair[0], metric] - self.values[pair[1], metric]
 
     def compare(
         self, pairs: Sequence[Pair], metrics: Sequence[str], subsets: Mapping[str, Chosen]
     ) -> dict[tuple[Pair, str, str], Json]:
-        """Each pair's paired difference in each metric and subset, all from the same draws."""
+        """Compute each pair's paired difference in each metric and subset, all from the same bootstrap draws."""
         keys = [(pair, subset, metric) for pair in pairs for subset in subsets for metric in metrics]
         columns = [_only(self.difference(pair, metric), subsets[subset]) for pair, subset, metric in keys]
         gaps = statistics.paired_differences(np.column_stack(columns), self.conversations, self.draws, self.seed)
         return {key: gap._asdict() for key, gap in zip(keys, gaps, strict=True)}
 
     def spread(self, pair: Pair, metric: str) -> statistics.Spread:
-        """The spread of a pair's differences, from which the number of queries needed to show a difference is
-        computed."""
+        """Return the spread of a pair's differences. From it follows how many queries are needed to show a
+        difference."""
         return statistics.spread(self.difference(pair, metric), self.conversations)
 
 

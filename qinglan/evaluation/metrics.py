@@ -1,4 +1,4 @@
-"""Metrics by name, and the format of their numbers: a share in percent, a difference of shares in points."""
+"""Metrics and the format of their numbers, such as percent for a share and points for a difference of shares."""
 
 import math
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ FORMATS: Mapping[Unit, str] = {"share": ".1%", "score": ".2f", "kappa": ".3f", "
 
 
 class Metric(NamedTuple):
-    """A metric's name, its unit, and its source: measured, judged by a model, or a setting."""
+    """Name and unit of a metric, and in `how` its source: measured, judged by a model, or a setting."""
 
     name: str
     unit: Unit = "share"
@@ -26,18 +26,18 @@ class Metric(NamedTuple):
         return format(value, FORMATS[self.unit])
 
     def interval(self, estimate: Mapping[str, Any] | None) -> str:
-        """`[low, high]` of an estimate; empty without both ends."""
+        """Format an estimate's interval as `[low, high]`; empty if one of the ends is missing."""
         ends = [(estimate or {}).get(end) for end in ("low", "high")]
         return f"[{', '.join(map(self.number, ends))}]" if all(map(is_number, ends)) else ""
 
     def difference(self, value: Any) -> str:
-        """A difference: in points for a share, else in the metric's own unit. It is never shown as -0.0."""
+        """Format a difference: in points for a share, else in the metric's own unit. It is never shown as -0.0."""
         if not is_number(value):
             return NO_VALUE
         return f"{100 * value:+z.1f}" if self.unit == "share" else f"{value:+z.2f}"
 
     def difference_interval(self, gap: Mapping[str, Any]) -> str:
-        """`[low, high]` of a difference; empty without any end."""
+        """Format a difference's interval as `[low, high]`; empty if both ends are missing."""
         ends = [gap.get(end) for end in ("low", "high")]
         return f"[{', '.join(map(self.difference, ends))}]" if any(map(is_number, ends)) else ""
 

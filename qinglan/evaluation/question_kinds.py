@@ -1,4 +1,4 @@
-"""Kinds of questions, determined without labels: from the question, its need, retrieval scores and training rows.
+"""Classify questions without labels, by the question, its need, retrieval scores and the training questions.
 
 known = training_terms(questions)
 question_kinds(row, known)      # ("in pieces", "house words")
@@ -16,22 +16,22 @@ KINDS = {
     HOUSE_WORDS: "house words: no passage found scores half against its need, the house says it otherwise",
     RARE_WORDS: "rare words: more than a third of its terms stand in no training question",
 }
-"""Each kind with its meaning. A question is of exactly one of the first two kinds, and may also be of the others."""
+"""Meaning of each kind. A question is of exactly one of the first two kinds, and may also be of the last two."""
 
 MISSING_TERMS = 0.1
-"""Largest share of the need's terms that a complete question may lack, such as a particle."""
+"""Largest share of the need's terms, for example particles, that a complete question may lack."""
 
 UNMATCHED_SCORE = 0.5
 RARE_TERMS = 1 / 3
 
 
 def training_terms(questions: Iterable[str]) -> set[str]:
-    """Terms of all questions that a model learned from."""
+    """Return the terms of all questions that a model learned from."""
     return {term for question in questions for term in search_terms(question)}
 
 
 def question_kinds(row: ValidatedRewrite, known_terms: Collection[str]) -> tuple[str, ...]:
-    """The kinds of a question, by facts that are known before any student rewrites it."""
+    """Return the kinds of a question, by facts that are known before a student rewrites it."""
     terms = set(search_terms(row.question))
     kinds = [COMPLETE if is_complete(row.question, row.need) else IN_PIECES]
     scores = [hit.reranker_score for retrieval in (row.plain, row.rewritten) for hit in retrieval.hits]
@@ -43,6 +43,6 @@ def question_kinds(row: ValidatedRewrite, known_terms: Collection[str]) -> tuple
 
 
 def is_complete(question: str, need: str) -> bool:
-    """True if a question holds nearly all terms of its need, so that it means the same after any history."""
+    """Return True if a question holds nearly all terms of its need, so that it means the same after any history."""
     needed = set(search_terms(need))
     return len(needed - set(search_terms(question))) <= MISSING_TERMS * len(needed)

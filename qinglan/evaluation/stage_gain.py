@@ -1,4 +1,4 @@
-"""The gain of a training stage on dev, which decides whether its model is taken.
+"""Gain of a training stage on dev rows, which decides whether the run continues with the trained model.
 
     write_gain(log, StageGain(rows=512, measure="right passage first", before=0.69, after=0.88, taken=True))
     read_gain(log)   # None if the stage compared nothing
@@ -21,21 +21,21 @@ Measure = Literal["right passage first", "mean reward"]
 
 
 class StageGain(Config):
-    """The best result of a stage on dev, and the result before the stage."""
+    """Best result of a training stage on dev rows, and the result of the model before the stage."""
 
     rows: int
-    """Dev rows that were compared."""
+    """Number of dev rows that were compared."""
 
     measure: Measure
-    """Figure whose means are in `before` and `after`."""
+    """Name of the figure whose means are in `before` and `after`."""
 
     before: float
     after: float
     unrewritten: float | None = None
-    """The figure of the questions as they were asked, without a rewrite; None if it was not measured."""
+    """Mean of the figure for the original questions, without a rewrite; None if it was not measured."""
 
     interval: tuple[float, float] | None = None
-    """The ends of the 95 % interval of the gain, over conversations; None if it was not computed."""
+    """Lower and upper end of the gain's 95 % interval, over conversations; None if it was not computed."""
 
     taken: bool
     """False if the run continues with the model from before the stage."""
@@ -46,7 +46,7 @@ class StageGain(Config):
 
     @property
     def of_taken(self) -> float:
-        """The figure of the model that the run continues with."""
+        """Return the figure of the model with which the run continues."""
         return self.after if self.taken else self.before
 
 

@@ -1,8 +1,9 @@
 """Statistics for comparing systems on the same questions: pure functions of numbers and a seed.
 
-Turns of one conversation resemble each other, so they are not independent. Bootstraps draw whole conversations with
-replacement (the cluster bootstrap), and permutation tests exchange the systems in whole conversations.
-A column holds one number for each question; NaN means no value (no gold passage, not examined, another tenant).
+Turns of one conversation resemble each other, so they are not independent. Therefore bootstraps draw whole
+conversations with replacement (the cluster bootstrap), and permutation tests exchange the systems in whole
+conversations. A column holds one number for each question, or NaN if a question has no value, for example if it has
+no gold passage, was not examined or is of another tenant.
 
 A statistic that is not a mean, such as F1, is passed as a function of sums: `bootstrap_estimates` and
 `permutation_p_values` take that function and each group's sums. A group is a conversation, or a set of near-duplicate
@@ -21,13 +22,13 @@ Columns = NDArray[np.float64]
 Groups = NDArray[np.int64]
 
 CHUNK = 500
-"""Number of draws computed at once, which limits memory."""
+"""Number of bootstrap or permutation draws that are computed at once, to limit memory."""
 
 INTERVAL_PERCENTILES = (2.5, 97.5)
 
 
 class Estimate(NamedTuple):
-    """A mean with its 95 % interval."""
+    """Mean (or other statistic) with its 95 % interval."""
 
     value: float
     low: float
@@ -36,7 +37,7 @@ class Estimate(NamedTuple):
 
 
 class PairedDifference(NamedTuple):
-    """One system minus another on the same questions."""
+    """Mean difference between two systems on the same questions, with its interval and p value."""
 
     difference: float
     low: float
@@ -49,24 +50,24 @@ class PairedDifference(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Agreement of two judges on the same rewrites."""
+    """Agreement between two judges' scores of the same rewrites."""
 
     spearman: float
     kendall: float
     mean_difference: float
-    """Mean absolute difference, in points."""
+    """Mean absolute difference between the two scores, in points of the judges' scale."""
 
     n: int
 
 
 def group_numbers(names: Sequence[Any]) -> Groups:
-    """Number of each name's group, from 0; equal names have the same number."""
+    """Number the groups from 0, and return the number of each name's group; equal names are one group."""
     numbers: dict[Any, int] = {}
     return np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
 
 
 def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[Estimate]:
-    """The mean of each column, with the interval of a bootstrap over conversations."""
+    """Return the mean of each column, with its interval from a bootstrap over conversations."""
     sums, counts = group_sums(columns, conversations)
     known = counts.sum(axis=0)
     # A draw's sum is each conversation's sum times how often it was drawn, so a batch of draws is one matrix product.
@@ -78,7 +79,7 @@ def bootstrap_means(columns: Columns, conversations: Groups, draws: int, seed: i
 
 
 def paired_differences(columns: Columns, conversations: Groups, draws: int, seed: int) -> list[PairedDifference]:
-    """The mean of each column of differences, with its interval and the p of a paired permutation test."""
+    """Return the mean of each column of differences, with its interval and the p of a paired permutation test."""
     sums, counts = group_sums(columns, conversations)
     # Exchanging two systems within a conversation flips the sign of its sum.
     ps = permutation_p_values(sums, np.zeros_like(sums), lambda total: total, draws, seed)
@@ -96,7 +97,7 @@ def paired_differences(columns: Columns, conversations: Groups, draws: int, seed
 
 
 def group_sums(columns: Columns, conversations: Groups) -> tuple[Columns, Columns]:
-    """Sums and numbers of the known values, with a row for each conversation and the same columns."""
+    """Return the sums and the counts of the known values, as two tables with one row for each conversation."""
     size = int(conversations.max()) + 1 if len(conversations) else 0
     sums, counts = np.zeros((size, columns.shape[1])), np.zeros((size, columns.shape[1]))
     np.add.at(sums, conversations, np.nan_to_num(columns))
@@ -112,10 +113,10 @@ def _means(sums: Columns, counts: Columns) -> Columns:
 def bootstrap_intervals(
     size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> tuple[Columns, Columns]:
-    """The 95 % percentile interval (Efron 1979) of a statistic over draws of the groups; NaN for a single group.
+    """Return the 95 % percentile interval (Efron 1979) of a statistic over draws of the groups; NaN for one group.
 
-    `statistic` takes a matrix with a row for each draw, which says how often each of the `size` groups was drawn. It
-    returns a row of numbers for each draw.
+    `statistic` takes a matrix with a row for each draw; the row holds how often each of the `size` groups was drawn.
+    It returns a row of numbers for each draw.
     """
     numbers = bootstrap_sample(size, statistic, draws, seed)
     low, high = np.full(numbers.shape[1], np.nan), np.full(numbers.shape[1], np.nan)
@@ -130,7 +131,7 @@ def bootstrap_intervals(
 
 
 def bootstrap_sample(size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int) -> Columns:
-    """A row of the statistic's numbers for each draw of the groups; no rows for a single group."""
+    """Return a row of the statistic's numbers for each draw of the groups; no rows if there is only one group."""
     no_rows = statistic(np.ones((1, size)))[:0]  # has the right number of columns
     return np.concatenate([no_rows, *(statistic(times) for times in _draw_counts(size, draws, seed))])
 
@@ -138,7 +139,7 @@ def bootstrap_sample(size: int, statistic: Callable[[Columns], Columns], draws: 
 def bootstrap_estimates(
     size: int, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> list[dict[str, float]]:
-    """Each number of the statistic with its interval: its value over all groups, and the bootstrap's percentiles."""
+    """Return each number of a statistic over all groups, with its interval from the bootstrap's percentiles."""
     values = statistic(np.ones((1, size)))[0]
     low, high = bootstrap_intervals(size, statistic, draws, seed)
     rows = zip(values, low, high, strict=True)
@@ -146,7 +147,7 @@ def bootstrap_estimates(
 
 
 def _draw_counts(size: int, draws: int, seed: int) -> Iterator[Columns]:
-    """Matrices of how often each group is drawn, a row for each draw, at most CHUNK draws at once."""
+    """Yield matrices with a row for each draw, which holds how often each group is drawn; at most CHUNK rows each."""
     # Drawing `size` groups with replacement and counting them is one multinomial draw.
     rng = np.random.default_rng(seed)
     for count in _chunks(draws) if size > 1 else ():
@@ -156,10 +157,10 @@ def _draw_counts(size: int, draws: int, seed: int) -> Iterator[Columns]:
 def permutation_p_values(
     first: Columns, second: Columns, statistic: Callable[[Columns], Columns], draws: int, seed: int
 ) -> list[float]:
-    """Two-sided p of the difference in `statistic` between two systems, by a permutation test over groups.
+    """Return the two-sided p of the difference in `statistic` between two systems, by a permutation test over groups.
 
-    `first` and `second` hold a row of sums for each group. If the systems were equally good, exchanging them within a
-    group would change nothing. So p is the share of random exchanges with at least the observed difference.
+    `first` and `second` hold a row of sums for each group. If the systems are equally good, exchanging them within a
+    group changes nothing on average. So p is the share of random exchanges with at least the observed difference.
     """
     # With half = (first - second) / 2 and whole = (first + second) / 2, the systems' totals are whole + half and
     # whole - half, and exchanging them within a group is flipping the sign of that group's row of `half`.
@@ -184,7 +185,7 @@ def _chunks(draws: int) -> Iterator[int]:
 
 
 def holm(ps: Mapping[str, float]) -> dict[str, float]:
-    """Holm's step-down correction (1979) for several tests: adjusted p values; tests with NaN are left out."""
+    """Adjust the p values of several tests by Holm's step-down correction (1979); tests with NaN are left out."""
     # The smallest of m values is multiplied by m, the next by m - 1, and so on; none may fall below one before it.
     ps = {name: p for name, p in ps.items() if not math.isnan(p)}
     adjusted: dict[str, float] = {}
@@ -196,9 +197,10 @@ def holm(ps: Mapping[str, float]) -> dict[str, float]:
 
 
 def queries_needed(difference: float, discordant: float, clustering: float = 1.0, power: float = 0.8) -> int | None:
-    """Paired queries needed to show this difference in a share, two-sided at 5 %; None if it is 0 or unknown.
+    """Return how many paired queries show a difference of shares, two-sided at 5 %; None if it is 0 or unknown.
 
-    `discordant` is the share of queries on which the systems differ; `clustering` the factor for dependent turns.
+    `discordant` is the share of queries on which the systems differ. `clustering` is the factor for dependent turns
+    (`clustering_factor`).
     """
     # Connor (1987) for McNemar's test: (z_a sqrt(d) + z_b sqrt(d - D^2))^2 / D^2 with d discordant, D the difference.
     size = abs(difference)
@@ -213,9 +215,10 @@ def queries_needed(difference: float, discordant: float, clustering: float = 1.0
 def mean_queries_needed(
     difference: float, deviation: float, clustering: float = 1.0, power: float = 0.8
 ) -> int | None:
-    """Paired queries needed to show this difference of means, two-sided at 5 %; None if it is 0 or unknown.
+    """Return how many paired queries show a difference of means, two-sided at 5 %; None if it is 0 or unknown.
 
-    `deviation` is the standard deviation of one query's difference. The formula is ((z_a + z_b) deviation / D)^2.
+    `deviation` is the standard deviation of one query's difference. With the difference D, the formula is
+    ((z_a + z_b) deviation / D)^2.
     """
     size = abs(difference)
     if not size > 0 or not math.isfinite(deviation):
@@ -226,28 +229,28 @@ def mean_queries_needed(
 
 
 class Spread(NamedTuple):
-    """Figures of paired differences from which the number of needed queries is computed."""
+    """Figures of paired differences, from which the number of queries needed to show a difference is computed."""
 
     queries: int
     mean: float
     discordant: float
-    """The share of queries on which the two systems differ."""
+    """Share of queries on which the two systems differ."""
 
     deviation: float
     clustering: float
-    """The factor by which dependent turns raise the number of queries."""
+    """Factor by which dependent turns raise the number of queries that are needed."""
 
     def needed(self, difference: float) -> int | None:
-        """Number of queries like these needed to show this difference in a share."""
+        """Return the number of such queries that are needed to show a difference of shares."""
         return queries_needed(difference, self.discordant, self.clustering)
 
     def needed_for_mean(self, difference: float) -> int | None:
-        """Number of queries like these needed to show this difference of means."""
+        """Return the number of such queries that are needed to show a difference of means."""
         return mean_queries_needed(difference, self.deviation, self.clustering)
 
 
 def spread(differences: Columns, conversations: Groups) -> Spread:
-    """The spread of the known differences; NaN if there are none."""
+    """Measure the spread of the known differences; its figures are NaN if no difference is known."""
     measured = differences[~np.isnan(differences)]
     if not len(measured):
         return Spread(0, math.nan, math.nan, math.nan, 1.0)
@@ -258,8 +261,8 @@ def spread(differences: Columns, conversations: Groups) -> Spread:
 
 
 def clustering_factor(differences: Columns, conversations: Groups) -> float:
-    """The design effect (Kish 1965): the variance of the mean with conversations as units, divided by its variance
-    with questions as units."""
+    """Return the design effect (Kish 1965): the variance of the mean with conversations as units, divided by its
+    variance with questions as units."""
     measured = ~np.isnan(differences)
     centred = differences[measured] - differences[measured].mean()
     by_question = float((centred**2).sum())
@@ -269,7 +272,7 @@ def clustering_factor(differences: Columns, conversations: Groups) -> float:
 
 def agreement(first: Sequence[float], second: Sequence[float]) -> Agreement:
     """Compare two judges' scores by rank (Spearman's rho, Kendall's tau-b) and by points. The rank correlations are
-    NaN for fewer than three scores, or if a judge gives the same score to all."""
+    NaN for fewer than three scores, or if a judge gives all rewrites the same score."""
     from scipy.stats import kendalltau, spearmanr
 
     apart = float(np.abs(np.subtract(first, second)).mean()) if len(first) else math.nan
@@ -280,7 +283,7 @@ def agreement(first: Sequence[float], second: Sequence[float]) -> Agreement:
 
 
 def quantile(values: Sequence[float], share: float, draws: int, seed: int) -> Estimate:
-    """A quantile of independent values, such as latencies, with the interval of a bootstrap over them."""
+    """Return a quantile of independent values, such as latencies, with its interval from a bootstrap over values."""
     if len(values) == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
     array = np.asarray(values, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Compare the teacher's rewrites with the plain questions, row by row, before anything is trained.
+"""Compare the teacher's rewrites with the plain questions, row by row, before a model is trained.
 
 gain = compare_teacher(pairs)
-gain.is_worse        # the interval is below zero: a student of this teacher would learn to find less
+gain.is_worse        # True if the interval is below zero: a student of this teacher would learn to find less
 """
 
 import math
@@ -11,36 +11,36 @@ from typing import Any, NamedTuple
 from qinglan.evaluation.statistics import PairedDifference, group_numbers, paired_differences
 
 GOLD_ROWS = 20
-"""Labelled rows required for a comparison by gold; with fewer the reranker's score decides."""
+"""Number of rows with gold required for a comparison by gold; with fewer rows the reranker's score decides."""
 
 DRAWS, SEED = 2_000, 0
 SIGNIFICANT = 0.05
-"""Largest p of the permutation test for a difference that counts. The interval is not enough, since a bootstrap's
-interval of a handful of rows is too narrow."""
+"""Largest p of the permutation test at which a difference counts. The interval is not enough, because a bootstrap
+over a handful of rows gives too narrow an interval."""
 
 GOLD, SCORE = "gold passage first", "score of the first passage"
 UNITS = {GOLD: 100.0, SCORE: 1.0}
-"""Factor by which a figure is multiplied for people: shares are shown in percent."""
+"""Factor by which each measure is multiplied for display: a share is shown in percent, a score as it is."""
 
 
 class RetrievalPair(NamedTuple):
-    """The retrieval of one question and of its rewrite."""
+    """Results of searching with one question and with its rewrite."""
 
     conversation: tuple[str, str]
-    """Tenant and conversation. The turns of one conversation are drawn together."""
+    """Tenant and conversation. The bootstrap draws all turns of a conversation together."""
 
     gold: tuple[bool, bool] | None
-    """True if the gold passage is first, for the question and for the rewrite; None if the row has no gold."""
+    """Two flags, for the question and for the rewrite: True if the gold passage is first. None without gold."""
 
     scores: tuple[float, float]
-    """Score of the first passage, for the question and for the rewrite."""
+    """Two scores of the first passage: in the search with the question, and in the search with the rewrite."""
 
     by_need: bool
-    """True if both scores are against the same need; scores against the query itself cannot be compared."""
+    """True if both passages were scored against the same need. Scores against the query cannot be compared."""
 
 
 class TeacherGain(NamedTuple):
-    """Comparison of the rewrites with the plain questions, by one measure."""
+    """Result of comparing the teacher's rewrites with the plain questions by one measure."""
 
     measure: str
     plain: float
@@ -72,8 +72,8 @@ class TeacherGain(NamedTuple):
 
 
 def compare_teacher(pairs: Sequence[RetrievalPair]) -> TeacherGain | None:
-    """Compare by gold, or by the reranker's score if few rows have gold; None if no rows can be compared, or all are
-    of one conversation."""
+    """Compare by gold, or by the reranker's score if too few rows have gold. Returns None if no rows can be compared,
+    or if all rows are of one conversation."""
     golden = [pair for pair in pairs if pair.gold is not None]
     if len(golden) >= GOLD_ROWS:
         return _gain(GOLD, golden, [(float(a), float(b)) for a, b in (pair.gold for pair in golden if pair.gold)])
@@ -96,6 +96,6 @@ def _gain(measure: str, pairs: Sequence[RetrievalPair], values: Sequence[tuple[f
 
 
 def gain_from_facts(facts: dict[str, Any]) -> TeacherGain | None:
-    """The comparison that a `validate` step recorded; None if it recorded none."""
+    """Read the comparison that a `validate` step recorded; None if it recorded none."""
     recorded = facts.get("teacher_gain")
     return TeacherGain(**recorded) if recorded else None

@@ -1,1 +1,1 @@
-"""Checks of a model's folder: which files it may have, what they name, and the headers of its weights."""
+"""Check a model's folder: the files that it may have, the files that these name, and the headers of its weights."""

@@ -14,11 +14,11 @@ from qinglan.terminal import visible
 
 CODE = frozenset({"auto_map", "custom_generate", "custom_pipelines", "trust_remote_code", "auto_mapping"})
 OTHER_MODELS = frozenset({"speculators_config", "configuration_files", "backbone", "use_timm_backbone"})
-"""Settings by which a loader reads another model: the verifier of a speculator in vLLM, a file for another version,
+"""Settings that make a loader read another model: the verifier of a speculator in vLLM, a file for another version,
 or a backbone from another folder or from the hub."""
 
 ALIASES = "attribute_map"
-"""Key of a map by which transformers reads a setting under another name. Its own classes have this map in code."""
+"""Key of a map that gives settings other names. A model's folder needs none, since transformers has it in code."""
 
 QUANTISED = frozenset({"quantization_config", "compression_config", "quant_method"})
 KERNELS = frozenset({"use_kernels", "kernel_config", "hub_kernels"})
@@ -33,7 +33,7 @@ GENERATION = frozenset({
     "top_p", "min_p", "typical_p", "repetition_penalty", "max_length", "max_new_tokens", "min_length",
     "use_cache", "output_attentions", "output_hidden_states",
 })  # fmt: skip
-"""Settings that generation_config.json may have: they choose tokens, and need no further search, model or cache."""
+"""Settings that generation_config.json may have. They only choose tokens, without a search, a model or a cache."""
 
 LAYERS = (
     "num_layers", "n_layer", "n_layers", "layers", "encoder_layers", "decoder_layers", "num_encoder_layers",
@@ -50,15 +50,15 @@ LARGEST = {
     "context_length": 1 << 24,
     **dict.fromkeys(LAYERS, 1_000),
 }  # fmt: skip
-"""Largest values of settings by which a loader allocates memory before it compares them with the weights. Llama 3.1
-405B has 126 layers of 16,384, Gemma 3 262,208 tokens, Llama 4 10,485,760 positions."""
+"""Largest accepted values of settings by which a loader allocates memory before it compares them with the weights.
+Llama 3.1 405B has 126 layers of 16,384, Gemma 3 has 262,208 tokens, and Llama 4 has 10,485,760 positions."""
 
 SECOND_READINGS = frozenset({"params.json", "tekken.json", "modules.json", "quantize_config.json"})
 """Files that make some programs read the folder as another model than other programs do."""
 
 
 def settings_fault(file: str, settings: Any) -> str:
-    """Why the settings of this JSON file are refused; "" if they are not. `file` is its name without the folder."""
+    """Return why the settings in a JSON file are refused, or "". `file` is the file's name without the folder."""
     if file in SECOND_READINGS or file.endswith("quant_config.json"):
         return "programs that know this file would read another model than those that do not"
     if file == "generation_config.json" and isinstance(settings, dict):
@@ -94,7 +94,7 @@ def _known(value: Any) -> bool:
 
 
 def keyed_values(settings: Any) -> Iterator[tuple[str, Any]]:
-    """Each value at any depth, with its key; the items of a list have the key of the list."""
+    """Yield each value at any depth with its key; the items of a list get the key of the list."""
     rest: list[tuple[str, Any]] = [("", settings)]
     while rest:
         key, value = rest.pop()

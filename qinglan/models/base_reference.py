@@ -1,14 +1,14 @@
 """A base model that is passed on by reference: its weights stay in the folder of base weights.
 
     write_reference(base_model, "Qwen/Qwen3-32B", Path("/weights/Qwen/Qwen3-32B"))
-    weights_folder(base_model)        # /weights/Qwen/Qwen3-32B; of a copy the folder itself
-    base_digest(base_model)           # the digest that a copy of the weights would have here
+    weights_folder(base_model)        # /weights/Qwen/Qwen3-32B; for a copy of the weights, its own folder
+    base_digest(base_model)           # the digest that a copy of the weights would have
     verify_reference(base_model)      # an AlteredError if the weights have changed
 
 Without a reference, each run on a cluster would upload and download a copy of the weights through KFP's bucket, 65 GB
-for Qwen3-32B. The reference holds the digest of each file, and is in a folder with the file that the stage adds
-(rewriter.json). So `base_digest`, by which statements, models and servers name the base, is the same for a reference
-and for a copy.
+for Qwen3-32B. The reference holds the digest of each file. It lies in a folder with the file that the stage adds
+(rewriter.json). So `base_digest`, with which statements, models and servers identify the base model, is the same for
+a reference and for a copy.
 """
 
 import os
@@ -31,7 +31,7 @@ REFERENCE = "base_reference.json"
 
 
 class BaseReference(Config):
-    """The contents of a reference."""
+    """Contents of the file that refers to a base model."""
 
     model: str
     """Public name of the model, which is its path in the folder of base weights."""
@@ -41,7 +41,7 @@ class BaseReference(Config):
 
 
 def write_reference(target: Path, model: str, weights: Path) -> None:
-    """Write a reference to a model into the folder `target`. All files of the model are read, for their digests."""
+    """Write a reference to a model into the folder `target`. All files of the model are read and hashed."""
     reference = BaseReference(model=model, files=file_digests(weights)).model_dump(mode="json")
     write_atomically(target / REFERENCE, orjson.dumps(reference, option=orjson.OPT_INDENT_2))
 
@@ -51,7 +51,7 @@ def is_reference(base: Path) -> bool:
 
 
 def weights_folder(base: Path) -> Path:
-    """The folder with a base model's weights: `base` itself or, for a reference, the folder that it refers to."""
+    """Return the folder with a base model's weights: `base` itself or, for a reference, the folder that it names."""
     if not is_reference(base):
         return base
     model = _read(base).model
@@ -65,7 +65,7 @@ def weights_folder(base: Path) -> Path:
 
 
 def base_digest(base: Path) -> str:
-    """Digest of a base model's files. For a reference, it is computed from the digests that the reference holds."""
+    """Return the digest of a base model's files. For a reference, it is computed from the recorded file digests."""
     if not is_reference(base):
         return digest(base)
     files = {**_read(base).files, **file_digests(base)}
@@ -74,7 +74,7 @@ def base_digest(base: Path) -> str:
 
 
 def verify_reference(base: Path) -> None:
-    """Read the weights that a reference names, and compare each file; an AlteredError names one that differs."""
+    """Compare the weights that a reference names with its digests; raises an AlteredError if a file differs."""
     reference, folder = _read(base), weights_folder(base)
     files = file_digests(folder)
     if files != reference.files:

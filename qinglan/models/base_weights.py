@@ -16,14 +16,14 @@ from qinglan.files.plain_files import open_plain, read_plain
 from qinglan.models.safetensors_header import declared_size, read_header
 
 WEIGHTS_VARIABLE = "QINGLAN_BASE_WEIGHTS"
-"""Variable with the path of a folder of models, for a cluster whose pods cannot reach the hub."""
+"""Environment variable with the path of a folder of models, for a cluster whose pods cannot reach the hub."""
 
 INDEX = "model.safetensors.index.json"
 LFS_POINTER = b"version https://git-lfs"
 
 
 def local_model_folder(model: str) -> Path | None:
-    """The model's folder, by its path or by its public name in the folder of weights; None if it does not exist."""
+    """Return a model's folder by its path, or by its public name in the folder of weights; None if it is missing."""
     named, weights = Path(model), os.environ.get(WEIGHTS_VARIABLE)
     folder = named if named.is_dir() or not weights else Path(weights) / model
     return folder if folder.is_dir() else None
@@ -40,7 +40,7 @@ def refuse_partial_download(folder: Path) -> None:
 
 
 def download_faults(folder: Path) -> Iterator[str]:
-    """A sentence for each incomplete file of weights, by the index and the files' headers."""
+    """Yield a sentence for each file of weights that is missing or cut short, by the index and the files' headers."""
     shards = _indexed_tensors(folder)
     for name in sorted({*shards, *(path.name for path in folder.glob("*.safetensors"))}):
         if fault := _shard_fault(folder / name, shards.get(name, set())):
@@ -48,8 +48,8 @@ def download_faults(folder: Path) -> Iterator[str]:
 
 
 def _indexed_tensors(folder: Path) -> dict[str, set[str]]:
-    """The tensors of each shard, as the index lists them. A broken index, and names in other folders, are ignored
-    here, since references.py refuses them."""
+    """Return the names of the tensors of each shard, as the index lists them. A broken index and shards in other
+    folders are skipped, since references.py refuses them."""
     try:
         named = parse_json_mapping(read_plain(folder / INDEX), INDEX)["weight_map"].items()
     except (OSError, DataError, KeyError, TypeError, AttributeError):

@@ -9,11 +9,11 @@ would refuse single questions, but such a model should be refused as a whole. So
 and may hold only what the templates of Qwen, Llama and SmolLM hold:
 
 1. the nodes, filters, methods, tests and functions listed here, and macros that call no macro;
-2. loops over the messages or the tools, but not inside each other; inside them, loops over a message's tool calls, a
-   call's arguments, and values that the template has tested not to be a text. No loop runs over a text, or up to a
-   number in the template, and at most three loops are inside each other;
-3. variables that take the text of one other variable, once and not lengthened. Forty lines that double a text would
-   make 2^40 copies of it;
+2. loops over the messages or the tools, but not inside each other. Inside such a loop, it may loop over a message's
+   tool calls, over a call's arguments, and over values that it has tested not to be a text. No loop runs over a text
+   or up to a number in the template, and at most three loops are nested;
+3. variables that copy the text of one other variable, once and without lengthening it. Otherwise forty lines that
+   double a text would make 2^40 copies of it;
 4. at most MAX_KEPT copies of the conversation in all variables together, and at most MAX_PRINTED copies of it in the
    prompt.
 """
@@ -28,15 +28,15 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from qinglan.terminal import visible
 
 MAX_LENGTH, MAX_LOOPS, MAX_CONSTANT = 10_000, 3, 32
-"""Most characters of a template, most loops inside each other, and most characters of an argument. Qwen3.5's template
+"""Largest number of characters of a template, of nested loops, and of characters of an argument. Qwen3.5's template
 has 8,057 characters, and its argument '</tool_response>' has 16."""
 
 MAX_KEPT, MAX_PRINTED = 150, 3_000
-"""Most copies of the conversation that a template's variables may hold together, and most copies that it may
-print."""
+"""Largest number of copies of the conversation that a template's variables may hold together, and that the template
+may print."""
 
 CONVERSATION = frozenset({"messages", "tools", "custom_tools", "builtin_tools"})
-"""Names of the lists that the caller passes."""
+"""Names of the lists that a caller passes to the template."""
 
 PARTS = frozenset({"tool_calls"})
 """Keys of a message that hold a list."""
@@ -57,10 +57,10 @@ NODES = (
     nodes.Operand, nodes.Add, nodes.Sub, nodes.Neg, nodes.Concat,
 )  # fmt: skip
 CONDITIONS = (nodes.Test, nodes.Compare, nodes.Not)
-"""Expressions whose value is true or false."""
+"""Kinds of expressions whose value is true or false."""
 
 UNTRACKED = frozenset({"varargs", "kwargs", "caller", "self", "super"})
-"""Jinja's names for values that this check does not follow, and therefore refuses."""
+"""Special names of Jinja, which are refused because this check does not follow their values."""
 
 Names = Set[str]
 Fault = tuple[int, str]
@@ -68,7 +68,7 @@ Fault = tuple[int, str]
 
 @lru_cache(maxsize=64)
 def template_fault(text: str) -> str:
-    """Why the template is invalid or its work has no bound; "" if neither."""
+    """Return why a template is invalid or its work has no bound; "" if it is accepted."""
     if len(text) > MAX_LENGTH:
         return f"a chat template of {len(text):,} characters; {MAX_LENGTH:,} are enough for any"
     try:
@@ -80,7 +80,7 @@ def template_fault(text: str) -> str:
 
 
 class _Template:
-    """A parsed template: its names, grouped by what they can hold, and its faults with their lines."""
+    """Parsed template. It groups the template's names by the values that they can hold, and finds faults by line."""
 
     def __init__(self, template: nodes.Template) -> None:
         self.body = template.body
@@ -134,8 +134,8 @@ class _Template:
         return [node for node in self.all if isinstance(node, kind)]
 
     def _sources(self) -> Iterator[tuple[str, Any, int]]:
-        """Each variable with an expression that is assigned to it, and the line. Parameters of macros have an empty
-        name here."""
+        """Yield each assignment as variable, expression and line. Values for parameters of macros have an empty
+        name."""
         for node in self.all:
             if isinstance(node, nodes.Assign):
                 call: Any = node.node
@@ -228,8 +228,8 @@ class _Template:
         return (isinstance(node, nodes.Filter) and node.name in LENGTHENING) or self._calls_macro(node)
 
     def _loop_faults(self, parts: Iterable[Any], no_texts: Names, around: int) -> Iterator[Fault]:
-        """Faults of the loops in these parts. `no_texts` are names that hold no text in these parts; `around` is the
-        number of loops around them."""
+        """Yield the faults of the loops in parts of the template. `no_texts` are names that hold no text there, and
+        `around` is the number of loops around the parts."""
         for node in parts:
             if isinstance(node, nodes.If):
                 yield from self._loop_faults(node.body, no_texts, around)
@@ -253,7 +253,7 @@ class _Template:
                 yield from self._loop_faults(node.iter_child_nodes(), no_texts, around)
 
     def _is_conversation(self, node: Any) -> bool:
-        """True for a list of the caller or a slice of it, and for the positions of the messages, counted down."""
+        """Return True for a list of the caller, a slice of such a list, or the messages' positions counted down."""
         if _is_call(node, "range"):
             # range(ns.last_query_index, -1, -1), as in the first templates of Qwen3
             last, *rest = node.args or [None]
@@ -275,13 +275,13 @@ class _Template:
         return False
 
     def _values(self, attribute: nodes.Getattr) -> list[Any]:
-        """All values that are assigned to this attribute of a namespace."""
+        """Return all values that the template assigns to an attribute of a namespace."""
         keywords = [node.value for node in self._of(nodes.Keyword) if node.key == attribute.attr]
         sets = [node for node in self._of(nodes.Assign) if isinstance(node.target, nodes.NSRef)]
         return keywords + [node.node for node in sets if node.target.attr == attribute.attr]
 
     def _is_position(self, node: Any) -> bool:
-        """True for a number that is no larger than the number of messages."""
+        """Return True for a number that cannot be larger than the number of messages."""
         match node:
             case nodes.Const():
                 return node.value in (-1, 0, 1)
@@ -297,7 +297,7 @@ class _Template:
         return False
 
     def _copies(self) -> tuple[int, int]:
-        """Copies of the conversation that the variables can hold together, and that are printed."""
+        """Count the copies of the conversation that all variables can hold together, and that are printed."""
         stored = 1
         for node in self._run(self.body):
             if isinstance(node, nodes.Assign):
@@ -308,7 +308,7 @@ class _Template:
         return stored, sum(stored if name in self.own_texts else 1 for name in self._copied(printed))
 
     def _run(self, parts: Iterable[Any], skipped: tuple[type[nodes.Node], ...] = ()) -> Iterator[Any]:
-        """All nodes that run; the nodes of a macro are repeated at each of its calls."""
+        """Yield all nodes that run; the nodes of a macro are repeated for each call of the macro."""
         for node in parts:
             if isinstance(node, (nodes.Macro, *skipped)):
                 continue
@@ -318,13 +318,13 @@ class _Template:
             yield from self._run(node.iter_child_nodes(), skipped)
 
     def _copied(self, parts: Iterable[Any]) -> list[str]:
-        """Names whose texts become part of a value. Names in a condition are left out, since their texts do not."""
+        """Return the names whose texts become part of a value, so without names that occur only in a condition."""
         run = self._run(parts, skipped=CONDITIONS)
         return [node.name for node in run if isinstance(node, nodes.Name) and node.ctx == "load"]
 
 
 def _is_part(value: Any) -> bool:
-    """True for a list of the caller, a slice of it, or the constant `none`."""
+    """Return True for a list of the caller, a slice of such a list, or the constant `none`."""
     if isinstance(value, nodes.Getitem) and isinstance(value.arg, nodes.Slice):
         value = value.node
     return (isinstance(value, nodes.Name) and value.name in CONVERSATION) or (
@@ -333,7 +333,7 @@ def _is_part(value: Any) -> bool:
 
 
 def _is_input(value: Any) -> bool:
-    """True for a part of the caller's lists, such as the text of a message."""
+    """Return True for a part of the caller's lists, such as the text of a message."""
     while isinstance(value, (nodes.Getattr, nodes.Getitem)):
         value = value.node
     return isinstance(value, nodes.Name) and value.name in CONVERSATION
@@ -348,13 +348,13 @@ def _is_short(node: Any) -> bool:
 
 
 def _is_date(form: nodes.Const) -> bool:
-    """True if each directive of strftime is a single letter, or %-d or %-m. Others are refused, since glibc also
-    accepts a width, as in %999999d."""
+    """Return True if each strftime directive is a single letter, %-d or %-m. All others are refused, because glibc
+    also accepts a width, such as %999999d."""
     return all(part[:1].isalpha() or part[:2] in ("-d", "-m", "%") for part in str(form.value).split("%")[1:])
 
 
 def _stored(parts: Iterable[Any]) -> list[str]:
-    """Names to which these parts assign a value."""
+    """Return the names to which parts of the template assign a value."""
     targets = [node for node in _all(parts) if isinstance(node, (nodes.NSRef, nodes.Name))]
     return [node.name for node in targets if isinstance(node, nodes.NSRef) or node.ctx != "load"]
 

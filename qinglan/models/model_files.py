@@ -1,12 +1,12 @@
-"""Files that a model's folder may have: safetensors, ONNX, JSON and text, but nothing that runs when it is loaded.
+"""Check that a model's folder has only safetensors, ONNX, JSON and text, and no file that runs when it is loaded.
 
     refuse_disallowed_files(folder)            # before the model is signed
-    reasons = disallowed_files(folder)         # for an audit, all of them by file
+    reasons = disallowed_files(folder)         # for an audit: the reason for each refused file
 
-A file's name determines what it must be, and its bytes are checked: safetensors are parsed to their last byte, JSON
-is parsed, text must be UTF-8 and not a pickle. references.py checks that loaders find everything in the folder, that
-no setting names code or another model, and that the folder has weights. An ONNX graph must have its own weights, and
-only operators of our own export (onnx_graph.py).
+The ending of a file's name determines its format, and its bytes must be in this format: safetensors are parsed to
+their last byte, JSON is parsed, text must be UTF-8 and not a pickle. references.py checks that the folder has
+weights, that loaders find everything in it, and that no setting names code or another model. An ONNX graph must hold
+its own weights, and only operators of our own export (onnx_graph.py).
 """
 
 import pickletools
@@ -32,16 +32,16 @@ ARCHIVES = {
     b"\x7fELF": "a program",
 }
 SENTENCEPIECE = b"\n"
-"""First byte of a tokenizer.model: the tag of protobuf field 1, which is its first piece."""
+"""First byte of a tokenizer.model, which is the tag of protobuf field 1, the first piece of its vocabulary."""
 
 CALL_OPCODES = frozenset(
     {"GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ", "NEWOBJ", "NEWOBJ_EX", "BUILD", "EXT1", "EXT2"}
 )
-"""Opcodes of pickles that call something: https://docs.python.org/3/library/pickletools.html"""
+"""Opcodes with which a pickle calls a function: https://docs.python.org/3/library/pickletools.html"""
 
 
 def refuse_disallowed_files(folder: Path) -> None:
-    """Raise a DataError that names the first file that is not allowed or is missing."""
+    """Raise a DataError that names the first file that is not allowed, or the missing weights."""
     faults = disallowed_files(folder) or reference_faults(plain_files(folder).files)
     for name, why in sorted(faults.items()):
         raise DataError(
@@ -51,14 +51,14 @@ def refuse_disallowed_files(folder: Path) -> None:
 
 
 def disallowed_files(folder: Path) -> dict[str, str]:
-    """The files that are not allowed, each with the reason; nothing is loaded."""
+    """Return the reason for each file that is not allowed. No file is loaded."""
     listing = plain_files(folder)
     faults = {name: why for name, path in listing.files.items() if (why := disallowed_reason(name, path))}
     return {**faults, **listing.faults}
 
 
 def disallowed_reason(name: str, path: Path) -> str:
-    """Why this file is not allowed; "" if it is."""
+    """Return why a file is not allowed; "" if it is allowed."""
     ending = Path(name).suffix.lower()
     if ending in PICKLES:
         return f"{ending} is a pickle, or can hold one, which could run code when it is loaded"
@@ -108,11 +108,11 @@ FILE_CHECKS: dict[str, Callable[[Path], str]] = {
     "text": _text,
     ".model": _sentencepiece,
 }
-"""Check of a file, by its ending."""
+"""Function that checks a file, by the file's ending."""
 
 
 def _disguised(path: Path) -> str:
-    """Describe a file that is an archive, a program or a pickle despite its name; "" for other files."""
+    """Return the real format if a file is an archive, a program or a pickle despite its name; else ""."""
     content = read_plain(path)
     for magic, what in ARCHIVES.items():
         if content.startswith(magic):
@@ -121,7 +121,7 @@ def _disguised(path: Path) -> str:
 
 
 def _is_pickle(content: bytes) -> bool:
-    """True for a pickle that could call something."""
+    """Return True for a pickle that could call a function."""
     # Protocols 2 to 5 begin with these bytes; protocols 0 and 1 have no mark, so their opcodes are parsed.
     if content[:1] == b"\x80" and content[1:2] <= b"\x05":
         return True

@@ -1,4 +1,4 @@
-"""Move a loaded model's weights from its files into this process's memory.
+"""Copy a loaded model's weights from its memory-mapped files into this process's own memory.
 
     model = copy_to_memory(AutoModel.from_pretrained(folder))
 
@@ -14,10 +14,10 @@ Model = TypeVar("Model", bound=Any)
 
 
 def copy_to_memory(model: Model) -> Model:
-    """Copy each parameter and buffer that is on the CPU.
+    """Copy each parameter and buffer that is on the CPU into memory of this process, and return the same model.
 
-    The tensors are copied one by one, so the peak is one tensor more than the model: the pages of a mapped file
-    belong to the kernel's cache. Tied weights stay tied, since they are one parameter.
+    The tensors are copied one by one. The peak of memory is the model and one tensor, because the pages of a mapped
+    file belong to the kernel's cache. Tied weights stay tied, since they are one parameter.
     """
     for tensor in chain(model.parameters(), model.buffers()):
         if tensor.device.type == "cpu":

@@ -1,15 +1,15 @@
 """Check that every loader reads the same files of a model's folder, and none outside of it.
 
     refuse_foreign_files(folder)                          # before the model is loaded
-    faults = reference_faults(plain_files(folder).files)  # all of them, by file
+    faults = reference_faults(plain_files(folder).files)  # the fault of each refused file
 
 transformers and vLLM follow every name in a model's files: the shards of a weight index, and the weights and the
-vocabulary that a configuration names. The digest of a folder does not cover bytes elsewhere. Loaders also differ if
-there are several files of weights: one reads those that the index names, another all of them, a third
+vocabulary that a configuration names. The digest of a folder does not cover files outside the folder. Loaders also
+differ if there are several files of weights: some read the files in the index, some read all files, and some read
 consolidated.safetensors. So only two forms are accepted: an index with its shards, or one file without an index. Also
-refused are settings that make a loader run code or load another model (acting_settings.py), templates without a bound
-(chat_template_work.py), tokenizers of unknown parts (tokenizer_parts.py), and sizes in config.json that differ from
-the embedding's.
+refused are settings that make a loader run code or load another model (acting_settings.py), templates whose work has
+no bound (chat_template_work.py), tokenizers with unknown parts (tokenizer_parts.py), and sizes in config.json that
+differ from the embedding's shape.
 """
 
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ from qinglan.terminal import visible
 
 SAFETENSORS, INDEX = ".safetensors", ".index.json"
 WEIGHTS = (SAFETENSORS, f"{SAFETENSORS}{INDEX}")
-"""Endings of file names that transformers reads as weights, under any key of a configuration."""
+"""Endings of file names that transformers reads as weights. A configuration may name such a file under any key."""
 
 FILE_KEYS = ("_file", "_files", "_spm")
 """Endings of the keys under which a tokenizer's configuration names files."""
@@ -38,7 +38,7 @@ ADAPTER_FOLDER = "adapter"
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
-"""File that is read as the tokenizer's settings, although its name has no "config"."""
+"""File that transformers reads as settings of the tokenizer, although "config" is not in its name."""
 
 VOCABULARIES = frozenset({"vocab.json", "added_tokens.json"})
 """Large files of words, which hold no settings."""
@@ -47,14 +47,14 @@ WHOLE = "model.safetensors"
 PEFT_TYPE = "LORA"
 
 EMBEDDINGS = ("embed_tokens.weight", "word_embeddings.weight", "lm_head.weight", "wte.weight")
-"""Endings of the names of tensors with a row for each token: in Qwen and Llama, in BERT's family, of the head, and in
-GPT-2."""
+"""Endings of the names of tensors that have a row for each token: the embedding in Qwen and Llama, the embedding in
+BERT's family, the output layer, and the embedding in GPT-2."""
 
 
 def refuse_foreign_files(folder: Path, weights: bool = True, files: Mapping[str, Path] | None = None) -> None:
-    """Raise a DataError if loading would read a file outside of the folder, or, with `weights`, finds no weights.
+    """Raise a DataError if a loader would read files outside of the folder or, with `weights`, would find no weights.
 
-    `files` are paths from which the folder's files are read instead, such as copies of them.
+    `files` are other paths from which the folder's files are read, such as copies of them.
     """
     listing = plain_files(folder)
     links = {name: why for name, why in listing.faults.items() if (folder / name).is_symlink()}
@@ -68,11 +68,10 @@ def refuse_foreign_files(folder: Path, weights: bool = True, files: Mapping[str,
 def reference_faults(
     files: Mapping[str, Path], elsewhere: Collection[str] = (), weights: bool = True
 ) -> dict[str, str]:
-    """The fault of each refused file, by its path. If `weights` are required and the model has none, this fault is
-    under ".".
+    """Return the fault of each refused file by its path. If `weights` are required and missing, the path is ".".
 
-    `files` are the plain files by their paths in the model's folder. `elsewhere` are paths of further files of the
-    model, whose bytes cannot be read here.
+    `files` are the plain files by their paths in the model's folder. `elsewhere` are paths of more files of the
+    model, whose bytes are not on this machine.
     """
     siblings: dict[str, set[str]] = {}
     for name in (*files, *elsewhere):
@@ -97,7 +96,7 @@ def reference_faults(
 
 
 def _header(path: Path) -> list[Tensor] | None:
-    """The tensors of a file of weights; None if its header is broken."""
+    """Return the tensors of a file of weights; None if its header is broken."""
     try:
         return read_header(path)
     except DataError:
@@ -105,15 +104,15 @@ def _header(path: Path) -> list[Tensor] | None:
 
 
 def _other_weights(top: Collection[str]) -> list[str]:
-    """Files of weights other than the first one. Some loaders read them in addition to it, some instead of it, and
-    some not at all."""
+    """Return the files of weights beside the main one. Some loaders read them in addition to it, some instead of it,
+    and some not at all."""
     weights = sorted(name for name in top if name.endswith(SAFETENSORS))
     return [name for name in weights if name != WHOLE] if WHOLE in weights else weights[1:]
 
 
 def _embedding_fault(config: Path, headers: Mapping[str, list[Tensor] | None]) -> str:
-    """The first size in config.json that differs from the embedding's shape; "" if there is none. A loader allocates
-    memory by config.json, and fills it from the embedding."""
+    """Return a sentence on the first size in config.json that differs from the embedding's shape; "" if none does. A
+    loader allocates memory by config.json, and fills it from the embedding."""
     try:
         settings = parse_json(read_plain(config), CONFIG)
     except (OSError, DataError):
@@ -132,7 +131,7 @@ def _embedding_fault(config: Path, headers: Mapping[str, list[Tensor] | None]) -
 
 
 def _fault(file: str, path: Path, siblings: Collection[str], top: bool) -> str:
-    """Why this file is refused for its contents; "" if it is not."""
+    """Return why a file is refused for its contents; "" if it is accepted."""
     if top and file == ADAPTER_CONFIG:
         return "it makes the loader take the base model from elsewhere, or add an adapter; that belongs in adapter/"
     lowered = file.casefold()

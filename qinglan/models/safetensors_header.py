@@ -1,9 +1,9 @@
 """Parse a safetensors file without loading it: its header must describe the whole file, to the byte.
 
-    tensors = read_header(path)         # a DataError says what is wrong with it
+    tensors = read_header(path)         # raises a DataError if the file is malformed
 
-A pickle with this ending has no such header, and the bytes of a program that is appended to the file would belong to
-no tensor. The format: https://github.com/huggingface/safetensors#format
+A pickle with the ending .safetensors has no such header. If a program is appended to the file, its bytes belong to no
+tensor. The format: https://github.com/huggingface/safetensors#format
 """
 
 from itertools import pairwise
@@ -17,11 +17,11 @@ from qinglan.files.plain_files import open_plain
 from qinglan.terminal import visible
 
 LENGTH, LARGEST = 8, 100_000_000
-"""Bytes of the number at the beginning of the file, which is the header's length; and the largest length that the
+"""Size in bytes of the file's first number, which is the header's length; and the largest header, in bytes, that the
 format allows."""
 
 LONGEST_NAME = 500
-"""Most characters of a tensor's name; names in transformers have some 80."""
+"""Largest number of characters of a tensor's name; names in transformers have up to some 80."""
 
 BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -29,7 +29,7 @@ BITS = {
     "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "I64": 64, "U64": 64, "F64": 64, "C64": 64,
 }  # fmt: skip
-"""Bits of one element, by dtype."""
+"""Number of bits of one element, by dtype."""
 
 
 class Tensor(NamedTuple):
@@ -46,7 +46,7 @@ class Tensor(NamedTuple):
 
 
 def read_header(path: Path) -> list[Tensor]:
-    """The file's tensors in their order; a DataError if the file holds anything else."""
+    """Return a file's tensors in their order; raises a DataError if the file holds any other bytes."""
     length, tensors = _read(path)
     size = path.stat().st_size - LENGTH - length
     edges = [0, *(edge for tensor in tensors for edge in (tensor.begin, tensor.end)), size]
@@ -60,7 +60,7 @@ def read_header(path: Path) -> list[Tensor]:
 
 
 def declared_size(path: Path) -> int:
-    """Bytes that the file should have by its header; a file that was cut short has fewer."""
+    """Return the size in bytes that a file should have according to its header; a truncated file is smaller."""
     length, tensors = _read(path)
     return LENGTH + length + max((tensor.end for tensor in tensors), default=0)
 
@@ -70,7 +70,7 @@ def count_parameters(model: Path) -> int:
 
 
 def _read(path: Path) -> tuple[int, list[Tensor]]:
-    """The header's length in bytes, and its tensors by the position of their bytes."""
+    """Return the header's length in bytes, and the tensors sorted by the position of their bytes."""
     try:
         size = path.stat().st_size
         with open_plain(path) as file:

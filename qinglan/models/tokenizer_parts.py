@@ -4,8 +4,8 @@
 
 The file is a small program that the tokenizers library runs for every text. Sixteen parts that each double a text
 would make 65,536 copies of it, and a regular expression that backtracks could run for ever. So each part must be in
-the list below and occur once, and each setting must have a value of a supported model. Supported are Qwen, Llama and
-SmolLM, the architectures of the style base (components/training/style/base_model.py), and our own tiny models.
+PARTS and occur once, and each setting must have a value of a supported model. Supported are Qwen, Llama, SmolLM, the
+architectures of the style base model (components/training/style/base_model.py), and our own tiny models.
 Format: https://huggingface.co/docs/tokenizers/components
 """
 
@@ -18,14 +18,14 @@ from typing import Any
 from qinglan.terminal import visible
 
 MAX_VOCABULARY, MAX_TOKEN_LENGTH, MAX_ADDED_TOKENS = 1 << 20, 256, 1_000
-"""Most tokens, characters of a token, and added tokens. XLM-R has 250,002 tokens, Llama 3 adds 256, and the longest
-tokens of Qwen and Llama have 128 characters."""
+"""Largest number of tokens, of characters of a token, and of added tokens. XLM-R has 250,002 tokens, Llama 3 adds
+256, and the longest tokens of Qwen and Llama have 128 characters."""
 
 MAX_PIECES = 6
-"""Most texts and special tokens of a post-processor's template. XLM-R's template of two texts has 6."""
+"""Largest number of texts and special tokens in a post-processor's template. XLM-R's template of two texts has 6."""
 
 MAX_CHARACTER_EXPANSION = 33
-"""Most bytes to which XLM-R's table of normalised characters expands one character, which is U+FDFA."""
+"""Largest number of bytes to which a table may expand one character. In XLM-R's table, U+FDFA becomes 33 bytes."""
 
 _SPACES = r" ?[^\s%s]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s|" + _SPACES % r"\p{L}\p{N}"
@@ -51,7 +51,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_special_token(value: Any) -> bool:
-    """True for a pair of a token and its number."""
+    """Return True for a pair of a token and its number."""
     token, number = value
     return _is_word(token) and _is_number(number)
 
@@ -61,8 +61,8 @@ def _is_vocabulary(tokens: Any) -> bool:
 
 
 def _is_character_table(value: Any) -> bool:
-    """True for a table of sentencepiece with texts that are short enough. It holds the size of a trie, the trie, and
-    texts that end with NUL."""
+    """Return True if all texts of a sentencepiece table are short enough. The table holds the size of a trie, the
+    trie, and texts that end with NUL."""
     try:
         table = base64.b64decode(value or "", validate=True)
     except binascii.Error:
@@ -72,14 +72,14 @@ def _is_character_table(value: Any) -> bool:
 
 
 def _texts(pieces: Any) -> list[str]:
-    """The texts of a template's pieces, in their order; a ValueError for too many pieces."""
+    """Return the names of the texts in a template, in their order; raises a ValueError for too many pieces."""
     if len(pieces) > MAX_PIECES:
         raise ValueError(f"a template of {len(pieces):,} pieces")
     return [piece["Sequence"]["id"] for piece in pieces if "Sequence" in piece]
 
 
 def _is_map_of_special_tokens(tokens: Any) -> bool:
-    """True if each special token of a template is one token."""
+    """Return True if each special token of a template stands for exactly one token."""
     return len(tokens) <= MAX_PIECES and all(
         len(token["ids"]) == 1 == len(token["tokens"]) for token in tokens.values()
     )
@@ -151,8 +151,8 @@ PARTS: tuple[tuple[str, str, Mapping[str, Settings]], ...] = (
     ("decoder", "decoders", DECODERS),
     ("model", "", MODELS),
 )
-"""Parts of the file: the part's key, the key under which a sequence lists its parts, and the settings of each
-type."""
+"""Parts of a tokenizer.json: the part's key, the key under which a sequence lists its parts, and the settings that
+each type may have."""
 
 KEYS = {name for name, _, _ in PARTS} | {"version", "truncation", "padding", "added_tokens"}
 TRUNCATION: Settings = {
@@ -163,12 +163,12 @@ PADDING: Settings = {
     "strategy": ("BatchLongest",), "direction": ("Right", "Left"), "pad_to_multiple_of": (None, 8, 16, 32, 64),
     "pad_id": _is_number, "pad_type_id": _is_number, "pad_token": _is_word,
 }  # fmt: skip
-"""Settings of truncation and padding. A stride would make many texts of a long one, and padding to a fixed length
-would make each short text long, so both are refused."""
+"""Settings that padding may have. Padding to a fixed length would make each short text long, so it is refused, like a
+stride in TRUNCATION, which would make many texts of a long one."""
 
 
 def tokenizer_fault(contents: Any) -> str:
-    """Why the contents of a tokenizer.json are refused; "" if they are not."""
+    """Return why the contents of a tokenizer.json are refused; "" if they are accepted."""
     try:
         return next(_faults(contents), "")
     except (TypeError, AttributeError, KeyError, ValueError, IndexError) as error:
@@ -191,8 +191,8 @@ def _faults(contents: Any) -> Iterator[str]:
 
 
 def _part_faults(part: Part, name: str, inner: str, types: Mapping[str, Settings]) -> Iterator[str]:
-    """The faults of a part, or of the parts of a sequence. A sequence may hold no other sequence, and no part
-    twice."""
+    """Yield the faults of a part, or of the parts in a sequence. A sequence may hold neither another sequence nor the
+    same part twice."""
     parts = part[inner] if inner and part["type"] == "Sequence" else [part]
     identities = set()
     for item in parts:

@@ -1,9 +1,9 @@
 """Load a model only if its files have every tensor of its configuration, in the right shape, and no others.
 
-    model = load_whole(AutoModelForCausalLM, folder, dtype=torch.float32)     # a DataError says what differs
+    model = load_whole(AutoModelForCausalLM, folder, dtype=torch.float32)     # raises a DataError for a difference
 
 A loader allocates memory by config.json, and fills tensors that no file has with random numbers. So the model is
-loaded first on torch's meta device, where tensors have shapes but no memory: transformers then reports which tensors
+first loaded on torch's meta device, where tensors have shapes but no memory. There transformers reports which tensors
 are missing, unknown or of another shape, by its own rules for tied weights, shards and renamed tensors.
 https://docs.pytorch.org/docs/stable/meta.html
 """
@@ -17,15 +17,15 @@ from qinglan.errors import DataError
 from qinglan.terminal import visible
 
 LONGEST_REASON = 300
-"""Most characters that are shown of a library's message."""
+"""Largest number of characters that are shown of a library's message."""
 
 LARGEST_BUFFERS = 1 << 28
-"""Most bytes of buffers that a model computes, such as tables of positions. Supported models have some hundred
-KiB."""
+"""Largest size in bytes of the buffers that a model computes, such as tables of positions. Supported models have some
+hundred KiB."""
 
 
 def load_whole(auto_class: Any, folder: Path, **options: Any) -> Any:
-    """Load the safetensors of this folder by this class of transformers; `options` are those of from_pretrained()."""
+    """Load a folder's safetensors with a class of transformers; `options` are passed to its from_pretrained()."""
     with words_for_broken(folder):
         fault = _shape_fault(auto_class, folder)
         if not fault:
@@ -54,7 +54,7 @@ def words_for_broken(folder: Path) -> Iterator[None]:
 
 
 def _shape_fault(auto_class: Any, folder: Path) -> str:
-    """The difference between files and configuration; "" if they agree. Only headers are read."""
+    """Return a difference between a model's files and its config.json; "" if they agree. Only headers are read."""
     import torch
     from transformers import AutoConfig
 

@@ -10,7 +10,7 @@ from qinglan.rag.retrieval import RetrievalConfig
 
 
 class Weights(Config):
-    """Weights of the plan's three comparisons with the teacher."""
+    """Weights of the three comparisons with the teacher's rewrite."""
 
     judge: Fraction = 0.35
     """Weight of the judge's score of the rewrite, compared with its score of the teacher's rewrite."""
@@ -33,15 +33,15 @@ class Outcomes(Config):
     """Value if the rewrite retrieves worse than the teacher's rewrite."""
 
     tie: float = 0.0
-    """Value if both retrieve equally well."""
+    """Value if both rewrites retrieve equally well."""
 
 
 class Penalties(Config):
     """Largest penalty of each fault under `anchored_v2`; the README says how each fault is measured."""
 
     needless: Fraction = 0.1
-    """Penalty for rewriting a question that retrieves as well by itself; up to twice that if the rewrite retrieves
-    worse."""
+    """Penalty for rewriting a question that retrieves as well without a rewrite. It is up to twice as large if the
+    rewrite retrieves worse."""
 
     length: Fraction = 0.2
     """Penalty for a rewrite of more than 1.5 times the length of the row's need or of the teacher's rewrite,
@@ -84,10 +84,10 @@ class RewardConfig(Config):
     """Values of the win term."""
 
     scale: float = Field(default=3.0, gt=0)
-    """Factor by which differences are multiplied before tanh."""
+    """Factor by which a difference to the teacher is multiplied before tanh."""
 
     penalties: Penalties = Penalties()
-    """Largest penalties under `anchored_v2`."""
+    """Largest penalty of each fault under `anchored_v2`."""
 
     judge_share: Fraction = 0.3
     """Share of prompts whose rewrites are all judged. For other prompts the judge's scores are imputed, and marked as

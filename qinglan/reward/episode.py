@@ -13,11 +13,11 @@ from qinglan.rows.labels import Label, relevant_ids
 ScoredAgainst = Literal["need", "query"]
 
 LONGEST_HEADING = 30
-"""Longest first sentence that serves as the heading of a passage without a title."""
+"""Largest number of characters of a first sentence that serves as heading of a passage without a title."""
 
 
 class Prompt(BaseModel):
-    """The part of a training row that judge and penalties need; other fields of its extra_info are ignored."""
+    """Fields of a training row that judge and penalties need; other fields of the row's `extra_info` are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -44,17 +44,17 @@ class Prompt(BaseModel):
 
     @property
     def relevant(self) -> tuple[str, ...]:
-        """Ids of the passages that answer the question: the gold passages, else the passages labelled relevant."""
+        """Return the ids of the gold passages or, if there are none, of the passages labelled relevant."""
         return relevant_ids(self.gold, self.labels)
 
     @property
     def context(self) -> str:
-        """Text of the conversation: question, history, profile and need."""
+        """Return the text of the conversation: question, history, profile and need."""
         return "\n".join((self.question, self.history_summary, self.user_profile, self.need))
 
 
 class TrainingPrompt(Prompt):
-    """A prompt with the retrievals, made in validation, of its teacher's rewrite and of its plain question."""
+    """Prompt with the retrievals that validation stored for the teacher's rewrite and for the plain question."""
 
     teacher_retrieval: rows.Retrieval
     plain_retrieval: rows.Retrieval
@@ -79,13 +79,13 @@ class Hit(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The passage's title; else its first sentence, if that is short."""
+        """Return the passage's title or, if it has none, its first sentence if that is short; else empty."""
         first = self.content.split("。", 1)[0]
         return self.title or (first if len(first) <= LONGEST_HEADING else "")
 
 
 class RetrievalResult(NamedTuple):
-    """Passages that one query retrieved, in production's order."""
+    """Passages that one query retrieved, in the order in which the RAG service returns them."""
 
     hits: tuple[Hit, ...] = ()
     scored_against: ScoredAgainst = "need"
@@ -99,7 +99,7 @@ class RetrievalResult(NamedTuple):
         return self.hits[0].score if self.hits else 0.0
 
     def ranks(self, gold: tuple[str, ...]) -> list[int]:
-        """Ranks of the gold passages that were retrieved; the first passage has rank 1."""
+        """Return the ranks of the gold passages that were retrieved; the first passage has rank 1."""
         return [rank for rank, hit in enumerate(self.hits, 1) if hit.id in gold]
 
 
@@ -107,7 +107,7 @@ EMPTY_RETRIEVAL = RetrievalResult()
 
 
 class JudgeScores(NamedTuple):
-    """The judge's scores in [0, 1], or imputed ones."""
+    """Scores in [0, 1] of the student's and the teacher's rewrite, given by the judge or imputed."""
 
     student: float
     teacher: float
@@ -119,7 +119,7 @@ class JudgeScores(NamedTuple):
 
 
 class Episode(NamedTuple):
-    """One rollout with the retrievals that it is compared with."""
+    """One rewrite of a prompt, with the retrievals and scores from which its reward is computed."""
 
     prompt: Prompt
     rewrite: str
@@ -136,7 +136,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def read_retrieval_result(data: RagData, by_query: bool) -> RetrievalResult:
-    """Read an answer of the RAG service; with `by_query` the hits have their scores against the query."""
+    """Read an answer of the RAG service. With `by_query`, a hit's score is the one against the query."""
     hits = tuple(
         Hit(item.id, _score(item, by_query), str(item.metadata.get("title", "")), item.content)
         for item in data.recall
@@ -145,7 +145,7 @@ def read_retrieval_result(data: RagData, by_query: bool) -> RetrievalResult:
 
 
 def validated_results(prompt: TrainingPrompt, by_query: bool) -> list[RetrievalResult]:
-    """Retrievals of the teacher's rewrite and of the plain question, in this order, as validation stored them."""
+    """Return the stored retrievals of the teacher's rewrite and of the plain question, in this order."""
     return [
         RetrievalResult(
             tuple(Hit(item.id, _score(item, by_query)) for item in retrieval.hits),
@@ -160,7 +160,7 @@ def _score(item: RecalledPassage | rows.Hit, by_query: bool) -> float:
 
 
 def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> None:
-    """Raise a DataError if the row was validated with other retrieval settings: results could not be compared."""
+    """Raise a DataError if a row was validated with other retrieval settings, so that results differ from today's."""
     if prompt.retrieved_with != config:
         raise DataError(
             f"row {prompt.id}: was validated with retrieval ({prompt.retrieved_with}), and this training retrieves "
@@ -169,7 +169,7 @@ def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> N
 
 
 def refuse_other_service(prompt: TrainingPrompt, data: RagData) -> None:
-    """Raise a DataError if an answer comes from another knowledge base or reranker than in validation."""
+    """Raise a DataError if the RAG service uses another knowledge base or reranker than in the row's validation."""
     for kind, answered, validated in (
         ("knowledge base", data.snapshot, prompt.snapshot),
         ("reranker", data.reranker_digest, prompt.reranker),

@@ -1,6 +1,6 @@
-"""Estimates judge scores of rewrites that were not judged: a sample of prompts is judged, a regression does the rest.
+"""Estimate judge scores: a sample of prompts is judged, and a regression imputes the scores of all other rewrites.
 
-Zeros instead of estimates would take away most of the judge's weight; the README says how much of it is left.
+With zeros instead of estimates, the judge would lose most of its weight in the reward; the README has the figures.
 
 imputer = Imputer(FEATURE_COUNT)
 imputer.add(features(prompt, "虾青素软胶囊 每日服用频次", quality=1.0, top1=0.9), score=0.86)
@@ -28,21 +28,21 @@ LEAST, MOST = 0.2, 1.0
 RIDGE = 1.0
 
 HAT_BASIS_STEPS = 5
-"""Steps of the hat basis: a figure in [0, 1] becomes its nearness to 0 and to each step."""
+"""Number of steps of the hat basis, which turns a figure in [0, 1] into its nearness to 0 and to each step."""
 
 LOWEST_FIRST_SCORE = 0.001
-"""Lowest score of the first passage; lower scores are raised to it."""
+"""Lowest score of a first passage that features distinguish; lower scores are raised to it."""
 
 FEATURE_COUNT = (HAT_BASIS_STEPS + 1) ** 2 + 2 * (HAT_BASIS_STEPS + 1)
 
 
 def in_sample(id: str, share: float, seed: int, purpose: str) -> bool:
-    """True if the sample for `purpose` holds this prompt; the result is the same in every process."""
+    """Return True if the sample for `purpose` holds a prompt; the result is the same in every process."""
     return int(sha256_text(purpose, str(seed), id)[:8], 16) / 2**32 < share
 
 
 def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list[float]:
-    """Figures in [0, 1] that a judge's score may depend on.
+    """Return four figures in [0, 1] on which a judge's score may depend.
 
     Two figures describe the retrieval: its quality, and the first passage's score on a logarithmic scale. The others
     describe the words: the share of the rewrite's terms in the question or history, and the share of the need's terms
@@ -56,8 +56,8 @@ def raw_features(prompt: Prompt, text: str, quality: float, top1: float) -> list
 
 
 def features(prompt: Prompt, text: str, quality: float, top1: float) -> list[float]:
-    """Features in a hat basis. Each step of the quality is multiplied with each step of the first score, so that a
-    linear model can fit curves."""
+    """Return a rewrite's features in a hat basis. Each step of the quality is multiplied with each step of the first
+    score, so that a linear model can fit curves."""
     quality_steps, score_steps, known_steps, need_steps = map(_hat_basis, raw_features(prompt, text, quality, top1))
     products = (left * right for left in quality_steps for right in score_steps)
     return [*products, *known_steps, *need_steps]
@@ -94,5 +94,5 @@ class Imputer:
 
 
 def _hat_basis(figure: float) -> list[float]:
-    """Nearness to each step: 1 on it, falling to 0 at the next."""
+    """Return a figure's nearness to each step: 1 at the step, falling to 0 at the neighbouring steps."""
     return [max(0.0, 1 - abs(HAT_BASIS_STEPS * figure - step)) for step in range(HAT_BASIS_STEPS + 1)]

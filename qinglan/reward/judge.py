@@ -1,4 +1,5 @@
-"""The LLM judge, called through the gateway: pointwise for rewards, in pairs for diagnosis, and on control pairs."""
+"""Ask the LLM judge through the gateway to score one rewrite (rewards), to compare two rewrites (diagnosis), or to
+score a control pair, whose better text is known."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -13,11 +14,11 @@ from qinglan.reward.episode import Prompt
 
 MAX_JUDGE_SCORE = 5.0
 UNRELATED_TEXT = "发票抬头怎么改，包裹到哪了"
-"""A text that answers no question: a judge that prefers it to the need itself is unreliable."""
+"""Text that answers no question. A judge that scores it above the need itself is unreliable."""
 
 
 async def score_rewrite(gateway: GatewayClient, prompt: Prompt, rewrite: str, system: str = "") -> float:
-    """Ask the judge for its overall score and divide it by 5; a RowError if the answer is unusable."""
+    """Ask the judge for its overall score and divide it by 5; raises a RowError if the answer is unusable."""
     judgement = await _ask_judge(gateway, prompt, judge_messages(prompt, rewrite, system), JUDGE_FORMAT, "judge")
     return read_score(judgement) / MAX_JUDGE_SCORE
 
@@ -32,11 +33,11 @@ def read_score(judgement: dict[str, Any]) -> float:
 
 
 class Preference(NamedTuple):
-    """The better of two rewrites, from a judge that was asked in both orders."""
+    """Better one of two rewrites, by a judge that compared them in both orders."""
 
     better: Literal["first", "second", "tie"]
     flipped: bool
-    """True if the judge chose the same position in both orders, so a different rewrite each time. Counts as a tie."""
+    """True if the judge chose the same position in both orders, and so a different rewrite each time. It is a tie."""
 
 
 async def compare_rewrites(
@@ -69,7 +70,7 @@ def combine_choices(straight: str, swapped: str) -> Preference:
 
 
 async def passes_control_pair(gateway: GatewayClient, prompt: Prompt, system: str = "") -> bool:
-    """True if the judge scores the need itself above an unrelated text."""
+    """Return True if the judge scores the prompt's need above an unrelated text."""
     good, bad = await gather_or_cancel(
         *(score_rewrite(gateway, prompt, text, system) for text in (prompt.need, UNRELATED_TEXT))
     )

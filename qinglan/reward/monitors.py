@@ -1,4 +1,4 @@
-"""The plan's alarms: pure functions over the metrics of the steps so far.
+"""Alarms of a training by rewards: pure functions of the metrics of all steps so far.
 
 A step is a mapping with `step` and some of these figures: avg_reward, train_gold, gold_dev and gold_dev_rows
 (some steps only), policy_loss, value_loss, clip_fraction, kl, entropy, judge_failures and judged_share,
@@ -32,7 +32,8 @@ JUDGE_WARN, JUDGE_STOP = 0.1, 0.5
 """Share of the judge's calls without a usable answer, above which the alarm warns or stops."""
 
 PAIRS_WARN, PAIRS_STOP = 0.2, 0.5
-"""Share of control pairs in the wrong order, above which the alarm warns or stops; a coin gets half of them wrong."""
+"""Share of control pairs in the wrong order, above which the alarm warns or stops; guessing gets half of them
+wrong."""
 
 DIVERGED = "Lower the learning rates or the gradient clip, and go on from the last checkpoint."
 REWARD_RISE = 0.05
@@ -43,7 +44,7 @@ SHORT_WINDOW = 3
 
 
 def check_alarms(steps: Sequence[StepMetrics]) -> list[Alarm]:
-    """All alarms that the steps so far raise, those that stop the training first."""
+    """Return all alarms that the steps so far raise; alarms that stop the training come first."""
     raised = [alarm for monitor in MONITORS if (alarm := monitor(steps)) is not None]
     return sorted(raised, key=lambda alarm: alarm.level != "stop")
 
@@ -125,9 +126,9 @@ def entropy_collapse(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """Alarm if the reward rises while held-out gold does not: the policy learns the reward, not the task.
+    """Return an alarm if the reward rises, but not the share of dev rows with a gold passage first (`gold_dev`).
 
-    Step 0, before any training, counts among the tests of held-out gold.
+    Such a policy learns the reward instead of the task. The test at step 0, before any training, counts too.
     """
     tested = [index for index, step in enumerate(steps) if "gold_dev" in step]
     if len(tested) < 2:
@@ -156,7 +157,7 @@ def gold_gap(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """Alarm if the judge often gives no usable answer: its scores are then only estimates of the imputer."""
+    """Return an alarm if the judge often gives no usable answer, so that the imputer estimates its scores."""
     judged = [step for step in steps[-WINDOW:] if "judge_failures" in step and "judged_share" in step]
     failed = _mean(_series(judged, "judge_failures"))
     calls = failed + _mean(_series(judged, "judged_share"))
@@ -172,7 +173,7 @@ def judge_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
 
 
 def control_pairs_failing(steps: Sequence[StepMetrics]) -> Alarm | None:
-    """Alarm if the judge often prefers the text that is known to be worse: its scores would mislead the training."""
+    """Return an alarm if the judge often prefers a text known to be worse: its scores would mislead the training."""
     failed = _series(steps, "control_pairs_failed")[-MIN_TREND_STEPS:]
     if len(failed) < WINDOW:
         return None

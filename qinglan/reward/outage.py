@@ -1,4 +1,4 @@
-"""The file by which a reward worker stops a training, since a trainer may ignore errors of single samples.
+"""File with which a reward worker stops a training, because a trainer may ignore errors of single samples.
 
 The stage deletes an old file before it starts. If the file appears, the stage ends the training and raises its error.
 """
@@ -14,7 +14,7 @@ OUTAGE_FILE = "outage.json"
 
 
 def write_outage(folder: Path, error: QinglanError, row: str) -> None:
-    """Write the error that makes rewards impossible; an outage file that exists already is kept."""
+    """Write an error that makes rewards impossible to the outage file; an existing file is kept."""
     if (folder / OUTAGE_FILE).exists():
         return
     outage = {"error": type(error).__name__, "exit_code": error.exit_code, "message": str(error), "row": row}

@@ -34,7 +34,7 @@ class RewardSettings(Config):
     """Settings of the reward."""
 
     folder: Path
-    """Folder, shared by all machines, for rollouts and a possible outage."""
+    """Folder, shared by all machines, for rollouts and for the outage file."""
 
 
 class RewardWorker:
@@ -81,9 +81,9 @@ async def compute_score(
 
 
 async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) -> list[dict[str, float]]:
-    """Score all samples of a step at once; each has compute_score's arguments by name.
+    """Score all samples of a step at once; each sample holds arguments of `compute_score` by name.
 
-    An error that makes rewards impossible is raised and written to outage.json; later calls raise it at once.
+    An error that makes rewards impossible is raised and written to outage.json. Later calls raise it immediately.
     """
     worker = _worker(settings)
     if (stopped := read_outage(worker.folder)) is not None:
@@ -107,7 +107,7 @@ async def compute_scores(samples: Sequence[Mapping[str, Any]], settings: str) ->
 
 
 def read_prompt(row: dict[str, Any], ground_truth: str, data_source: str) -> TrainingPrompt:
-    """Read a training row from verl's extra_info; a DataError if fields are missing or the need is another one."""
+    """Read a training row from verl's extra_info; raises a DataError for a missing field or another row's need."""
     if row.get("need") != ground_truth:
         raise DataError(
             f"row {row.get('id')!r} of {data_source}: its ground_truth is not the need that its retrievals were "

@@ -1,4 +1,4 @@
-"""Gathers the evidence for rewards through the run's gateway, then computes them.
+"""Gather the evidence for rewards through the run's gateway, then compute the rewards.
 
 async with Scorer("http://127.0.0.1:8200", RewardConfig()) as scorer:
     terms = await scorer.score(prompt, "虾青素软胶囊 每日服用频次")
@@ -34,7 +34,7 @@ STEP = "reward"
 
 
 class Judgement(NamedTuple):
-    """The judge's scores of student and teacher; None if the judge was not asked or gave no usable answer."""
+    """Scores of the student's and the teacher's rewrite, None if the judge was not asked or gave no usable answer."""
 
     scores: tuple[float, float] | None
     failed: bool = False
@@ -85,7 +85,7 @@ class Scorer(AsyncClosing):
     async def _gather_evidence(
         self, rollouts: Sequence[tuple[TrainingPrompt, str]]
     ) -> list[tuple[Episode, Judgement]]:
-        """For each rollout, gather an episode, still without judge scores, and the judgement for these scores."""
+        """Return for each rollout an episode without judge scores, and the judgement from which scores follow."""
         parsed = [(prompt, rewrite, self._query(rewrite)) for prompt, rewrite in rollouts]
         distinct = {_key(prompt, query): (prompt, query) for prompt, _, query in parsed}
         asks: list[Callable[[TrainingPrompt, str | None], Coroutine[Any, Any, Any]]] = [
@@ -117,7 +117,7 @@ class Scorer(AsyncClosing):
         }
 
     def _query(self, rewrite: str) -> str | None:
-        """The query that is searched and judged; None if the rewrite is unusable. seed_v1 accepts markup."""
+        """Return a rewrite as query to search and judge; None if it is unusable. The mode seed_v1 accepts markup."""
         if floor_checks.is_empty(rewrite) or len(rewrite) > MAX_LINE_CHARACTERS:
             return None
         if self._config.mode == "anchored_v2" and floor_checks.is_malformed(rewrite):
@@ -134,7 +134,7 @@ class Scorer(AsyncClosing):
         return read_retrieval_result(data, self._by_query)
 
     async def _ask_judge(self, prompt: TrainingPrompt, rewrite: str | None) -> Judgement:
-        """Ask the judge, if the prompt is in the sample and there is a rewrite to judge."""
+        """Ask the judge if the prompt is a training prompt in the judged sample and the rewrite is usable."""
         config, system = self._config, self._config.judge_prompt
         if rewrite is None or prompt.split != "train":  # checkpoints are chosen by retrieval only
             return Judgement(None)
@@ -155,7 +155,7 @@ class Scorer(AsyncClosing):
         return Judgement((student, teacher), control_pair=True, control_pair_failed=not passed)
 
     async def _style_probability(self, prompt: TrainingPrompt, rewrite: str | None) -> float:
-        """Probability of the style; 0 without a style service, and for rewrites that are unusable or refused."""
+        """Return the style's probability; 0 without a style service, and for an unusable or refused rewrite."""
         if not (self._style and rewrite):
             return 0.0
         try:
@@ -164,7 +164,7 @@ class Scorer(AsyncClosing):
             return 0.0
 
     def _imputer_features(self, episode: Episode) -> list[list[float]]:
-        """Features of the student's rewrite, and of the teacher's."""
+        """Return the features of the student's rewrite and of the teacher's rewrite, in this order."""
         prompt = episode.prompt
         sides = ((episode.rewrite, episode.student), (prompt.teacher_rewrite, episode.teacher))
         return [
@@ -173,5 +173,5 @@ class Scorer(AsyncClosing):
 
 
 def _key(prompt: TrainingPrompt, query: str | None) -> tuple[str, str, str | None]:
-    """Key of a rollout; rollouts with the same key share their evidence. Ids are unique only within a tenant."""
+    """Return a rollout's key. Rollouts with equal keys share their evidence. Ids are unique only within a tenant."""
     return prompt.tenant_id, prompt.id, query

@@ -1,4 +1,4 @@
-"""The style service as a term of the reward: POST /predict {"text"} -> {"probabilities": {label: p}}."""
+"""Ask the style service for a term of the reward: POST /predict {"text"} -> {"probabilities": {label: p}}."""
 
 import httpx2
 
@@ -17,13 +17,13 @@ BUSY = {429, 500, 502, 503, 504}
 
 
 REFUSED_TEXT = {400, 413, 422}
-"""Statuses that may concern a single text, for example a text that is too long for the model."""
+"""HTTP statuses with which the service may refuse a single text, for example one that is too long for the model."""
 
 SHORT_TEXT = format_training_text("一天吃几次", "")
 
 
 class StyleClient:
-    """Client of the style service, with retries. A missing answer is an outage, never a probability."""
+    """Client of the style service, with retries. A missing answer raises an OutageError; it never becomes a 0."""
 
     def __init__(self, config: StyleRewardConfig) -> None:
         check_host(config.url, "reward.style.url")
@@ -36,9 +36,9 @@ class StyleClient:
         await self._http.aclose()
 
     async def probability(self, question: str, rewrite: str) -> float:
-        """Probability that the rewrite is in the configured style; the text has the form of the training texts.
+        """Return the probability that a rewrite is in the configured style; the text has the form of training texts.
 
-        A RowError if the service refuses this text but accepts a short one.
+        Raises a RowError if the service refuses this text but accepts a short text.
         """
         response = await self._send(format_training_text(question, rewrite))
         if response.status_code in REFUSED_TEXT and (await self._send(SHORT_TEXT)).status_code == 200:
@@ -68,7 +68,7 @@ class StyleClient:
 
 
 def read_style_probability(content: bytes, labels: tuple[str, ...], where: str) -> float:
-    """Sum of the labels' probabilities; a label that the service does not know is a ConfigError."""
+    """Return the sum of the labels' probabilities; raises a ConfigError for a label that the service lacks."""
     try:
         probabilities = read_style_response(content).probabilities
     except ValueError as error:

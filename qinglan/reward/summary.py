@@ -1,4 +1,4 @@
-"""Summary figures of rollouts, and each reward term's share of the variance."""
+"""Summarise rollouts in figures, such as each reward term's share of the reward's variance."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ Rollout = Mapping[str, Any]
 
 
 def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
-    """Read every rollout from the workers' files in the folder; a line cut short by a kill is left out."""
+    """Read every rollout from the workers' files in the folder; a line that a killed worker cut short is skipped."""
     for path in sorted(folder.glob("rollouts-*.jsonl")):
         # A worker writes whole lines, so a line without its end is the last write of a killed one.
         with path.open("rb") as lines:
@@ -21,7 +21,7 @@ def read_rollouts(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Figures for a step's log; empty without rollouts. Gold is averaged over rows with gold or labelled passages."""
+    """Return figures for a step's log; empty without rollouts. `gold` is a mean over rows with gold or labels."""
     if not rollouts:
         return {}
     labelled = [rollout for rollout in rollouts if rollout["gold_known"]]
@@ -52,10 +52,10 @@ def summarise_rollouts(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 
 def variance_shares(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Share of the reward's variance that each part contributes, without floored rollouts; they sum to about 1.
+    """Return each part's share of the reward's variance; the shares sum to about 1. Floored rollouts are left out.
 
-    The judge's share is its effective weight, to be compared with its weight in the settings. All shares are 0 if
-    every reward is the same.
+    The judge's share is its effective weight, which may differ from its weight in the settings. All shares are 0 if
+    all rewards are equal.
     """
     counted = [rollout for rollout in rollouts if not rollout["floor"]]
     names = [name for name in counted[0] if name.startswith(PART_PREFIX)] if counted else []

@@ -1,4 +1,4 @@
-"""evaluation.json and the files beside it: an evaluate stage writes them; gate, pages and a release read them."""
+"""Read and write evaluation.json and the files beside it, which an evaluate stage leaves for gate and release."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -26,12 +26,12 @@ class Outputs(NamedTuple):
 
     @classmethod
     def of_step(cls, artifacts: Mapping[str, Any]) -> "Outputs":
-        """The paths of a pipeline step's artifacts, which are named like the fields of this class."""
+        """Return the paths of a pipeline step's artifacts, which have the names of this class's fields."""
         return cls(**{name: Path(artifact.path) for name, artifact in artifacts.items()})
 
 
 class Origins(NamedTuple):
-    """Origins of an evaluation's numbers: the result of the leak check, and the digests of the judged model and of
+    """Origins of an evaluation's numbers: the result of the leak check, and the digests of the evaluated model and of
     every input."""
 
     leaks: Mapping[str, Any]
@@ -39,12 +39,12 @@ class Origins(NamedTuple):
 
     @property
     def training_rows(self) -> int:
-        """Number of rows of training and selection that the test was compared with."""
+        """Return the number of training and selection rows with which the test was compared."""
         return sum(part["rows"] for part in self.leaks["parts"].values())
 
 
 def with_verdict(evaluation: Json, decide: Callable[[Json], Verdict]) -> Json:
-    """The evaluation with its gate's verdict added; `counts.promote` is 1 for a promotion, else 0."""
+    """Return the evaluation with its gate's verdict; `counts.promote` is 1 for a promotion, else 0."""
     # The gate reads the figures as any reader of the file would: a value that JSON cannot hold, such as NaN, is null.
     verdict = decide(orjson.loads(orjson.dumps(evaluation)))
     counts = {**evaluation["counts"], "promote": int(verdict.promote)}
@@ -52,7 +52,7 @@ def with_verdict(evaluation: Json, decide: Callable[[Json], Verdict]) -> Json:
 
 
 def write_evaluation(path: Path, evaluation: Json) -> Json:
-    """Write the file; return the evaluation as it is read back from JSON."""
+    """Write evaluation.json, and return the evaluation as it is read back from JSON."""
     content = orjson.dumps(evaluation, option=orjson.OPT_INDENT_2)
     with atomic_write(path) as partial:
         partial.write_bytes(content)
@@ -60,7 +60,7 @@ def write_evaluation(path: Path, evaluation: Json) -> Json:
 
 
 def read_evaluation(path: Path) -> Json:
-    """Read evaluation.json; the DataError for a missing or broken file names the stage that writes it."""
+    """Read evaluation.json; raises a DataError that names the evaluate stage if the file is missing or broken."""
     try:
         return parse_json_mapping(read_plain(path), str(path))
     except OSError as error:
@@ -70,6 +70,6 @@ def read_evaluation(path: Path) -> Json:
 
 
 def read_predictions(path: Path) -> Iterable[Json]:
-    """The lines of predictions.jsonl, from which the evaluation's numbers were computed."""
+    """Yield the lines of predictions.jsonl, from which the evaluation's numbers were computed."""
     with open_plain(path) as file:
         yield from map(orjson.loads, file)

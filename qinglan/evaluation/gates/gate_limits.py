@@ -1,10 +1,11 @@
-"""Limits on a gate's settings that no profile can exceed. An organisation's own limits may only be stricter.
+"""Limits on a gate's settings that no profile can exceed. An organisation may set only stricter limits.
 
-faults = limit_faults({"draws": 1, "gate": {"p": 1.0}}, RewriterLimits())    # a sentence for each
-stricter = tightened(settings, limits)                                        # each limit applied
+faults = limit_faults({"draws": 1, "gate": {"p": 1.0}}, RewriterLimits())    # a sentence for each laxer setting
+stricter = tightened(settings, limits)                                        # settings within all limits
 
-A limit is a minimum if its field has `ge`, and a maximum if it has `le`. This bound is the project's own limit: a
-trust policy with a laxer value is refused. `Least` is the smallest value of a setting that a model can meet.
+A limit is a minimum if its field has `ge`, and a maximum if it has `le`. The bound of the field is the project's own
+limit, so a trust policy with a laxer value is refused. `Least` is the smallest value of a setting that a model can
+meet.
 """
 
 import math
@@ -18,8 +19,8 @@ from qinglan.config import Config
 
 
 class Least(NamedTuple):
-    """Smallest value of a setting that a model can meet. A lower setting is refused before the run, since it would
-    hold every model after all is paid."""
+    """Smallest value of a setting that a model can meet. A smaller setting is refused before the run, because the
+    gate would hold every model after the whole run was paid for."""
 
     value: float
 
@@ -28,10 +29,10 @@ class RewriterGateLimits(Config):
     """Limits on `evaluate.gate` of the rewriter's line."""
 
     by: Literal["gold", "labels"] = "labels"
-    """Allowed sources of the right passage: `gold` allows only gold, `labels` allows both."""
+    """Allowed sources of the right passage: `gold` allows only gold passages, `labels` allows gold and labels."""
 
     rows: int = Field(default=30, ge=30)
-    """Lowest number of paired queries that a gate may require; the bootstrap's intervals of fewer are too narrow."""
+    """Lowest number of paired queries that a gate may require. With fewer, bootstrap intervals are too narrow."""
 
     cross_rows: int = Field(default=30, ge=30)
     """Lowest number of queries that a gate may require of a cross-fitted evaluation."""
@@ -40,13 +41,13 @@ class RewriterGateLimits(Config):
     """Highest significance level that a gate may use."""
 
     kind_margin: float = Field(default=0.05, ge=0, le=0.05)
-    """Highest loss of top-1 that a gate may allow in a kind of question, as a share."""
+    """Highest loss of top-1 in a kind of question that a gate may allow, as a share."""
 
     margin: float = Field(default=0.03, ge=0, le=0.03)
     """Highest loss of nDCG@10 and of recall@10 that a gate may allow, as a share."""
 
     length_ratio: Annotated[float, Least(0.1)] = Field(default=3.0, gt=0, le=3.0)
-    """Highest mean length that a gate may allow, as a multiple of the teacher's."""
+    """Highest mean length of rewrites that a gate may allow, as a multiple of the teacher's mean length."""
 
     copied: float = Field(default=0.1, ge=0, le=0.1)
     """Highest share of rewrites with copied text that a gate may allow."""
@@ -55,13 +56,13 @@ class RewriterGateLimits(Config):
     """Highest share of rewrites with an invented number that a gate may allow."""
 
     zero_hit: float = Field(default=0.05, ge=0, le=0.05)
-    """Highest share of queries without a hit that a gate may allow above the teacher's share."""
+    """Highest share of queries without a hit that a gate may allow in addition to the teacher's share."""
 
     alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
-    """Highest similarity that a gate may set as the threshold from which a test row counts as learned."""
+    """Highest similarity to a training row that a gate may set as the threshold for a leaked test row."""
 
     cost_ratio: Annotated[float, Least(0.001)] = Field(default=10.0, gt=0, le=10.0)
-    """Highest cost that a gate may allow, as a multiple of the teacher's."""
+    """Highest cost of rewrites that a gate may allow, as a multiple of the teacher's cost."""
 
 
 class RewriterLimits(Config):
@@ -75,7 +76,7 @@ class RewriterLimits(Config):
 
 
 class StyleGateLimits(Config):
-    """Limits on `evaluate.gate` of the style line, also for its distilled model."""
+    """Limits on `evaluate.gate` of the style line, which also hold for a distilled model."""
 
     rows: int = Field(default=30, ge=30)
     """Lowest number of test rows that a gate may require."""
@@ -96,13 +97,13 @@ class StyleGateLimits(Config):
     """Highest loss of macro F1 against its teacher that a gate may allow a distilled model, as a share."""
 
     alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
-    """Highest similarity that a gate may set as the threshold from which a test row counts as learned."""
+    """Highest similarity to a training row that a gate may set as the threshold for a leaked test row."""
 
     ece: Annotated[float, Least(0.001)] = Field(default=0.15, ge=0, le=0.15)
     """Highest expected calibration error that a gate may allow."""
 
     ece_worse: float = Field(default=0.05, ge=0, le=0.05)
-    """Highest increase of the calibration error by the temperature that a gate may allow."""
+    """Highest increase of the calibration error, caused by the temperature, that a gate may allow."""
 
 
 class StyleLimits(Config):
@@ -112,18 +113,18 @@ class StyleLimits(Config):
     """Lowest number of draws of the bootstrap and of the permutation test."""
 
     alike: Annotated[float, Least(0.1)] = Field(default=0.9, gt=0, le=0.9)
-    """Highest similarity that may be set as the threshold from which test rows are drawn together."""
+    """Highest similarity that may be set as the threshold from which the bootstrap draws test rows together."""
 
     gate: StyleGateLimits = StyleGateLimits()
     """Limits on the gate's settings."""
 
 
 class Limits(Config):
-    """Limits of both lines, which are the section `evaluate` of a trust policy."""
+    """Limits on both model lines. In a trust policy, they are the section `evaluate`."""
 
     counted: bool = False
-    """Refusal of evaluations that do not record how many models their test has judged (locked_test_uses.py), such as
-    those of a run without a store."""
+    """Refusal of evaluations that do not record how many models their locked test has judged (locked_test_uses.py).
+    Evaluations of a run without a store do not record it."""
 
     rewriter: RewriterLimits = RewriterLimits()
     """Limits on a rewriter's evaluation and gate."""
@@ -133,8 +134,8 @@ class Limits(Config):
 
 
 def limit_faults(settings: Mapping[str, Any], limits: Config, path: str = "") -> Iterator[str]:
-    """A sentence for each setting that is laxer than its limit. A setting that is not recorded is accepted if the
-    limit is the project's own, and is a fault if an organisation has made the limit stricter."""
+    """Yield a sentence for each setting that is laxer than its limit. A missing setting is accepted if its limit is
+    the project's own, and is a fault if an organisation has made the limit stricter."""
     for name, field in type(limits).model_fields.items():
         limit, value = getattr(limits, name), settings.get(name)
         if isinstance(limit, Config):
@@ -148,8 +149,8 @@ def limit_faults(settings: Mapping[str, Any], limits: Config, path: str = "") ->
 
 
 def refuse_impossible(settings: Config, limits: Config) -> None:
-    """Raise a ValueError (for a validator) that names each setting that is laxer than its limit, or too strict for
-    any model."""
+    """Raise a ValueError, for use in a validator, that names each setting that is laxer than its limit or so strict
+    that no model can meet it."""
     values = settings.model_dump()
     if faults := list(limit_faults(values, limits)):
         raise ValueError(f"{'; '.join(faults)}. No profile can exceed these limits")
@@ -164,7 +165,7 @@ def refuse_impossible(settings: Config, limits: Config) -> None:
 
 
 def _unmet(settings: Mapping[str, Any], limits: Config, path: str = "") -> Iterator[str]:
-    """A sentence for each setting that is too strict for every model."""
+    """Yield a sentence for each setting that is so strict that no model can meet it."""
     for name, field in type(limits).model_fields.items():
         if isinstance(limit := getattr(limits, name), Config):
             yield from _unmet(settings[name], limit, f"{path}{name}.")
@@ -174,7 +175,7 @@ def _unmet(settings: Mapping[str, Any], limits: Config, path: str = "") -> Itera
 
 
 def tightened(settings: Mapping[str, Any], limits: Config) -> dict[str, Any]:
-    """The settings, in which the limit replaces every value that is laxer. Missing settings are not added."""
+    """Return the settings, with the limit instead of each laxer value. Missing settings are not added."""
     tight = dict(settings)
     for name, field in type(limits).model_fields.items():
         limit, value = getattr(limits, name), settings.get(name)
@@ -192,7 +193,7 @@ def _is_of_kind(value: Any, limit: Any) -> bool:
 
 
 def _stricter(field: FieldInfo, value: Any, limit: Any) -> Any:
-    """The stricter one of value and limit."""
+    """Return the stricter one of a setting's value and its limit."""
     if isinstance(limit, str):
         return limit if limit != field.default else value
     return max(value, limit) if _is_minimum(field) else min(value, limit)

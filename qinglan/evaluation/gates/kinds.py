@@ -1,8 +1,8 @@
-"""The two kinds of evaluation, of a rewriter and of a style model, with their gates. A kind is recognised by the
-systems that an evaluation compares.
+"""Two kinds of evaluation with their gates: of a rewriter, and of a style model. A kind is recognised by the systems
+that an evaluation compares.
 
 kind = kind_of(evaluation, "evaluation.json")
-kind.verdict(evaluation, where)     # from the figures, with the settings that the evaluation holds
+kind.verdict(evaluation, where)     # decided from the figures, with the gate's settings in the evaluation
 """
 
 from collections.abc import Callable, Mapping
@@ -23,29 +23,29 @@ UNCOUNTED = (
 
 
 class Kind(NamedTuple):
-    """The kind of evaluation of one line."""
+    """One kind of evaluation, which belongs to one model line."""
 
     name: Literal["rewriter", "style"]
     against: str
-    """The system that the model is compared with."""
+    """Name of the system with which the evaluated model is compared."""
 
     gate: type[Config]
-    """The class of the gate's settings."""
+    """Class of the gate's settings."""
 
     decide: Callable[..., Verdict]
 
     def verdict(self, evaluation: Evaluation, where: str) -> Verdict:
-        """The verdict from the figures, by the gate's settings in the evaluation."""
+        """Decide from the evaluation's figures, with the gate's settings in the evaluation."""
         return self.decide(evaluation, self._settings(evaluation, where))
 
     def strict_verdict(self, evaluation: Evaluation, where: str, limits: Limits) -> Verdict:
-        """The verdict from the figures, by the gate's settings in the evaluation, tightened to an organisation's
-        limits."""
+        """Decide from the evaluation's figures, with the gate's settings in the evaluation, tightened to an
+        organisation's limits."""
         return self.decide_within(evaluation, self._settings(evaluation, where), limits)
 
     def decide_within(self, evaluation: Evaluation, settings: Config, limits: Limits) -> Verdict:
-        """The verdict by these settings, tightened to an organisation's limits. If the limits require a count of
-        judged models and there is none, the verdict is to hold."""
+        """Decide with these settings, tightened to an organisation's limits. The verdict is to hold if the limits
+        require a count of judged models that the evaluation lacks."""
         line = limits.rewriter if self is REWRITER else limits.style
         strict = self.gate.parse(tightened(settings.model_dump(), line.gate), "the gate within the limits")
         uncounted = [UNCOUNTED] if limits.counted and evaluation.get("test_uses") is None else []
@@ -55,11 +55,11 @@ class Kind(NamedTuple):
         return self.gate.parse(mapping_at(evaluation, "settings", "gate"), f"{where}: settings.gate")
 
     def system(self, evaluation: Evaluation) -> str:
-        """The evaluation's name for the judged model."""
+        """Return the name under which the evaluation holds the figures of the evaluated model."""
         return "model" if self is STYLE else str(evaluation.get("candidate", ""))
 
     def model(self, evaluation: Evaluation) -> str:
-        """The digest of the judged model."""
+        """Return the digest of the evaluated model."""
         digests = mapping_at(evaluation, "digests")
         return str(digests.get("model") if self is STYLE else model_digest(evaluation, self.system(evaluation)))
 
@@ -69,7 +69,7 @@ STYLE = Kind("style", "baseline", style_gate.GateStyleConfig, style_gate.decide)
 
 
 def kind_of(evaluation: Evaluation, where: str) -> Kind:
-    """The kind of an evaluation, by the comparison that only this kind has; a DataError if it has neither."""
+    """Return the kind of an evaluation, by a comparison that only this kind has; raises a DataError for neither."""
     for kind in (REWRITER, STYLE):
         if any(pair.endswith(f"_vs_{kind.against}") for pair in mapping_at(evaluation, "paired")):
             return kind
@@ -77,12 +77,12 @@ def kind_of(evaluation: Evaluation, where: str) -> Kind:
 
 
 def model_digest(evaluation: Evaluation, system: str) -> Any:
-    """The digest of one of the compared models; None for a system without a model."""
+    """Return the digest of a compared system's model; None if the system has no model."""
     return mapping_at(evaluation, "digests", "models").get(system)
 
 
 def mapping_at(evaluation: Evaluation, *path: str) -> dict[str, Any]:
-    """The mapping at a path; empty if it is missing."""
+    """Return the mapping at a path in the evaluation; empty if it is missing."""
     inner: Any = evaluation
     for name in path:
         inner = inner.get(name) if isinstance(inner, Mapping) else None

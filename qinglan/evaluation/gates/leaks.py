@@ -1,4 +1,4 @@
-"""The leak check of both lines, which compares the locked test with every row of training and selection.
+"""Leak check of both model lines: compare the locked test with every row of training and model selection.
 
 leaks = check_leaks([("t1", "…"), …], {"sft": [("train.jsonl:1 (row r7)", "…"), …]}, 0.8, "Convert again.")
 reasons = leak_reasons(numbers, ("sft",), 0.8)                  # none: nothing leaked
@@ -24,11 +24,11 @@ def check_leaks(
     advice: str,
     complete: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """Compare the test with every row of `parts`; return evaluation.json's `leaks`. `complete` holds the questions of
-    the test that mean the same after any history; None if the texts are not questions.
+    """Compare the test with every row of `parts`, and return the field `leaks` of evaluation.json.
 
-    A test row that is in a part word for word is a DataError, since the evaluation would be paid for nothing. A test
-    row that is nearly the same is counted, and the gate then holds.
+    `complete` holds the questions of the test that mean the same after any history; None if the texts are not
+    questions. If a test row is in a part word for word, a DataError is raised, since the evaluation would be paid for
+    nothing. Test rows that are nearly the same are counted, and the gate then holds the model.
     """
     from qinglan.text.near_duplicates import NearDuplicateIndex  # needs numpy, which an audit does without
     from qinglan.text.same_tasks import TaskIndex
@@ -65,8 +65,8 @@ def check_leaks(
 
 
 def joined_leaks(leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the `leaks` of several folds into one for evaluation.json. Each fold was compared with the rows that its
-    own models learned from."""
+    """Join the `leaks` of several folds for evaluation.json. Each fold's test was compared with the rows from which
+    the fold's own models learned."""
     parts: dict[str, Any] = {}
     for checked in leaks:
         for name, overlap in checked["parts"].items():
@@ -76,8 +76,7 @@ def joined_leaks(leaks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def leak_reasons(numbers: EvaluationNumbers, expected: Sequence[str], threshold: float) -> Iterator[str]:
-    """Reasons to hold if the test leaked, or was not compared with the rows of an expected part. Parts that were
-    compared in addition to the expected ones count too."""
+    """Yield a reason to hold if the test leaked into a compared part, or was not compared with an `expected` part."""
     compared = numbers.value("leaks", "parts")
     parts = dict.fromkeys((*expected, *compared)) if isinstance(compared, Mapping) else expected
     if (used := numbers("leaks", "threshold")) > threshold:
@@ -94,7 +93,7 @@ def leak_reasons(numbers: EvaluationNumbers, expected: Sequence[str], threshold:
 
 
 def describe_leaks(leaks: Mapping[str, Any] | None) -> str:
-    """The result of the leak check in one sentence, for a report."""
+    """Describe the result of the leak check in one sentence, for a report."""
     if not leaks:
         return "Nobody compared the test with what the models learned from."
     counts = "; ".join(

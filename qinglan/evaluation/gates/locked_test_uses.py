@@ -1,10 +1,10 @@
-"""Count the models that a locked test has judged: the more there are, the likelier the best one is only lucky.
+"""Count the models that a locked test has judged. The more models it has judged, the likelier the best is only lucky.
 
 uses = count_use(keys, "rewriter", model)    # {"test": "9f2c…", "line": "rewriter", "count": 2}; None without a store
-use_faults(store, evaluation)                 # reasons against a release that its store's list contradicts
+use_faults(store, evaluation)                 # reasons against a release, if the store's list contradicts it
 
-The list is in the store of releases, outside of any run's folder, under the digest of the test's questions. So new
-answers of a teacher to the same questions do not make a new test. A model that is judged again keeps its number.
+The list of models is in the store of releases, under the digest of the test's questions. So it outlives the runs, and
+new answers of a teacher to the same questions do not make a new test. A model that is judged again keeps its number.
 """
 
 import hashlib
@@ -25,10 +25,10 @@ NOT_COUNTED = (
 
 
 def count_use(keys: Iterable[str], line: str, model: str) -> dict[str, Any] | None:
-    """Add this model to the list of models that the test has judged. Return the record for evaluation.json; None if
-    the run has no store.
+    """Add a model to the list of models that a test has judged. Returns the record for evaluation.json; None if the
+    run has no store.
 
-    `keys` are the normalised texts of the test, as they are compared for near-duplicates.
+    `keys` are the test's texts, normalised as for the search of near-duplicates.
     """
     from qinglan.store import STORE_VARIABLE, open_store
 
@@ -41,7 +41,7 @@ def count_use(keys: Iterable[str], line: str, model: str) -> dict[str, Any] | No
 
 
 def own_store_faults(evaluation: Mapping[str, Any]) -> list[str]:
-    """The faults of `use_faults` by the run's own store; empty if the run has no store, as in a cluster's gate."""
+    """Call `use_faults` with the run's own store; empty if the run has no store, as in a cluster's gate."""
     from qinglan.store import STORE_VARIABLE, open_store
 
     address = os.environ.get(STORE_VARIABLE, "")
@@ -49,8 +49,8 @@ def own_store_faults(evaluation: Mapping[str, Any]) -> list[str]:
 
 
 def use_faults(store: "Store", evaluation: Mapping[str, Any]) -> list[str]:
-    """Reasons against a model: the store's list lacks it, has another number for it, or cannot be read. An evaluation
-    without a count gives no reason; a trust policy can require the count (`Limits.counted`)."""
+    """Return a reason against a model if the store's list lacks it, has another number for it, or cannot be read. An
+    evaluation without a count gives no reason, but a trust policy can require the count (`Limits.counted`)."""
     from qinglan.evaluation.gates.kinds import kind_of, mapping_at
 
     if evaluation.get("test_uses") is None:

@@ -1,10 +1,10 @@
-"""The rewriter's gate: a pure function of evaluation.json and thresholds, with its reasons in words.
+"""Gate of the rewriter: a pure function of evaluation.json and thresholds, which gives its reasons in words.
 
-The candidate must find the gold passage first significantly more often than the teacher, must be no worse in other
-respects, and must stay within limits of cost, length, copies and invented numbers. No model may have learned from the
-test, the examiner must be another model than the training's judge, and every input must be named by its digest. A
-figure that is missing, impossible or not a number holds the candidate, and so does a setting laxer than its limit
-(gate_limits.py).
+The candidate must find the gold passage first significantly more often than the teacher, must not lose in nDCG,
+recall or a kind of question, and must stay within limits of cost, length, copies and invented numbers. No model may
+have learned from the test, the examiner must be another model than the training's judge, and every input must be
+named by its digest. The candidate is also held for a figure that is missing, impossible or not a number, and for a
+setting laxer than its limit (gate_limits.py).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,10 +33,10 @@ from qinglan.evaluation.gates.verdict import (
 from qinglan.llm.providers.model_names import plain_model_name, same_model
 
 PARENTS = {"sft": ("base_model", "train", "dev"), "rl": ("base_model", "sft_model", "train", "dev")}
-"""Parents that a candidate's card must name by their digests."""
+"""Inputs of its training that a candidate's card must name by their digests."""
 
 LEARNED_FROM = {"sft": ("sft",), "rl": ("sft", "ppo")}
-"""Stages whose training rows a candidate learned from."""
+"""Stages from whose training rows a candidate learned."""
 
 OTHER_GATED_METRICS = {"ndcg": "nDCG@10", "recall": "recall@10"}
 UNGATED_METRICS = {
@@ -48,8 +48,8 @@ BASELINES = (
     ("teacher_vs_plain", -1, "The teacher is worse than no rewrite"),
     ("history_vs_teacher", 1, "Question + history is better than the teacher"),
 )
-"""Pairs of systems with a sign and a sentence: any verdict adds the sentence if the pair's difference is significant
-and has this sign."""
+"""Pairs of systems, each with a sign and a sentence. If a pair's difference is significant and has this sign, every
+verdict adds the sentence."""
 
 CROSS_FITTED = "Cross-fitted"
 """First word of the gate's sentence about a sheet without a locked test."""
@@ -57,21 +57,20 @@ CROSS_FITTED = "Cross-fitted"
 By = Literal["gold", "labels"]
 FIRST_IN_WORDS = {"gold": "gold passage first", "labels": "right passage first, judged"}
 LEAST_JUDGED = 0.95
-"""Lowest share of a system's first passages, in rows without gold, that the examiner must have judged: the others
-could be right or wrong."""
+"""Lowest share of a system's first passages, in rows without gold, that the examiner must have judged. The passages
+that it did not judge could be right or wrong."""
 
 
 class GateConfig(Config):
-    """Limits that a candidate must meet before it may serve. A figure that is missing or cannot be read holds the
-    candidate."""
+    """Limits that a candidate must meet before it may serve. A missing or malformed figure holds the candidate."""
 
     by: By = "gold"
-    """Source of the right passage. `gold` counts only rows whose gold passages people name in the sheet. With
-    `labels`, rows without gold count too: the examiner grades each system's first passage, at one call for each
+    """Source of the right passage. `gold` counts only rows for which people named gold passages in the sheet.
+    `labels` also counts rows without gold: the examiner grades each system's first passage, at one call for each
     different passage, and verdict, report and release say that figures are judged."""
 
     rows: Positive = 200
-    """Lowest number of paired queries required. With 200, a share has a standard error of up to 3.5 points."""
+    """Lowest number of paired queries required. With 200, the standard error of a share is up to 3.5 points."""
 
     cross_rows: Positive = 50
     """Lowest number of queries required of a cross-fitted evaluation. Its wide intervals show how little a few
@@ -82,32 +81,32 @@ class GateConfig(Config):
     divided by the number of models that the test has judged."""
 
     kind_margin: Fraction = 0.02
-    """Loss of top-1 against the teacher, as a share, allowed in each kind of question and for each tenant. A larger
-    loss holds the model if it is significant after Holm's correction over all kinds and tenants; the report says what
-    too few questions leave open."""
+    """Highest loss of top-1 against the teacher allowed in each kind of question and for each tenant, as a share. A
+    larger loss holds the model if it is significant after Holm's correction over all kinds and tenants. The report
+    names the kinds that have too few questions for a result."""
 
     margin: Fraction = 0.01
-    """Loss of nDCG@10 and of recall@10 against the teacher, as a share, allowed overall and for each tenant, at the
-    interval's lower end."""
+    """Highest loss of nDCG@10 and of recall@10 against the teacher allowed overall and for each tenant, as a share.
+    The lower end of the interval counts."""
 
     length_ratio: float = Field(default=1.5, gt=0)
-    """Highest mean length of the rewrites allowed, as a multiple of the teacher's."""
+    """Highest mean length of the rewrites allowed, as a multiple of the teacher's mean length."""
 
     copied: Fraction = 0.05
-    """Highest share of rewrites allowed that copy the history or a passage."""
+    """Highest allowed share of rewrites that copy the history or a passage."""
 
     invented: Fraction = 0.02
-    """Highest share of rewrites allowed with a number that is neither in the question nor known of the user."""
+    """Highest allowed share of rewrites with a number that is neither in the question nor known of the user."""
 
     zero_hit: Fraction = 0.01
-    """Highest share of queries without a hit allowed above the teacher's share."""
+    """Highest allowed share of queries without a hit, in addition to the teacher's share."""
 
     alike: float = Field(default=0.8, gt=0, le=1)
-    """Similarity to a row of training or selection from which a test row counts as leaked: Jaccard of the
-    three-character pieces of question and history."""
+    """Lowest similarity to a row of training or model selection at which a test row counts as leaked. It is the
+    Jaccard similarity of the three-character pieces of question and history."""
 
     cost_ratio: float = Field(default=1.0, gt=0)
-    """Highest cost per 1,000 rewrites allowed, as a multiple of the teacher's."""
+    """Highest allowed cost of 1,000 rewrites, as a multiple of the teacher's cost."""
 
 
 def _against_teacher(numbers: EvaluationNumbers) -> Comparison:
@@ -117,12 +116,12 @@ def _against_teacher(numbers: EvaluationNumbers) -> Comparison:
 
 
 def _judged_rows(numbers: EvaluationNumbers) -> float:
-    """Number of rows without gold that the examiner judged; 0 if an older evaluation does not count them."""
+    """Return how many rows without gold the examiner judged; 0 if an older evaluation does not count them."""
     return numbers("counts", "judged") if numbers.has("counts", "judged") else 0.0
 
 
 def decided_by(numbers: EvaluationNumbers) -> By:
-    """`labels` if the examiner judged some of the rows, else `gold`."""
+    """Return `labels` if the examiner judged some of the rows, else `gold`."""
     return "labels" if _judged_rows(numbers) else "gold"
 
 
@@ -171,8 +170,8 @@ def _better_than_plain(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator
 
 
 def _no_worse_elsewhere(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
-    """Reasons to hold if nDCG or recall may be worse than the teacher's, overall or, if there are several tenants,
-    for a tenant."""
+    """Yield a reason to hold if nDCG or recall may be worse than the teacher's, overall or for one of several
+    tenants."""
     pair = f"{numbers.candidate}_vs_teacher"
     tenants = numbers.value("paired", pair, "tenants")
     if not isinstance(tenants, Mapping) or not tenants:
@@ -202,15 +201,16 @@ def _no_kind_worse(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str
 
 
 def _kind_gap(numbers: EvaluationNumbers, kind: str) -> tuple[float, float, float, float]:
-    """Candidate minus teacher in a kind of question: points, its interval, and the number of queries."""
+    """Return the candidate's difference to the teacher in a kind of question, the ends of its interval (all in
+    points), and the number of queries."""
     at = ("kinds", kind, "difference")
     gap, low, high = (100 * numbers(*at, name) for name in ("difference", "low", "high"))
     return gap, low, high, numbers(*at, "n")
 
 
 def shown_losses(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
-    """The kinds of question in which a loss beyond the margin is shown, each with its p. A loss is shown if p is
-    small after Holm's correction and the whole interval is beyond the margin."""
+    """Return the kinds of question in which a loss beyond the margin is shown, each with its p. A loss is shown if p
+    is below the gate's level after Holm's correction, and the whole interval is beyond the margin."""
     return {
         kind: p
         for kind, p in loss_ps(numbers, gate).items()
@@ -219,8 +219,8 @@ def shown_losses(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, floa
 
 
 def loss_ps(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
-    """The p of a loss beyond the margin in each kind of question, after Holm's correction over all kinds. Kinds with
-    too few questions to compare are left out."""
+    """Return the p of a loss beyond the margin for each kind of question, after Holm's correction over all kinds.
+    Kinds with too few questions to compare are left out."""
     from qinglan.evaluation.statistics import holm
 
     kinds = numbers.value("kinds")
@@ -236,10 +236,10 @@ def loss_ps(numbers: EvaluationNumbers, gate: GateConfig) -> dict[str, float]:
 
 
 def loss_p(difference: float, high: float, margin: float) -> float:
-    """One-sided p of a loss beyond the margin."""
+    """Return the one-sided p of a loss beyond the margin, from a difference and its interval's upper end."""
     # p = Phi((difference + margin) / s). The deviation s comes from the upper half of the 95 % interval, which is
-    # 1.96 s long and faces the margin: the interval of few questions is lopsided, and its whole width would show
-    # losses that the interval does not.
+    # 1.96 s long. The whole width is not used: with few questions the interval is lopsided, and s would then show
+    # losses that the interval's upper end does not show.
     if high <= difference:
         return float(difference >= -margin)
     return NormalDist(0, (high - difference) / UPPER_DEVIATIONS).cdf(difference + margin)
@@ -250,7 +250,7 @@ UPPER_DEVIATIONS = NormalDist().inv_cdf(0.975)
 
 
 def _at_most_times(metric: str, setting: str, words: Callable[[float, float, float], str]) -> Check:
-    """A check that the candidate's figure is at most the teacher's figure times a setting."""
+    """Return a check that the candidate's figure is at most the teacher's figure times a setting."""
 
     def check(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
         value, teacher = (numbers("systems", name, metric, "value") for name in (numbers.candidate, "teacher"))
@@ -261,8 +261,8 @@ def _at_most_times(metric: str, setting: str, words: Callable[[float, float, flo
 
 
 def _at_most(metric: str, words: str, above_teacher: bool = False) -> Check:
-    """A check that a share of the candidate's rewrites is at most the setting with the metric's name. With
-    `above_teacher` the teacher's share is added to the limit."""
+    """Return a check that a share of the candidate's rewrites is at most the setting with the metric's name. With
+    `above_teacher`, the teacher's share is added to the limit."""
 
     def check(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
         limit = getattr(gate, metric)
@@ -309,8 +309,8 @@ def _named_by_digests(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[
 
 
 def _origins(numbers: EvaluationNumbers, *at: str) -> Iterator[str]:
-    """Reasons to hold if models, training rows or parents are not named by digests, or if RL was trained from another
-    SFT model."""
+    """Yield reasons to hold if models, training rows or inputs of trainings are not named by digests, or if RL was
+    trained from another SFT model than the evaluated one."""
     candidate = numbers.candidate
     names = tuple(dict.fromkeys(("sft", candidate)))
     models = [(*at, "models", name) for name in names]
@@ -359,7 +359,7 @@ CONDITIONS: tuple[Check, ...] = (
 
 
 def _praise(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
-    """The gain, then each significant loss against the teacher that the gate does not forbid, so that readers see
+    """Describe the gain, then each significant loss against the teacher that the gate permits, so that readers see
     it."""
     yield _against_teacher(numbers).summary(numbers)
     if judged := _judged_rows(numbers):
@@ -393,8 +393,8 @@ def _describe_folds(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[st
 
 
 def _describe_baselines(numbers: EvaluationNumbers) -> Iterator[str]:
-    """A sentence for each metric in which a simpler system is significantly better than the teacher; none if an older
-    evaluation did not compare these pairs."""
+    """Yield a sentence for each metric in which a simpler system is significantly better than the teacher. Pairs that
+    an older evaluation did not compare are skipped."""
     for pair, sign, words in BASELINES:
         for metric in ("", *OTHER_GATED_METRICS):
             path = ("paired", pair, metric) if metric else ("paired", pair)
@@ -413,9 +413,9 @@ def _after(numbers: EvaluationNumbers, gate: GateConfig) -> Iterator[str]:
 
 LINE = Line(CONDITIONS, _praise, _describe_folds, _after)
 LIMITS = RewriterLimits()
-"""The limits that hold everywhere; an organisation's trust policy may have stricter ones."""
+"""Project's own limits, which hold everywhere; an organisation's trust policy may set stricter limits."""
 
 
 def decide(evaluation: Mapping[str, Any], gate: GateConfig, limits: RewriterLimits = LIMITS) -> Verdict:
-    """The verdict on the evaluation's candidate; any doubt holds the candidate."""
+    """Return the verdict on the evaluation's candidate; any doubt holds the candidate."""
     return decide_line(evaluation, LINE, gate, limits)

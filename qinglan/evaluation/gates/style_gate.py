@@ -1,9 +1,9 @@
-"""The style line's gate: a pure function of evaluation.json and thresholds, with its reasons in words.
+"""Gate of the style line: a pure function of evaluation.json and thresholds, which gives its reasons in words.
 
-The model must beat the baseline significantly in macro F1, lose no label to it, and be calibrated, on a test that it
-did not learn from. Every input must be named by its digest. A distilled model may lose at most a margin against its
-teacher, at the lower end of the interval. A figure that is missing, impossible or not a number holds the model, and
-so does a setting laxer than its limit (gate_limits.py).
+On a test from which it did not learn, the model must be significantly better than the baseline in macro F1, not much
+worse for any label, and calibrated. Every input must be named by its digest. A distilled model's loss against its
+teacher must be within a margin, at the lower end of the interval. The model is also held for a figure that is
+missing, impossible or not a number, and for a setting laxer than its limit (gate_limits.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,11 +38,10 @@ AGAINST_TEACHER = Comparison(
 
 
 class GateStyleConfig(Config):
-    """Limits that a style model must meet before it may serve. A figure that is missing or cannot be read holds the
-    model."""
+    """Limits that a style model must meet before it may serve. A missing or malformed figure holds the model."""
 
     rows: Positive = 200
-    """Lowest number of test rows required. With 200, an accuracy of 90 % is uncertain by 4 points."""
+    """Lowest number of test rows required. With 200 rows, an accuracy of 90 % is uncertain by 4 points."""
 
     cross_rows: Positive = 20
     """Lowest number of rows required of a cross-fitted evaluation. Its wide intervals show how little a few rows
@@ -56,23 +55,23 @@ class GateStyleConfig(Config):
     level, divided by the number of models that the test has judged."""
 
     class_margin: Fraction = 0.05
-    """Loss of F1 against the baseline, as a share, allowed for each label. The interval is not used, since it is too
-    wide for a single label."""
+    """Highest loss of F1 against the baseline allowed for each label, as a share. The interval is not used, because
+    it is too wide for a single label."""
 
     teacher_margin: Fraction = 0.02
-    """Loss of macro F1 against its teacher, as a share, allowed for a distilled model, at the interval's lower
-    end."""
+    """Highest loss of macro F1 against its teacher allowed for a distilled model, as a share. The lower end of the
+    interval counts."""
 
     alike: float = Field(default=0.8, gt=0, le=1)
-    """Similarity to a row of train, dev or the unlabelled texts from which a test row counts as leaked: Jaccard of
-    three-character pieces."""
+    """Lowest similarity to a row of train, dev or the unlabelled texts at which a test row counts as leaked. It is
+    the Jaccard similarity of three-character pieces."""
 
     ece: Fraction = 0.05
     """Highest expected calibration error allowed."""
 
     ece_worse: Fraction = 0.01
-    """Increase of the calibration error on the test that the temperature may cause. A temperature near 1 changes the
-    error by chance."""
+    """Highest increase of the calibration error on the test that the temperature may cause. Even a good temperature
+    near 1 changes the error by chance."""
 
 
 def _enough_rows(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterator[str]:
@@ -188,9 +187,9 @@ def _describe_folds(numbers: EvaluationNumbers, gate: GateStyleConfig) -> Iterat
 
 LINE = Line(CONDITIONS, _praise, _describe_folds, describe_uses, ("draws", "alike"))
 LIMITS = StyleLimits()
-"""The limits that hold everywhere; an organisation's trust policy may have stricter ones."""
+"""Project's own limits, which hold everywhere; an organisation's trust policy may set stricter limits."""
 
 
 def decide(evaluation: Mapping[str, Any], gate: GateStyleConfig, limits: StyleLimits = LIMITS) -> Verdict:
-    """The verdict on the evaluated model; any doubt holds the model."""
+    """Return the verdict on the evaluated model; any doubt holds the model."""
     return decide_line(evaluation, LINE, gate, limits)

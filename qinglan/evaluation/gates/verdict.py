@@ -1,9 +1,9 @@
-"""The gate of both lines. Each condition reads numbers of the evaluation by path and yields reasons to hold; a model
+"""Gate of both model lines. Each condition reads numbers of the evaluation and yields reasons to hold. A model
 without such reasons is promoted.
 
 verdict = decide_line(evaluation, Line(CONDITIONS, praise, before, after), gate, limits)
 
-A number that is missing, null, infinite, impossible (a cost of -5) or not a number is a reason to hold.
+A missing, null, infinite, impossible (a cost of -5) or malformed number is a reason to hold.
 """
 
 import math
@@ -29,8 +29,8 @@ RANGES = {
     "count": (1.0, math.inf),
     "p": (math.nextafter(0, 1), 1.0),
 }
-"""Lowest and highest possible value of each number that a gate reads, by the last name of its path; if that is
-`value`, by the name before it. A permutation test's p is never 0 (see statistics.py)."""
+"""Lowest and highest possible value of each number that a gate reads, by the last name of the number's path. If the
+last name is `value`, the name before it counts. A permutation test's p is never 0 (see statistics.py)."""
 
 
 class Verdict(NamedTuple):
@@ -41,11 +41,11 @@ class Verdict(NamedTuple):
 
 
 class MissingNumberError(Exception):
-    """A number that the verdict needs is missing."""
+    """Raised if a number that the verdict needs is missing or malformed."""
 
 
 class UnmeasuredError(MissingNumberError):
-    """A number that is null, since the evaluation could not measure it."""
+    """Raised if a number is null, because the evaluation could not measure it."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         super().__init__(figure_in_words(path))
@@ -54,16 +54,16 @@ class UnmeasuredError(MissingNumberError):
 
 
 class TooFew(str):
-    """A reason to hold that says that there are too few rows. Comparisons that could not be measured follow from it
-    and are not reported too."""
+    """Reason to hold because there are too few rows. If comparisons could not be measured for this reason, they are
+    not reported as well."""
 
 
 class Description(str):
-    """A sentence about how the model was tested, which is not a reason to hold."""
+    """Sentence about how the model was tested, which is not a reason to hold."""
 
 
 class LimitReason(str):
-    """A reason to hold that names a setting laxer than its limit."""
+    """Reason to hold that names a setting laxer than its limit."""
 
 
 ENDS = {
@@ -77,7 +77,7 @@ ENDS = {
 
 
 def figure_in_words(path: Sequence[str]) -> str:
-    """A sentence without its full stop that names the figure that is null."""
+    """Return a sentence, without a full stop, which says that the figure at a path could not be measured."""
     match path:
         case ["paired", pair, *part, end] if "_vs_" in pair and end in ENDS:
             first, _, second = pair.partition("_vs_")
@@ -90,7 +90,7 @@ def figure_in_words(path: Sequence[str]) -> str:
 
 
 class EvaluationNumbers:
-    """An evaluation whose values are read by path. A call returns a finite, possible number, or raises a
+    """Evaluation whose values are read by path. A call returns a finite number in its possible range, or raises a
     MissingNumberError."""
 
     def __init__(self, evaluation: Mapping[str, Any]) -> None:
@@ -113,12 +113,13 @@ class EvaluationNumbers:
 
     @property
     def candidate(self) -> str:
-        """The evaluation's name for the judged rewriter."""
+        """Return the name under which the evaluation holds the figures of the evaluated rewriter."""
         return str(self._evaluation.get("candidate", "rl"))
 
     @property
     def cross_fitted(self) -> bool:
-        """True if no test was locked away; a MissingNumberError if the number of folds is missing or below 2."""
+        """Return True if the evaluation is cross-fitted and has no locked test; raises a MissingNumberError if the
+        number of folds is missing or below 2."""
         if not self.has("cross_fitted"):
             return False
         if (folds := self("cross_fitted", "folds")) < 2:
@@ -138,17 +139,17 @@ class EvaluationNumbers:
 
 
 Check = Callable[[EvaluationNumbers, Any], Iterator[str]]
-"""Function that reads the evaluation's numbers and the gate's settings, and yields sentences."""
+"""Function that takes an evaluation's numbers and the gate's settings, and yields sentences."""
 
 
 class Line(NamedTuple):
-    """The gate of one line."""
+    """Checks that make up the gate of one model line."""
 
     conditions: Sequence[Check]
     """Checks that yield reasons to hold."""
 
     praise: Check
-    """Check that yields figures in favour of a promoted model."""
+    """Check that yields figures in favour of a model without reasons to hold."""
 
     before: Check
     """Check that yields sentences to put before the reasons of any verdict."""
@@ -161,7 +162,7 @@ class Line(NamedTuple):
 
 
 def decide_line(evaluation: Mapping[str, Any], line: Line, gate: Config, limits: Config) -> Verdict:
-    """The verdict: hold with every reason of every condition, or promote with the figures of `praise`."""
+    """Return the verdict: hold with all reasons of all conditions, or promote with the figures of `praise`."""
     numbers = EvaluationNumbers(evaluation)
     reasons = list(_limit_reasons(numbers, gate, limits, line.evaluated))
     for condition in line.conditions:
@@ -182,15 +183,15 @@ def decide_line(evaluation: Mapping[str, Any], line: Line, gate: Config, limits:
 def _limit_reasons(
     numbers: EvaluationNumbers, gate: Config, limits: Config, evaluated: Sequence[str]
 ) -> Iterator[str]:
-    """A reason for each setting of the gate or of the evaluation that is laxer than its limit."""
+    """Yield a reason for each setting of the gate or of the evaluation that is laxer than its limit."""
     recorded = {name: numbers.value("settings", name) for name in evaluated if numbers.has("settings", name)}
     for fault in limit_faults({**recorded, "gate": gate.model_dump()}, limits):
         yield LimitReason(f"Beyond the limits on every gate: {fault}.")
 
 
 def _collect(check: Iterator[str], earlier: Iterable[str]) -> list[str]:
-    """The sentences of a check. A missing number becomes a sentence too, unless an earlier reason of too few rows
-    explains it."""
+    """Return the sentences of a check. A missing number becomes a sentence too, unless an earlier reason says that
+    there are too few rows to measure it."""
     sentences: list[str] = []
     try:
         sentences.extend(check)
@@ -202,7 +203,7 @@ def _collect(check: Iterator[str], earlier: Iterable[str]) -> list[str]:
 
 
 def held_for(verdict: Verdict, faults: Sequence[str]) -> Verdict:
-    """The verdict changed to hold, with these faults as further reasons; without faults it stays as it is."""
+    """Return the verdict changed to hold, with the faults as reasons; without faults it is returned unchanged."""
     if not faults:
         return verdict
     rest = [reason for reason in verdict.reasons if not verdict.promote or isinstance(reason, Description)]
@@ -210,7 +211,7 @@ def held_for(verdict: Verdict, faults: Sequence[str]) -> Verdict:
 
 
 class Comparison(NamedTuple):
-    """A paired difference that decides: its path in the evaluation, and words for sentences about it."""
+    """Paired difference that decides about a model: its path in the evaluation, and words for sentences about it."""
 
     path: tuple[str, ...]
     title: str
@@ -220,7 +221,7 @@ class Comparison(NamedTuple):
     """Name of the other system, such as `the teacher`."""
 
     rows: tuple[str, ...]
-    """Path of the number of rows compared."""
+    """Path of the number of compared rows in the evaluation."""
 
     unit: str
     """Name of the compared rows, such as `queries`."""
@@ -233,7 +234,7 @@ class Comparison(NamedTuple):
         )
 
     def not_better(self, numbers: EvaluationNumbers, limit: float, hint: str = "") -> Iterator[str]:
-        """A reason to hold, unless the difference and its whole interval are above zero and p is below the limit."""
+        """Yield a reason to hold, unless difference and whole interval are above zero and p is below the limit."""
         low, high, p, difference = (numbers(*self.path, name) for name in ("low", "high", "p", "difference"))
         if low > high:
             yield f"{self.title}: the interval [{100 * low:+.1f}, {100 * high:+.1f}] is impossible."
@@ -244,28 +245,28 @@ class Comparison(NamedTuple):
 
 
 def level_of(p: float, numbers: EvaluationNumbers) -> float:
-    """The level that p must be below: `p` divided by the number of models that the test has judged (Bonferroni's
-    correction)."""
+    """Return the level below which a test's p must be: `p` divided by the number of models that the locked test has
+    judged (Bonferroni's correction)."""
     return p / max(1.0, _judged_models(numbers))
 
 
 def describe_uses(numbers: EvaluationNumbers, gate: Any) -> Iterator[str]:
-    """A sentence that says how many models this locked test set has judged, and the level that p must therefore be
-    below."""
+    """Yield a sentence that says how many models the locked test has judged, and below which level p must therefore
+    be."""
     if count := _judged_models(numbers):
         needed = f"{gate.p:g} / {count:.0f} = {level_of(gate.p, numbers):.4g}"
         yield f"Models that this locked test has judged: {count:.0f}; p must be below {needed}."
 
 
 def _judged_models(numbers: EvaluationNumbers) -> float:
-    """Number of models that the test has judged; 0 if the evaluation has no count, since its run had no store or is
-    older."""
+    """Return the number of models that the test has judged; 0 if the evaluation has no count, because its run had no
+    store or is older than the count."""
     counted = numbers.has("test_uses") and numbers.value("test_uses") is not None
     return numbers("test_uses", "count") if counted else 0.0
 
 
 def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterator[str]:
-    """A reason to hold for each missing digest: an input without a digest cannot be audited."""
+    """Yield a reason to hold for each missing digest, because an input without a digest cannot be audited."""
     for path in paths:
         try:
             digest = numbers.value(*path)
@@ -277,7 +278,7 @@ def missing_digests(numbers: EvaluationNumbers, *paths: Sequence[str]) -> Iterat
 
 
 def verdict_bytes(verdict: Verdict) -> bytes:
-    """The verdict as bytes for the lineage; the statements of the gate and of a release have their digest."""
+    """Serialise the verdict to the bytes that the lineage holds, and whose digest the signed statements name."""
     return orjson.dumps({"word": verdict.word, "reasons": verdict.reasons}, option=orjson.OPT_SORT_KEYS)
 
 

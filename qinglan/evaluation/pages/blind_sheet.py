@@ -1,5 +1,5 @@
-"""Sheets that people fill in without seeing the answers, which are in a second file, the key. A sheet is read only
-with its own key.
+"""Blind sheets, which people fill in without seeing the answers. The answers are in a second file, the key. A sheet
+is read only with its own key.
 
 write_sheet(sheet, key, ["问题", ...], rows)                             # a SheetRow for each row
 for row in read_sheet(sheet, read_key(key, sheet), ["问题", ...], shown): ...   # row.cells, row.key
@@ -24,21 +24,21 @@ from qinglan.text.text import one_line
 NUMBER_COLUMN = "编号"
 KeyRow = dict[str, Any]
 Key = dict[str, KeyRow]
-"""The hidden part of each row, by the row's number on the sheet, which starts at 1. `shown` is the digest of the
-texts that people see."""
+"""Hidden part of each row, by the row's number on the sheet, which starts at 1. Its field `shown` is the digest of
+the texts that people see."""
 
 
 class SheetRow(NamedTuple):
     cells: Sequence[Cell]
     shown: Sequence[Any]
-    """Texts that people see. Their digest in the key shows whether a sheet belongs to the key."""
+    """Texts that people see. Their digest is put into the key, to check that a sheet belongs to a key."""
 
     key: KeyRow
 
 
 class FilledRow(NamedTuple):
     where: str
-    """The sheet and the row, for messages."""
+    """Sheet and row number, for error messages."""
 
     cells: Cells
     key: KeyRow
@@ -76,8 +76,8 @@ def read_sheet(
     columns: Sequence[str],
     shown: Callable[[Cells, KeyRow], Iterable[Any]],
 ) -> list[FilledRow]:
-    """The rows of the sheet, each with its part of the key. A repeated row, a row that the key lacks, or a changed
-    text is a DataError."""
+    """Read the rows of a filled sheet, each with its part of the key; raises a DataError for a repeated row, a row
+    that the key lacks, or a changed text. `shown` returns the texts that people see in a row."""
     rows = list(read_table(sheet, [NUMBER_COLUMN, *columns]))
     numbers = Counter(cell_label(cells[NUMBER_COLUMN]) for _, cells in rows)
     if twice := [number for number, times in numbers.items() if times > 1]:
@@ -99,7 +99,7 @@ def read_sheet(
 
 
 def refuse_other_run(key: Path, rows: Iterable[KeyRow], known: Container[str]) -> None:
-    """Raise a DataError if the key has a row that the run's predictions lack: this row could not be compared."""
+    """Raise a DataError if the key has a row that the run's predictions lack; `known` are the predictions' ids."""
     if unknown := [row["id"] for row in rows if row["id"] not in known]:
         raise DataError(
             f"{key}: row {unknown[0]} is not in the predictions. Use key and predictions of the same run."

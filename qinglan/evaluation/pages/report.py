@@ -1,4 +1,4 @@
-"""A report as plain data, rendered as one self-contained page and as Markdown of the same tables.
+"""Report as plain data, rendered as one self-contained HTML page and as Markdown with the same tables.
 
 report = evaluation_report(evaluation, "Hold: RL stays where it is.", "12 questions.", {"Title": blocks}, notes)
 write_report(report, path)
@@ -21,14 +21,14 @@ from qinglan.pages.svg_charts import ChartRow, bar_chart, forest_plot
 
 Json = Mapping[str, Any]
 ASSUMED = "assumed"
-"""Mark of a figure that is a setting, not a measurement."""
+"""Note on a figure that is a setting instead of a measurement."""
 
 SHORT_REASONS = 6
-"""Number of a verdict's reasons that are shown on a screen."""
+"""Largest number of a verdict's reasons in the short Markdown."""
 
 
 class Cell(NamedTuple):
-    """A table's cell. Its note is shown below the text on the page, and behind the text in Markdown."""
+    """Cell of a table. On the page its note is below its text; in Markdown the note follows the text."""
 
     text: str
     note: str = ""
@@ -39,14 +39,14 @@ Rows = Sequence[Sequence[str | Cell]]
 
 
 class Table(NamedTuple):
-    """Rows below a header; the first column holds words, the others numbers."""
+    """Rows below a header. The first column holds words, all other columns hold numbers."""
 
     header: Sequence[str]
     rows: Rows
     title: str = ""
     terminal: bool = False
     brief: bool = False
-    """True if the notes of cells are left out of Markdown, since a terminal is narrow."""
+    """True if Markdown leaves out the notes of cells, because a terminal is narrow."""
 
     @property
     def cells(self) -> list[list[Cell]]:
@@ -58,7 +58,7 @@ class Table(NamedTuple):
 
 
 def _with_note(cell: Cell) -> str:
-    """The text of a cell in Markdown. A note is put in brackets, unless it is an interval and has its own."""
+    """Return a cell's text and note for Markdown. A note is put in brackets, unless it is an interval in brackets."""
     is_interval = not cell.note or cell.note.startswith("[")
     return f"{cell.text} {cell.note}".strip() if is_interval else f"{cell.text} ({cell.note})"
 
@@ -93,7 +93,7 @@ class Answer(NamedTuple):
 
 
 class Example(NamedTuple):
-    """An example row, with every system's answer."""
+    """Example row with the answer of every system."""
 
     text: str
     context: str
@@ -116,7 +116,7 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Every block of the report, in order."""
+    """Content of a report, in the order in which it is shown."""
 
     headline: str
     promote: bool
@@ -138,7 +138,7 @@ def evaluation_report(
     sections: Mapping[str, Iterable[Block]],
     notes: Sequence[str] = (),
 ) -> Report:
-    """The report of an evaluation.json; a section without blocks is left out of the page."""
+    """Build the report of an evaluation.json. The page leaves out a section without blocks."""
     return Report(
         headline,
         evaluation["verdict"]["promote"],
@@ -156,13 +156,13 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def render(report: Report) -> str:
-    """The report as an HTML page. Every text is escaped, since questions, rewrites and labels are data; figures
-    escape their own texts."""
+    """Render the report as an HTML page. All texts are escaped, because questions, rewrites and labels are untrusted
+    data. Figures escape their own texts."""
     return render_page(Path(__file__).parent / "report.html.j2", report.headline, report=report)
 
 
 def to_markdown(report: Report, notes: bool = False) -> str:
-    """The verdict, and the blocks that are meant for a terminal, as Markdown."""
+    """Render the verdict, and the blocks that are meant for a terminal, as Markdown."""
     parts = ["\n".join([f"**{report.headline}**", *(f"- {markdown_text(reason)}" for reason in report.reasons)])]
     for section in report.sections:
         blocks = [block for block in section.blocks if isinstance(block, Table | Text) and block.terminal]
@@ -174,7 +174,7 @@ def to_markdown(report: Report, notes: bool = False) -> str:
 
 
 def to_short_markdown(headline: str, reasons: Sequence[str], table: Table) -> str:
-    """The verdict with its first reasons, and one table: what fits on a screen."""
+    """Render the verdict with its first reasons and one table as Markdown that fits on a screen."""
     rest = len(reasons) - SHORT_REASONS
     more = [f"- and {rest} more, in the report"] if rest > 0 else []
     lines = [f"**{headline}**", *(f"- {markdown_text(reason)}" for reason in reasons[:SHORT_REASONS]), *more]
@@ -182,19 +182,19 @@ def to_short_markdown(headline: str, reasons: Sequence[str], table: Table) -> st
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; line ends and column ends in a cell are escaped."""
+    """Render a table in Markdown; line breaks and column separators in a cell are escaped."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(markdown_text(cell) for cell in line) + " |" for line in lines)
 
 
 def level_cell(level: Json, metric: Metric, strong: bool = False) -> Cell:
-    """A cell with a system's value and its interval, or with a note that the value was assumed."""
+    """Return a cell with a system's value and its interval, or with a note that the value was assumed."""
     note = ASSUMED if level.get("how") == ASSUMED else metric.interval(level)
     return Cell(metric.number(level.get("value")), note, strong)
 
 
 def levels_table(systems: Mapping[str, Json], metrics: Mapping[str, Metric], terminal: bool = True) -> Table:
-    """A table with a row for each metric and a column for each system."""
+    """Return a table with a row for each metric and a column for each system."""
     rows = [
         [Cell(metric.name, metric.how), *(level_cell(levels.get(name, {}), metric) for levels in systems.values())]
         for name, metric in metrics.items()
@@ -203,8 +203,8 @@ def levels_table(systems: Mapping[str, Json], metrics: Mapping[str, Metric], ter
 
 
 def gaps_table(first: str, gaps: Iterable[tuple[str, Json, Metric]], title: str = "", terminal: bool = True) -> Table:
-    """A table with a row for each paired difference. If there are corrected p values, they are shown instead of the
-    plain ones."""
+    """Return a table with a row for each paired difference. Corrected p values, if there are any, replace the
+    uncorrected p values."""
     gaps = list(gaps)
     p = next((name for name in ("p_holm", "p") if any(name in gap for _, gap, _ in gaps)), "")
     counts = [name for name in ("n", "conversations", "wins", "losses") if all(name in gap for _, gap, _ in gaps)]
@@ -219,7 +219,7 @@ def gaps_table(first: str, gaps: Iterable[tuple[str, Json, Metric]], title: str 
 
 
 def forest(title: str, gaps: Mapping[str, Json], metric: Metric, unit: str = "points") -> str:
-    """A figure of differences with their intervals: in points for a share, else in the metric's own unit."""
+    """Draw differences with their intervals as an SVG figure: in points for a share, else in the metric's unit."""
     scale = 100.0 if metric.unit == "share" else 1.0
     rows = []
     for name, gap in gaps.items():
@@ -237,12 +237,12 @@ def bars(systems: Mapping[str, Json], name: str, metric: Metric, colours: Mappin
 
 
 DIGEST_WORDS = {"knowledge_bases": "knowledge bases", "sft_model": "sft model"}
-"""Words for names of digests that are in no other message. They are listed here so that `make messages` finds and
+"""Words for the names of digests that occur in no other message. They are listed so that `make messages` finds and
 translates them."""
 
 
 def _digest_rows(digests: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
-    """Each digest with its path in words, such as `models, rl`."""
+    """Yield each digest with its path in words, such as `models, rl`."""
     for name, digest in digests.items():
         path = f"{before}{DIGEST_WORDS.get(name, name.replace('_', ' '))}"
         if isinstance(digest, Mapping):
@@ -263,7 +263,7 @@ def pick_examples(
 ) -> dict[str, list[Row]]:
     """Choose up to `count` rows of each kind, and within a kind at most one from each group.
 
-    They are chosen by a hash of their id, so that their content has no influence. A row without a kind is left out.
+    Rows are chosen by a hash of their id, so that their content has no influence. A row without a kind is left out.
     """
     best: dict[str, dict[Any, tuple[bytes, Row]]] = {kind: {} for kind in kinds}
     for row in rows:

@@ -1,12 +1,12 @@
-"""Check that an ONNX file is one graph of known operators, with all weights inside.
+"""Check that an ONNX file is one graph of known operators that holds all its weights.
 
-    why = graph_fault(path.read_bytes())    # "" for a graph that reads only itself, with bounded work
+    why = graph_fault(path.read_bytes())    # "" for a graph that reads no other file and whose work has a bound
 
 A graph can name files for its weights and libraries for its operators, loop for ever, and take all memory. So only
-the operators of our own export are allowed (components/training/style/export.py), none of which holds a graph (Loop,
-If, Scan), and sizes and work have a bound (onnx_work.py). The file is parsed here, since auditors and initialisers do
-not have the onnx package. Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto Wire format:
-https://protobuf.dev/programming-guides/encoding/
+the operators of our own export are allowed (components/training/style/export.py), without operators that hold a graph
+(Loop, If, Scan), and sizes and work have a bound (onnx_work.py). The file is parsed without the onnx package, which
+auditors and initialisers do not have. Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto Wire
+format: https://protobuf.dev/programming-guides/encoding/
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,42 +14,42 @@ from collections.abc import Iterator, Mapping
 from qinglan.models.onnx.onnx_work import INTEGERS, Node, Tensor, work_fault
 
 STANDARD = ("", "ai.onnx")
-"""Domains of operators that every runtime has itself."""
+"""Domains of the standard operators, which every runtime implements."""
 
 MAX_NODES = 20_000
-"""Most operators of a graph; an exported Qwen3-0.6B has some 5,000."""
+"""Largest number of operators of a graph; an exported Qwen3-0.6B has some 5,000."""
 
 GRAPH, OPSETS, FUNCTIONS, TRAINING = 7, 8, 25, 20
-"""Field numbers of a model."""
+"""Field numbers of a model in onnx.proto."""
 
 NODES, INITIALIZERS, SPARSE = 1, 5, 15
-"""Field numbers of a graph."""
+"""Field numbers of a graph in onnx.proto."""
 
 NODE_INPUTS, NODE_OUTPUTS, NODE_OPERATOR, NODE_ATTRIBUTES, NODE_DOMAIN = 1, 2, 4, 5, 7
 ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_INTS = 1, 3, 8
 SIMPLE_ATTRIBUTE = frozenset({ATTRIBUTE_NAME, ATTRIBUTE_INT, ATTRIBUTE_INTS, 2, 4, 13, 20})
-"""Field numbers of an attribute that is a number, a list of integers or a text, and so neither a tensor nor a
-graph."""
+"""Field numbers that an attribute may have. With these it is a number, a list of integers or a text, and so neither a
+tensor nor a graph."""
 
 DIMS, DATA_TYPE, TENSOR_NAME, RAW_DATA, EXTERNAL_DATA, DATA_LOCATION = 1, 2, 8, 9, 13, 14
-"""Field numbers of a tensor. If it has one of the last two fields, its bytes are in another file."""
+"""Field numbers of a tensor in onnx.proto. The last two say that the tensor's bytes are in another file."""
 
 INTEGER_DATA = {6: 5, 7: 7}
-"""Field number of a tensor's integers if these are not raw bytes, by the type of the integers."""
+"""Field number under which a tensor holds integers that are not raw bytes, by the integers' type."""
 
 MAX_SIZES = 64
-"""Most numbers of a tensor that can be a shape or an axis."""
+"""Largest number of elements of a tensor that can be a shape or a list of axes."""
 
 VARINT, BYTES = 0, 2
 FIXED_SIZES = {1: 8, 5: 4}
-"""Kinds of fields in protobuf's wire format. `FIXED_SIZES` holds the bytes of the kinds with a fixed size."""
+"""Sizes in bytes of the protobuf wire types with a fixed size. VARINT and BYTES are the other wire types."""
 
 Message = memoryview
 Fields = Mapping[int, list[int | Message]]
 
 
 def graph_fault(content: bytes) -> str:
-    """Why these bytes are not one complete graph of standard operators; "" if they are."""
+    """Return why a file's bytes are not one complete graph of allowed operators; "" if they are."""
     try:
         return next(_faults(_fields(memoryview(content)), len(content)))
     except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
@@ -57,7 +57,7 @@ def graph_fault(content: bytes) -> str:
 
 
 def _faults(model: Fields, file_bytes: int) -> Iterator[str]:
-    """The faults of a model. Callers read only the first fault, since each check relies on the checks before it."""
+    """Yield the faults of a model. Callers read only the first fault, because a check relies on the checks before."""
     graphs = _messages(model, GRAPH)
     if len(graphs) != 1:
         yield f"no ONNX graph ({len(graphs)} graphs)"
@@ -99,7 +99,7 @@ def _node(node: Fields) -> Node:
 
 
 def _constant(tensor: Fields) -> tuple[str, Tensor]:
-    """The name of a tensor of the file, with its shape and, if it is a few integers, its numbers."""
+    """Return the name of a stored tensor, its shape and, if it holds only a few integers, these integers."""
     (name,) = _texts(tensor, TENSOR_NAME)
     (kind,) = tensor[DATA_TYPE]
     sizes = None
@@ -113,7 +113,7 @@ def _constant(tensor: Fields) -> tuple[str, Tensor]:
 
 
 def _varints(values: list[int | Message]) -> list[int]:
-    """Signed numbers of a repeated field, which are stored one by one or packed."""
+    """Decode the signed numbers of a repeated field, which are stored one by one or packed."""
     numbers = []
     for value in values:
         if isinstance(value, int):
@@ -139,7 +139,7 @@ def _messages(fields: Fields, number: int) -> list[Message]:
 
 
 def _fields(message: Message) -> Fields:
-    """The fields of one message, by number; a ValueError unless every byte belongs to one of them."""
+    """Return the fields of a protobuf message by number; raises a ValueError if a byte belongs to no field."""
     fields: dict[int, list[int | Message]] = {}
     at = 0
     while at < len(message):
@@ -162,7 +162,7 @@ def _fields(message: Message) -> Fields:
 
 
 def _varint(message: Message, at: int) -> tuple[int, int]:
-    """Read a number that is stored with seven bits per byte; return it and the position behind it."""
+    """Decode a number that is stored with seven bits per byte; return the number and the position after it."""
     value = shift = 0
     while True:
         byte = message[at]

@@ -1,11 +1,11 @@
 """Compute the sizes and the work of an ONNX graph before it runs.
 
-    why = work_fault(nodes, tensors, file_bytes)    # "" if a question takes a bounded time and a bounded memory
+    why = work_fault(nodes, tensors, file_bytes)    # "" if time and memory for a question have a bound
 
-The shape of every tensor follows from the length of the text: RULES has a rule for each operator of our own export
-(components/training/style/export.py), and other operators are refused. Sizes may come from constants and from shapes
-only, never from the words of a text, and no arithmetic is done on them. So the shapes at a few lengths of text bound
-the shapes at all lengths between. Operators: https://onnx.ai/onnx/operators/
+The shape of every tensor follows from the length of the text, by a rule in RULES for each operator of our own export
+(components/training/style/export.py). Other operators are refused. Sizes may come only from constants and from
+shapes, never from the words of a text, and no arithmetic is done on sizes. So the shapes for a few lengths of text
+also bound the shapes for all lengths between these. Operators: https://onnx.ai/onnx/operators/
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,29 +13,30 @@ from math import prod
 from typing import NamedTuple
 
 TEXTS = ("input_ids", "attention_mask")
-"""Names of the graph's inputs, each of one row of tokens."""
+"""Names of the graph's inputs. Each input is one row of tokens."""
 
 LENGTHS = tuple(1 << power for power in range(10))
-"""Lengths of the texts that a graph is measured with, in tokens. A style model reads 512 by default."""
+"""Lengths in tokens of the texts for which a graph is measured. A style model reads 512 tokens by default."""
 
 MAX_NUMBERS = 1 << 27
-"""Most numbers that a graph may hold at once besides its weights, some 0.5 GiB. Qwen2.5-0.5B holds 12 million."""
+"""Largest count of numbers that a graph may hold at once besides its weights, 0.5 GiB in float32. Qwen2.5-0.5B holds
+12 million."""
 
 MAX_WORK, WORK_PER_BYTE = 10**10, 2 * LENGTHS[-1]
-"""Most multiplications of any graph, which take some 0.5 seconds on one core, and further multiplications allowed per
-byte of its file: an int8 weight is one byte, and is multiplied once for each token."""
+"""Number of multiplications allowed to any graph, some 0.5 seconds on one core, and further multiplications allowed
+per byte of its file, because an int8 weight is one byte and is multiplied once for each token."""
 
 NUMBER_WORK = 10
-"""Cost of writing one number of a tensor, in multiplications."""
+"""Work of writing one number of a tensor, counted as multiplications."""
 
 INTEGERS = {6: 4, 7: 8}
-"""Bytes of the integer types that sizes can have, int32 and int64, by the type's number in onnx.proto."""
+"""Width in bytes of the integer types that sizes can have, int32 and int64, by the type's number in onnx.proto."""
 
 Shape = tuple[int, ...]
 
 
 class Node(NamedTuple):
-    """One operator with the names of its tensors."""
+    """One operator of a graph, with the names of its input and output tensors."""
 
     operator: str
     inputs: Sequence[str]
@@ -44,14 +45,14 @@ class Node(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """A tensor's shape, and its numbers if they can be sizes."""
+    """Shape of a tensor, and the tensor's numbers if they can be sizes of another tensor."""
 
     shape: Shape
     sizes: Shape | None = None
 
 
 class Inputs:
-    """The inputs of one node."""
+    """Inputs of one node, which its rule reads by their positions."""
 
     def __init__(self, node: Node, tensors: Mapping[str, Tensor], constants: Mapping[str, Tensor]) -> None:
         self.node, self._tensors, self._constants = node, tensors, constants
@@ -69,13 +70,13 @@ class Inputs:
         return len(self.shape())
 
     def sizes(self, at: int) -> Shape:
-        """The numbers of an input, if they follow from constants and shapes; else a ValueError."""
+        """Return the numbers of an input; raises a ValueError if they do not follow from constants and shapes."""
         if (sizes := self.tensor(at).sizes) is None:
             raise ValueError(f"its graph takes a size of {self.node.operator} from the words of a text")
         return sizes
 
     def constant(self, at: int) -> Shape:
-        """The numbers of an input, if they are written in the file; else a ValueError."""
+        """Return the numbers of an input; raises a ValueError if they are not constants of the file."""
         if self.node.inputs[at] not in self._constants:
             raise ValueError(f"its graph computes an axis, a start or a step of {self.node.operator}")
         return self.sizes(at)
@@ -88,7 +89,7 @@ class Inputs:
 
 
 def work_fault(nodes: Sequence[Node], constants: Mapping[str, Tensor], file_bytes: int) -> str:
-    """Why this graph is refused; "" if it is not."""
+    """Return why a graph is refused; "" if it is accepted."""
     for operator in sorted({node.operator for node in nodes} - RULES.keys()):
         return f"its graph has the operator {operator[:40]!r}, which no supported model has"
     last_use = {name: at for at, node in enumerate(nodes) for name in node.inputs}
@@ -109,7 +110,7 @@ def work_fault(nodes: Sequence[Node], constants: Mapping[str, Tensor], file_byte
 def _measure(
     nodes: Sequence[Node], constants: Mapping[str, Tensor], length: int, last_use: Mapping[str, int]
 ) -> tuple[int, int]:
-    """Most numbers held at once, and the number of multiplications, for a text of this length."""
+    """Return the most numbers that are held at once, and the number of multiplications, for a text of this length."""
     tensors = {**constants, **dict.fromkeys(TEXTS, Tensor((1, length)))}
     held = most = work = 0
     for at, node in enumerate(nodes):
@@ -134,8 +135,8 @@ def _measure(
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape:
-    """The common shape of several shapes. If two sizes do not fit each other, the larger one is taken; the runtime
-    would refuse them."""
+    """Return the shape to which several shapes are broadcast. Of two sizes that do not fit, which a runtime refuses,
+    the larger one is taken."""
     result: Shape = ()
     for shape in shapes:
         rank = max(len(shape), len(result))
@@ -280,5 +281,5 @@ RULES: Mapping[str, Rule] = {
     "Transpose": _transpose,
     "Unsqueeze": _unsqueeze,
 }
-"""Rules that compute the shapes of an operator's outputs. These are the operators of the exports of qwen2, qwen3,
-bert, roberta, xlm-roberta and modernbert."""
+"""Rule for each allowed operator, which computes the shapes of the operator's outputs. These operators occur in
+exports of qwen2, qwen3, bert, roberta, xlm-roberta and modernbert."""

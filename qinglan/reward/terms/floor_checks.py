@@ -1,4 +1,4 @@
-"""Checks for texts that are no rewrite and get the floor reward: empty, malformed or copied."""
+"""Check for texts that are not rewrites and get the lowest reward (the floor): empty, malformed or copied texts."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ MARKUP = re.compile(
 
 
 def strip_turn_end(text: str) -> str:
-    """Remove the marks that end the model's turn."""
+    """Remove the special tokens and spaces that end a model's turn."""
     return ENDINGS.sub("", text).strip()
 
 
@@ -33,13 +33,13 @@ def is_empty(rewrite: str) -> bool:
 
 
 def is_malformed(rewrite: str) -> bool:
-    """True for several lines, chat markup, JSON, a label, a broken character, or more text than a query may have."""
+    """Return True for text with line breaks, chat markup, JSON, a label, a broken character, or too much text."""
     return bool(len(rewrite) > MAX_LINE_CHARACTERS or CONTROL.search(rewrite) or MARKUP.search(rewrite))
 
 
 def is_copied(rewrite: str, prompt: Prompt, hits: Iterable[Hit]) -> bool:
-    """True if the rewrite copies a stretch of the history or of a passage. A stretch that is also in the question,
-    the need or a heading does not count."""
+    """Return True if the rewrite copies a stretch of the history or of a passage. A stretch that is also in the
+    question, the need or a heading does not count."""
     hits = tuple(hits)
     free = (prompt.question, prompt.need, *(hit.heading for hit in hits))
     return text.is_copied(rewrite, free, (prompt.history_summary, *(hit.content for hit in hits)))

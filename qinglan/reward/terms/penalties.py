@@ -1,4 +1,4 @@
-"""Measures of faults that make a rewrite worse: length, repetition, invented words and numbers."""
+"""Measure the faults for which a rewrite is penalised: length, repetition, invented words and invented numbers."""
 
 import unicodedata
 from collections.abc import Sequence, Set
@@ -11,11 +11,11 @@ from qinglan.text.quantities import numbers_without_source
 from qinglan.text.text import RUN, WORD, normalise, search_terms, stem
 
 SHORTEST_REFERENCE = 8
-"""Shortest length that a rewrite is compared with, in characters."""
+"""Smallest reference length in characters; a rewrite's length is divided by the reference length."""
 
 GRAM = 3
 STEM_LENGTH = 5
-"""Number of first letters by which forms of one word are recognised, such as release and releasing."""
+"""Number of first letters that forms of one word have in common, such as release and releasing."""
 
 STOP_WORDS = (
     "什么 怎么 怎样 如何 多少 哪些 哪个 哪里 是否 可以 能否 能不能 有没有 有哪些 是什么 为什么 多久 几次 请问 关于 "
@@ -36,23 +36,23 @@ def hinge(value: float, free: float, full: float) -> float:
 
 
 def length_ratio(rewrite: str, prompt: Prompt) -> float:
-    """Length of the rewrite divided by the length of the need or of the teacher's rewrite, whichever is longer."""
+    """Return the rewrite's length divided by that of the need or of the teacher's rewrite, whichever is longer."""
     return len(rewrite) / max(len(prompt.need), len(prompt.teacher_rewrite), SHORTEST_REFERENCE)
 
 
 def repetition_share(rewrite: str) -> float:
-    """Share of the rewrite's character triples that occurred before in it."""
+    """Return the share of the rewrite's character triples that already occurred earlier in the rewrite."""
     text = normalise(rewrite)
     grams = [text[at : at + GRAM] for at in range(len(text) - GRAM + 1)]
     return 1 - len(set(grams)) / len(grams) if grams else 0.0
 
 
 def invented_words(rewrite: str, prompt: Prompt, retrieved: RetrievalResult) -> float:
-    """Share of the rewrite's characters in words that neither the conversation nor any retrieved passage holds.
+    """Return the share of the rewrite's characters in words that neither conversation nor retrieved passages hold.
 
-    A word in letters is known if the conversation or a passage holds a form of it. Any other character is known if
-    they hold a pair of characters with it. A single unknown character does not count, since it may join two known
-    words; two in a row count as an invented word.
+    A word in letters is known if the conversation or a passage holds a form of it. Any other character, such as a
+    Chinese one, is known if they hold it together with one of its neighbours. A single unknown character does not
+    count, since it may join two known words; two in a row count as an invented word.
     """
     passages = (text for hit in retrieved.hits for text in (hit.title, hit.content))
     sources = [*map(_terms, (prompt.context, STOP_WORDS, *passages))]
@@ -72,7 +72,7 @@ def _folded(text: str) -> str:
 
 @lru_cache(maxsize=512)
 def _terms(text: str) -> frozenset[str]:
-    """Terms of a text, cached: samples of a prompt share its conversation and most of their passages."""
+    """Return the terms of a text. They are cached, since a prompt's samples share conversation and many passages."""
     terms = search_terms(_folded(text))
     return frozenset(terms) | {term[:STEM_LENGTH] for term in terms}
 

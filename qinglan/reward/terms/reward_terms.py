@@ -1,4 +1,4 @@
-"""All terms of one rollout's reward: always the same names, always floats."""
+"""Compute all terms of one rollout's reward, always under the same names and as floats."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ PART_PREFIX = "part_"
 
 
 class RewriteMeasures(NamedTuple):
-    """Measurements of a rewrite, whether or not the mode counts them."""
+    """Measurements of a rewrite; they are logged even if the mode's formula does not use them."""
 
     empty: bool
     malformed: bool
@@ -31,14 +31,14 @@ class RewriteMeasures(NamedTuple):
 
 
 def compute_reward_terms(episode: Episode, config: RewardConfig) -> dict[str, float]:
-    """Compute the reward under "score", its parts under part_*, and the figures that they come from."""
+    """Compute the reward ("score"), its parts ("part_*"), and the figures from which the parts are computed."""
     measures = measure_rewrite(episode)
     qualities = {
         name: retrieval_quality(retrieval, episode.prompt, config)
         for name, retrieval in (("", episode.student), ("_teacher", episode.teacher), ("_plain", episode.plain))
     }
     parts = _parts(episode, measures, qualities, config)
-    # The plan's formula has no floor: seed_v1 stays as it was written.
+    # The original plan's formula, seed_v1, has no floor.
     floor = config.mode == "anchored_v2" and measures.floor
     total = floor_checks.FLOOR if floor else seed_v1.clip(sum(parts.values()))
     values = {
@@ -77,7 +77,7 @@ def retrieval_quality(retrieval: RetrievalResult, prompt: Prompt, config: Reward
 def _parts(
     episode: Episode, measures: RewriteMeasures, qualities: dict[str, float], config: RewardConfig
 ) -> dict[str, float]:
-    """Parts of the reward; their names are the same in both modes."""
+    """Return the parts of the reward; their names are the same in both modes."""
     judged = episode.judged
     parts = seed_v1.weighted_terms(judged.student, judged.teacher, qualities[""], qualities["_teacher"], config)
     if config.mode == "seed_v1":
@@ -95,10 +95,10 @@ def _parts(
 
 
 def _compare_with_teacher(episode: Episode, qualities: dict[str, float]) -> dict[str, float]:
-    """Comparison with the teacher, judge scores, and whether a relevant passage came first.
+    """Return the comparison with the teacher, the judge scores, and flags for a relevant passage at rank 1 (`gold*`).
 
-    `gold` is meaningful only if `gold_known` is 1; if `labelled` is 1, it goes by labels. `unjudged` is 1 if the
-    first passage of a labelled row has no label: its `gold` of 0 may then be wrong.
+    `gold` has a meaning only if `gold_known` is 1. If `labelled` is 1, labels decide about `gold` instead of gold
+    passages. `unjudged` is 1 if the first passage of a labelled row has no label, so that a `gold` of 0 may be wrong.
     """
     prompt, judged = episode.prompt, episode.judged
     relevant = prompt.relevant

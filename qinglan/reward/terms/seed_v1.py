@@ -1,6 +1,6 @@
-"""The original plan's reward, to the letter: three comparisons with the teacher, weighted and clipped.
+"""Reward exactly as in the original plan: three comparisons with the teacher, weighted and clipped.
 
-Its retrieval quality is meant for scores against the rewritten query itself, and can be gamed; see the README.
+Its retrieval quality uses scores against the rewritten query itself, so a rewrite can game it; see the README.
 """
 
 import math
@@ -10,7 +10,7 @@ from qinglan.reward.config import Outcomes, RewardConfig
 
 
 def retrieval_quality(scores: Sequence[float]) -> float:
-    """0.6 times the first score plus 0.4 times the mean of the first three scores; 0 without scores."""
+    """Return 0.6 times the first score plus 0.4 times the mean of the first three scores; 0 without scores."""
     if not scores:
         return 0.0
     top3 = scores[:3]
@@ -20,7 +20,7 @@ def retrieval_quality(scores: Sequence[float]) -> float:
 def weighted_terms(
     judge: float, judge_teacher: float, quality: float, quality_teacher: float, config: RewardConfig
 ) -> dict[str, float]:
-    """The three comparisons of the student with the teacher, each times its weight."""
+    """Return the three comparisons of the student with the teacher, each multiplied by its weight."""
     weights = config.weights
     return {
         "judge": weights.judge * math.tanh(config.scale * (judge - judge_teacher)),
@@ -42,6 +42,6 @@ def clip(total: float) -> float:
 def compute_reward(
     judge: float, judge_teacher: float, scores: Sequence[float], scores_teacher: Sequence[float], config: RewardConfig
 ) -> float:
-    """The plan's compute_reward: judge scores in [0, 1], reranker scores in the order of retrieval."""
+    """Compute the original plan's reward from judge scores in [0, 1] and reranker scores in retrieval order."""
     qualities = retrieval_quality(scores), retrieval_quality(scores_teacher)
     return clip(sum(weighted_terms(judge, judge_teacher, *qualities, config).values()))
