@@ -3,7 +3,7 @@
     write_reference(base_model, "Qwen/Qwen3-32B", Path("/weights/Qwen/Qwen3-32B"))
     weights_folder(base_model)        # /weights/Qwen/Qwen3-32B; for a copy of the weights, its own folder
     base_digest(base_model)           # the digest that a copy of the weights would have
-    verify_reference(base_model)      # an AlteredError if the weights have changed
+    verify_reference(base_model)      # raises an AlteredError if the weights have changed
 
 Without a reference, each run on a cluster would upload and download a copy of the weights through KFP's bucket, 65 GB
 for Qwen3-32B. The reference holds the digest of each file. It lies in a folder with the file that the stage adds

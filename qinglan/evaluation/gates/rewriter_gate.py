@@ -83,7 +83,7 @@ class GateConfig(Config):
     kind_margin: Fraction = 0.02
     """Highest loss of top-1 against the teacher allowed in each kind of question and for each tenant, as a share. A
     larger loss holds the model if it is significant after Holm's correction over all kinds and tenants. The report
-    names the kinds that have too few questions for a result."""
+    shows for each kind how large a loss its questions cannot exclude."""
 
     margin: Fraction = 0.01
     """Highest loss of nDCG@10 and of recall@10 against the teacher allowed overall and for each tenant, as a share.
