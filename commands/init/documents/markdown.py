@@ -71,7 +71,7 @@ def _front_matter(text: str) -> tuple[Page | None, str]:
 
 
 def _field(value: Any) -> str:
-    """Return a field's text. A list of plain values becomes one text; inner lists and mappings are left out."""
+    """Return a field's text. A list becomes one text; a value with an inner list or mapping gives no text."""
     values = value if isinstance(value, list) else [value]
     if value is None or any(isinstance(item, dict | list) for item in values):
         return ""
