@@ -16,7 +16,7 @@ class DynamicBatcher(Generic[Item, Result]):
         self._answer, self._most = answer, most
         self._waiting: list[tuple[Item, asyncio.Future[Result]]] = []
         self._working: asyncio.Task[None] | None = None
-        # One thread: a second would share the same cores and make both answers late.
+        # Only one thread, because a second one would share the same cores and delay both answers.
         self._thread = ThreadPoolExecutor(max_workers=1)
 
     @property
@@ -40,7 +40,7 @@ class DynamicBatcher(Generic[Item, Result]):
                 answers = await loop.run_in_executor(self._thread, self._answer, [item for item, _ in batch])
                 answered = list(zip(batch, answers, strict=True))
             except Exception as error:
-                # Every caller of the batch gets the error; a task that ended would leave them waiting for ever.
+                # Every caller of the batch gets the error. If this task ended instead, they would wait for ever.
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(error)

@@ -30,7 +30,7 @@ class BodyLimit:
         parts = list[bytes]()
 
         async def limited() -> Message:
-            # By the declared length first: a body that is too large is refused before it is read.
+            # The declared length is checked first, so that a body that is too large is refused before it is read.
             self._refuse_above(int(declared) if declared.isdigit() else 0)
             message = await receive()
             if body := message.get("body", b""):

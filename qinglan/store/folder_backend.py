@@ -80,7 +80,7 @@ class FolderBackend:
                     tally.add_moved(len(chunk))
             if sha256.hexdigest() != source.sha256:
                 raise source_changed_error(source)
-            # The bytes reach the disk before the name does: after a power cut the file is whole or not there.
+            # The bytes reach the disk before the name does, so after a power cut the file is complete or missing.
             _sync_read_only(partial)
             target.parent.mkdir(parents=True, exist_ok=True)
             partial.replace(target)

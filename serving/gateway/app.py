@@ -103,7 +103,7 @@ def _add_calls(app: FastAPI, paid: PaidCalls, retrievals: RetrievalClient, by_na
 
     async def retrieve(body: bytes, _: Mapping[str, str]) -> Response:
         async def ask() -> Reply:
-            refuse_twice_named(body, "body")  # the cache would read one tenant, and the service perhaps the other
+            refuse_twice_named(body, "body")  # the cache might read one tenant, and the service the other
             return await retrievals.retrieve(body)
 
         return await _forward_reply(ask)

@@ -155,7 +155,7 @@ class PaidCalls:
                 if failure.reason == REFUSED:
                     self._breaker.answered()  # the service works, but refuses this question
                 elif outage := self._breaker.outage:
-                    # The call was under way when the outage began, or is a probe. Its failure is no verdict on its
+                    # The call was under way when the outage began, or is a probe. Its failure does not condemn its
                     # row.
                     raise OutageError(outage) from failure
                 else:

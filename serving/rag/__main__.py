@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     scored = "scores passages in place of the local reranker"
     add("--reranker-service", default="", metavar="vllm=|tei=URL,model=NAME", help=scored)
     add("--style", default="", metavar="URL", help="checks outgoing answers: /api/chat/content_check")
-    # ContentConfig is the home of their defaults: what is not given is not passed on.
+    # ContentConfig has the defaults of these options, so missing options are not passed on.
     add = out.add_argument_group("content check", argument_default=argparse.SUPPRESS).add_argument
     longest = "the longest wait for the check"
     add("--style-deadline", dest="deadline_seconds", type=float, metavar="SECONDS", help=longest)

@@ -133,7 +133,7 @@ async def search_as_asked(
     if request.rewritten_query is not None or not rewriter.as_asked:
         return None
     knowledge_base, retrieval = await retrieve_current(engine, request.query, request, reranker)
-    # If a reranker failed, the local score replaces its score, on a scale of its own.
+    # If a reranker failed, the local score replaces its score, but is on another scale.
     certain = retrieval.recall and not retrieval.fallback_reason
     score = retrieval.recall[0].query_score if certain else None
     return (knowledge_base, retrieval) if searched_as_asked(score, rewriter.as_asked) else None

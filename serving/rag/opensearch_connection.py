@@ -45,7 +45,7 @@ def connect_to_load(config: OpenSearchConfig) -> "OpenSearch":
 
 
 def client_options(config: OpenSearchConfig) -> dict[str, Any]:
-    logging.getLogger("opensearch").setLevel(logging.ERROR)  # it logs a line per call; our errors explain failures
+    logging.getLogger("opensearch").setLevel(logging.ERROR)  # it logs every call; our errors suffice
     options: dict[str, Any] = {"hosts": [config.url], "timeout": config.deadline_seconds, "retry_on_status": ()}
     if config.url.startswith("https:"):
         options["ssl_context"] = ssl.create_default_context()

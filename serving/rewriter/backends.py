@@ -80,7 +80,7 @@ class VllmBackend(Backend):
     def __init__(self, url: str, model: str, max_new_tokens: int) -> None:
         self._model, self._max_new_tokens = model, max_new_tokens
         limits = httpx2.Limits(max_connections=MAX_CONCURRENCY + 2, keepalive_expiry=KEEP_ALIVE_SECONDS)
-        # Without a timeout of its own: the server's middleware gives each request a deadline.
+        # The client needs no timeout, because the server's middleware gives each request a deadline.
         self._http = async_client(url, timeout=None, limits=limits)
         self._turns = asyncio.Semaphore(MAX_CONCURRENCY)
         self._url, self._waiting = url, 0
@@ -124,7 +124,8 @@ class VllmBackend(Backend):
             try:
                 response = await self._send(body)
             except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
-                # The connection broke, perhaps because vLLM closed it as idle. A greedy answer is the same again.
+                # The connection broke, perhaps because vLLM closed it as idle. Greedy decoding gives the same answer
+                # again.
                 response = await self._send(body)
         except httpx2.HTTPError as error:
             raise OutageError(f"The backend at {self._url} does not answer ({type(error).__name__}).") from error

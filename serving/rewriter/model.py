@@ -164,7 +164,7 @@ class KServeRewriter(Model):  # type: ignore[misc]
         """
         systems = self.card.system_prompts
         if instance.tenant_id not in systems:
-            # The names of the model's tenants are not told to a caller.
+            # The error does not tell the caller the names of the model's tenants.
             raise InvalidInput(f"{where}: this model was trained for other tenants, not for {instance.tenant_id!r}.")
         messages = student_messages(instance, systems[instance.tenant_id])
         prompt = fit_prompt(self._tokenizer, messages, self.card.prompt_tokens(self._context))

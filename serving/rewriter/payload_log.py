@@ -79,7 +79,7 @@ class PayloadLog:
         """Write the records that arrive within FLUSH_SECONDS as one batch, again and again. None ends the thread."""
         record = self._waiting.get()
         while record is not None:
-            # Few objects in the store: each holds the records of some seconds.
+            # Each object in the store holds the records of some seconds, so that there are few objects.
             until, batch = time.monotonic() + FLUSH_SECONDS, [record]
             try:
                 while len(batch) < MOST_TOGETHER:

@@ -218,7 +218,7 @@ def _promote(context: DecisionContext) -> Decision:
     if context.service.desired != whole:
         if not context.canary_ready:
             return _add_blind_time(context, "the canary is no longer ready")
-        # Written at the version that was read, so that nothing newer is promoted.
+        # The write fails if the object has changed since it was read, so that nothing newer is promoted.
         return request_change(context, whole, "promote", "the canary is given all of the traffic")
     if context.serves_everybody:
         return end_rollout(context, "Promoted", ())

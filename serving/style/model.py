@@ -66,7 +66,7 @@ class KServeStyleModel(Model):  # type: ignore[misc]
         return protocols.output_tensors(len(self._model.labels.labels))
 
     def _answer(self, texts: Sequence[str]) -> list[Prediction]:
-        # Tokenizing runs in the thread of the batches too: on the event loop a long text would delay health checks.
+        # Tokenizing also runs in this thread, because on the event loop a long text would delay health checks.
         ids = self._model.encode(texts)
         answers = predictions(self._model.probabilities_of(ids), self._model.labels.names)
         cut = sum(len(tokens) >= self._model.card.max_length for tokens in ids)

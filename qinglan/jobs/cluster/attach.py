@@ -68,7 +68,7 @@ def create_or_attach(
 
 def delete_and_wait(api: Api, job: Mapping[str, Any], patience: float) -> bool:
     """Delete the job and wait until it and its pods are gone. Returns False if this took longer than `patience`."""
-    # Foreground deletion: the job is gone only when its pods are, so their GPUs are free then.
+    # With foreground deletion the job is gone only after its pods, so the GPUs of the pods are free then.
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
     until = time.monotonic() + patience
     retry_call(lambda: api.delete("pytorchjobs", name, uid), patience)

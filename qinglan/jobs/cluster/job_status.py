@@ -85,7 +85,7 @@ def _succeeded(job: Mapping[str, Any], pods: list[Mapping[str, Any]]) -> JobStat
     )
     if ran >= expected:
         return JobStatus("succeeded", "done")
-    # Pods that were removed before they ran still have the reason for which they waited.
+    # Pods that were removed before they ran still show why they waited.
     waiting = [{**pod, "gone": None} for pod in pods if not pod["ran"]]
     reason = pending_reason(waiting) or "Look for free GPUs"
     text = (

@@ -146,7 +146,7 @@ class PodLog:
     def _follow(self, pod: str, file: LogFile) -> None:
         pause, reported = FIRST_PAUSE, False
         while not self._stopped.is_set():
-            # Read once more after the pod is over: its last lines may have come since the last read.
+            # After the pod has ended, read once more, because its last lines may have come after the last read.
             last = self._over.is_set()
             try:
                 pause = FIRST_PAUSE if self._read(pod, file) else pause

@@ -64,7 +64,7 @@ class PyTorchJobRunner:
         name = manifest["metadata"]["name"]
         reporter = ProgressReporter(name, self.out, self.patience.pending)
         try:
-            # The watches start before the job is created: a job that cannot be followed is not started.
+            # The watches start before the job is created, so that no job is started that cannot be followed.
             with sigterm_raises(), ExitStack() as stack:
                 watch = retry_call(lambda: stack.enter_context(JobWatch(self.api, name)), self.patience.outage)
                 pod_log = PodLog(self.api, log, on_line, reporter)

@@ -106,7 +106,7 @@ class JobWatch:
         self._changed.set()
 
     def _on_event(self, change: str, event: Mapping[str, Any]) -> None:
-        if change != "DELETED":  # the server removes events after an hour; their message stays true
+        if change != "DELETED":  # the server removes events after an hour, but their message stays true
             with self._lock:
                 self._refused = dict(event)
             self._changed.set()

@@ -35,11 +35,11 @@ def publish(client: "OpenSearch", index: str, notes: IndexMetadata, replicas: in
     alias = alias_of(notes.tenant_id, notes.kb_name)
     if not notes.whole:
         _complete(client, index, notes, replicas)
-    # Somebody may have put the alias on any index by hand. Rights on our own names are enough for this request.
+    # A person may have put the alias on any index by hand. This request needs rights only on Qinglan's own names.
     indexes = client.indices.get_alias(index=alias, name=alias, ignore=404)
     holders = {name for name, held in indexes.items() if isinstance(held, dict) and alias in held.get("aliases", {})}
     before = {name for name in holders if name.startswith(f"{alias}.")}
-    # One call: at every moment exactly one index answers.
+    # Done in one call, so that exactly one index answers at every moment.
     former = [f"{alias}.*", *(holders - before)]
     actions = [{"remove": {"index": name, "alias": alias, "must_exist": False}} for name in former]
     client.indices.update_aliases(body={"actions": [*actions, {"add": {"index": index, "alias": alias}}]})

@@ -80,7 +80,7 @@ def spec_fingerprint(service: Object) -> str:
 
 def last_editor(service: Object) -> str:
     """Return the program that last changed the spec, according to managedFields; "" if it was the controller."""
-    # The times are whole seconds, so all programs of the same second are named.
+    # The times are whole seconds, so all programs that wrote in the last second are named.
     edits = [
         (str(entry.get("time", "")), str(entry.get("manager", "")))
         for entry in service["metadata"].get("managedFields") or ()

@@ -49,7 +49,7 @@ def traffic(objects: ServiceObjects) -> dict[str, int]:
 
 def settled(objects: ServiceObjects) -> bool:
     """Return True if KServe has created the spec's revision and routes the traffic by the spec's shares."""
-    # status.observedGeneration does not help: it is that of Knative's own object.
+    # status.observedGeneration does not help, because it belongs to Knative's own object.
     status, desired = predictor_status(objects.service), desired_model(objects.service)
     revision = objects.revisions.get(status.get("latestCreatedRevision", ""))
     if revision is None or fetched_uri(revision) != desired.uri or not condition_true(objects.service, ROUTED):

@@ -36,7 +36,7 @@ def start_monitoring_server(controller: Controller, lease: ClusterLease, host: s
     """Serve /metrics and /healthz in a thread, and print the address as the only line on stdout."""
 
     def problem() -> str:
-        # An outage of the API server is no problem here: a restart would not end it.
+        # An outage of the API server does not count as a problem, because a restart would not end it.
         stuck = time.monotonic() - controller.ticked > STUCK_SECONDS
         return "the loop stands still" if stuck else lease.trouble
 
