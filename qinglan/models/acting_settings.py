@@ -1,6 +1,6 @@
 """Settings in a model's folder that would make a loader run code, or load another model than the folder's.
 
-    why = settings_fault("config.json", settings)       # "" if there are none
+    why = settings_fault("config.json", settings)       # "" if the settings are accepted
 
 transformers, vLLM and PEFT load code, kernels and whole models by such settings, and no supported model needs them.
 https://huggingface.co/docs/transformers/custom_models, https://huggingface.co/docs/transformers/attention_interface

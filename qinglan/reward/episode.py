@@ -136,7 +136,7 @@ def _as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def read_retrieval_result(data: RagData, by_query: bool) -> RetrievalResult:
-    """Read an answer of the RAG service. With `by_query`, a hit's score is the one against the query."""
+    """Read an answer of the RAG service. With `by_query`, a hit's score is its score against the query."""
     hits = tuple(
         Hit(item.id, _score(item, by_query), str(item.metadata.get("title", "")), item.content)
         for item in data.recall
@@ -160,7 +160,7 @@ def _score(item: RecalledPassage | rows.Hit, by_query: bool) -> float:
 
 
 def refuse_other_retrieval(prompt: TrainingPrompt, config: RetrievalConfig) -> None:
-    """Raise a DataError if a row was validated with other retrieval settings, so that results differ from today's."""
+    """Raise a DataError if a row was validated with other retrieval settings, since results could not be compared."""
     if prompt.retrieved_with != config:
         raise DataError(
             f"row {prompt.id}: was validated with retrieval ({prompt.retrieved_with}), and this training retrieves "

@@ -14,7 +14,7 @@ OUTAGE_FILE = "outage.json"
 
 
 def write_outage(folder: Path, error: QinglanError, row: str) -> None:
-    """Write an error that makes rewards impossible to the outage file; an existing file is kept."""
+    """Write to the outage file which error makes rewards impossible; an existing file is kept."""
     if (folder / OUTAGE_FILE).exists():
         return
     outage = {"error": type(error).__name__, "exit_code": error.exit_code, "message": str(error), "row": row}

@@ -62,7 +62,7 @@ class Scorer(AsyncClosing):
             await self._style.aclose()
 
     async def score(self, prompt: TrainingPrompt, text: str) -> dict[str, float]:
-        """Compute all terms of a rewrite's reward; an outage, a spent budget or a wrong setting is raised."""
+        """Compute all terms of a rewrite's reward; raises for an outage, a spent budget or a wrong setting."""
         [terms] = await self.score_all([(prompt, text)])
         return terms
 
@@ -85,7 +85,7 @@ class Scorer(AsyncClosing):
     async def _gather_evidence(
         self, rollouts: Sequence[tuple[TrainingPrompt, str]]
     ) -> list[tuple[Episode, Judgement]]:
-        """Return for each rollout an episode without judge scores, and the judgement from which scores follow."""
+        """Return each rollout's episode, still without judge scores, and the judgement that holds these scores."""
         parsed = [(prompt, rewrite, self._query(rewrite)) for prompt, rewrite in rollouts]
         distinct = {_key(prompt, query): (prompt, query) for prompt, _, query in parsed}
         asks: list[Callable[[TrainingPrompt, str | None], Coroutine[Any, Any, Any]]] = [

@@ -37,7 +37,7 @@ NAME = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 IN_STORE = re.compile(r"(?P<store>.+?)[/@#](?P<digest>[0-9a-f]{64})/?")
 Kind = Literal["release", "run", "artifact"]
 LOCKED_TEST = "locked test"
-"""Name of a finding about a store's list of judged models."""
+"""Name of the finding that a release contradicts its store's list of models judged by the locked test."""
 
 SHOWN_FILES = "files"
 """Folder in a run with links to its newest artifacts, under names for people."""
@@ -46,10 +46,10 @@ SHOWN_NAMES = {
     "sft": "chats", "ppo": "prompts", "augmented_sft": "augmented_chats", "augmented_ppo": "augmented_prompts",
     "distil": "distil_table",
 }  # fmt: skip
-"""Names of artifacts by their names in `files/`, if the two names differ."""
+"""Artifact name for each file name in `files/` that differs from the artifact's name."""
 
 SHEET_NAMES = {"rewrites": "rewrites_table", "validated": "validated_table"}
-"""Names of the artifacts of sheets by the sheets' names in `files/`, if the two names differ."""
+"""Artifact name for each sheet's name in `files/` that differs from the artifact's name."""
 
 SHEET_SUFFIXES = frozenset({".xlsx"})
 """File suffixes of sheets. A sheet in `files/` is a copy that people may edit, not the signed artifact."""
@@ -122,7 +122,7 @@ def open_target(target: str, store: str = "", files: Sequence[Path] = ()) -> Ite
 
 
 def resolve_digest(store: Store, target: str) -> str:
-    """Return the only digest in the store that begins with `target`; raises a DataError for none or several."""
+    """Return the only digest in the store that begins with `target`; raises a DataError if none or several do."""
     matches = [digest for digest in store.digests() if digest.startswith(target)]
     if len(matches) > 1:  # an attacker may have planted a list of files under a wrong digest, to hide a release
         pushed, matches = matches, []

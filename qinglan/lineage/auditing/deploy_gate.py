@@ -66,7 +66,7 @@ def may_deploy(
 
 
 def may_serve(target: AuditTarget, policy: TrustPolicy, name: str) -> Decision:
-    """Call `decide_deployment` with the override that is stored beside the release, if there is one."""
+    """Decide if a release may serve, with the override that is stored beside the release, if there is one."""
     overrides = read_overrides(target.notes, policy, target.digest, target.tenant, datetime.now(UTC))
     return decide_deployment(target, policy, name, next(iter(overrides), None))
 

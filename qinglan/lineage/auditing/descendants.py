@@ -96,7 +96,7 @@ def _outputs(step: SignedStatement) -> list[ArtifactRef]:
 
 
 def _descend(digest: str, steps: Sequence[SignedStatement]) -> list[SignedStatement]:
-    """Return the steps that used the digest, or used an artifact that was made from it."""
+    """Return the steps that used the artifact with this digest, or an artifact that was made from it."""
     users: dict[str, list[int]] = defaultdict(list)
     for number, step in enumerate(steps):
         for used in {part.digest for part in step.statement.used}:

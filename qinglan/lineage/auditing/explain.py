@@ -27,12 +27,12 @@ TITLES = {
     "key": "Keys",
 }
 COST_DIGITS = 6
-"""Decimal places of a cost in statements."""
+"""Number of decimal places of a cost in statements."""
 
 
 class Change(NamedTuple):
     kind: str
-    """A key of TITLES."""
+    """Kind of the change, which is a key of TITLES."""
 
     name: str
     old: str
@@ -71,7 +71,7 @@ def _data_lines(graph: Graph) -> list[str]:
 
 
 def _paid_lines(graph: Graph, lists: Mapping[str, Path]) -> list[str]:
-    """List number and cost of the paid answers, per step and in total. `lists` are paths of their lists, by digest.
+    """List number and cost of the paid answers, per step and in total. `lists` maps digests to lists of paid answers.
 
     The steps of a run share one journal, and a fold's list repeats earlier lists, so a call counts only for the first
     step that names it. If a list is missing, the numbers in its step's statement are used.

@@ -24,8 +24,6 @@ MAX_DEPTH = 60
 
 
 class TreeLine(NamedTuple):
-    """One line of the tree."""
-
     depth: int
     thing: ArtifactNode
     again: bool

@@ -15,7 +15,7 @@ from qinglan.files.plain_files import read_plain
 from qinglan.lineage.signing.statement import ArtifactRef
 
 CYCLONEDX_HASHES = {FILE_ALGORITHM: "SHA-256", FOLDER_ALGORITHM: "SHA3-256"}
-"""CycloneDX's name of each digest algorithm, by its name in in-toto."""
+"""CycloneDX's name of each digest algorithm, by the algorithm's name in in-toto."""
 
 MODEL = "machine-learning-model"
 MODEL_FILE_PREFIX = "model/"

@@ -2,7 +2,7 @@
 
     findings = check_release(folder, load_trust(path), "fivedoctors/rewriter")
 
-If all findings are `verified`, the release may serve. The steps before it are checked by the audit's walk (audit.py).
+If all findings are `verified`, the release may serve. An audit also checks the steps before the release (audit.py).
 A file that cannot be parsed is a finding, not an exception.
 """
 
@@ -64,7 +64,7 @@ class ReleaseContents(NamedTuple):
     folder: Path
     listing: Listing
     digests: Mapping[str, str]
-    """Digests of the plain files."""
+    """Digests of the folder's plain files, by path."""
 
     release: ReleaseStatement
     policy: TrustPolicy

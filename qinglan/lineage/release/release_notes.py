@@ -66,7 +66,7 @@ class RolloutStatement(NamedTuple):
     began: str
     ended: str
     spec: Mapping[str, Any]
-    """The whole policy, with run and verdict."""
+    """Whole spec of the ModelRollout: policy, run and verdict."""
 
     stable: Mapping[str, Any]
     """The release that was served before; empty if it is unknown."""
@@ -227,7 +227,7 @@ def _payload(kind: str, name: str, digest: str, predicate: Mapping[str, Any]) ->
 
 
 def _parse(envelope: Envelope, kind: str) -> tuple[str, str, Mapping[str, Any]]:
-    """Return digest and name of a note's release, and its predicate; raises a PARSE_ERRORS error for another kind."""
+    """Return digest and name of a note's release, and its predicate; raises one of PARSE_ERRORS for other notes."""
     body = parse_json_mapping(envelope.payload, "note")
     if (body["_type"], body["predicateType"]) != (STATEMENT_TYPE, kind):
         raise ValueError(f"a {body['predicateType']}")

@@ -1,4 +1,4 @@
-"""Findings of an audit: the state of each thing, and the verdict over all of them."""
+"""Findings of an audit: the state of each checked thing, and the verdict over all findings."""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple

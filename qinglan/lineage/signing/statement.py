@@ -169,7 +169,7 @@ def _resource(part: ArtifactRef) -> dict[str, Any]:
 
 
 def algorithm_fault(part: ArtifactRef, folder: bool) -> str:
-    """Return a fault if a folder's digest has the algorithm of files, or a file's that of folders; else empty."""
+    """Return a fault if the digest of a folder or file does not have the algorithm for its kind; else empty."""
     right = FOLDER_ALGORITHM if folder else FILE_ALGORITHM
     if part.algorithm in (right, UNKNOWN_ALGORITHM):
         return ""

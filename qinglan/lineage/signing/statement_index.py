@@ -40,7 +40,7 @@ class Step(NamedTuple):
 
     statement: Statement
     state: State
-    """attested: a trusted key signed the statement for this tenant, and could sign at the time that it claims."""
+    """attested: a trusted key, which was valid at the statement's end time, signed it for this tenant."""
 
     why: str
     signer: str
@@ -70,7 +70,7 @@ class StatementIndex:
 
     findings: list[Finding] = field(default_factory=list)
     makers: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """By digest, ids of the steps that claim to have made the artifact. Steps that only copied it are left out."""
+    """Ids of the steps that claim to have made an artifact, by its digest. Steps that only copied it are left out."""
 
     external: set[str] = field(default_factory=set)
     """Digests that a trusted statement names as external inputs."""
@@ -79,10 +79,10 @@ class StatementIndex:
     """Digests that an untrusted statement names as external inputs."""
 
     inputs: dict[str, list[tuple[str, Step]]] = field(default_factory=lambda: defaultdict(list))
-    """By digest, the uses of an artifact by trusted steps: its name as an input, and the step that used it."""
+    """Uses of each artifact by trusted steps, by digest: the artifact's name as an input, and the step."""
 
     outputs: dict[str, list[tuple[str, Step]]] = field(default_factory=lambda: defaultdict(list))
-    """By name, the outputs of trusted steps: the digest of each output, and the step that made it."""
+    """Outputs of trusted steps by name: the digest of each output, and the step that made the output."""
 
     def add(self, step: Step) -> None:
         self.steps[step.id] = step

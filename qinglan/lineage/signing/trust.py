@@ -194,7 +194,7 @@ def default_trust(environment: Mapping[str, str] = os.environ) -> TrustPolicy:
 
 
 def policy_at_hand() -> TrustPolicy | None:
-    """Load the policy like `default_trust`, or return None if there is none: a step's pod may have only its keys."""
+    """Load the policy like `default_trust`; returns None if there is none, since a pod may have only keys."""
     if not os.environ.get(TRUST_VARIABLE, "").strip() and not (keys_folder() / TRUST_FILE).is_file():
         return None
     return default_trust()
@@ -310,6 +310,6 @@ def _with_key(policy: TrustPolicy, key: str, trusted: TrustedKey) -> TrustPolicy
 
 
 def _now() -> datetime:
-    """Return the time in whole milliseconds, as in statements: else a key's first signature could predate the key."""
+    """Return the time in whole milliseconds, like the times in statements, so that no signature predates its key."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)

@@ -72,7 +72,7 @@ def _keys_at_hand(signer: Signer) -> dict[str, PublicKey]:
 
 
 def input_fault(name: str, digest: str, steps: Sequence[EarlierStep]) -> str:
-    """Compare an input with the output of the same name that an earlier step signed; returns a fault or nothing."""
+    """Compare an input with the output of this name that an earlier step signed; returns a fault or an empty text."""
     makers = signed_outputs(name, steps)
     if not makers or digest in {output.digest for _, output in makers}:
         return ""

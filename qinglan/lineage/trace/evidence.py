@@ -23,14 +23,14 @@ from qinglan.lineage.trace.release_folder import LINEAGE, MODEL, PROVENANCE
 
 
 class EvidenceLocation(NamedTuple):
-    """A path where the bytes of a digest should be."""
+    """Path at which the bytes with a digest should be."""
 
     path: Path
     hashed: bool = False
     """True if the path was found by its hash, so that its bytes match."""
 
     root: Path | None = None
-    """The run's or release's folder that holds it; None for a path elsewhere that an unsigned record names."""
+    """Folder of the run or release that contains the path; None for a path elsewhere, from an unsigned record."""
 
 
 class Evidence:
@@ -86,7 +86,7 @@ class CombinedEvidence(Evidence):
 
 
 class FileEvidence(Evidence):
-    """Any file or folder. Its contents are hashed once and found by digest; in a git repository, also commits."""
+    """Any file or folder as evidence. Its files are hashed once and found by digest; git commits are found too."""
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
@@ -120,10 +120,10 @@ class FileEvidence(Evidence):
 
 
 class ReleaseFolder(Evidence):
-    """A release's folder. Files are found by the digests in its statement; supporting files are hashed first."""
+    """Folder of a release as evidence. Files are found by the digests in its statement, supporting files by hash."""
 
     def __init__(self, path: Path, absent: frozenset[str] = frozenset()) -> None:
-        """Set the folder, and the `absent` files that stayed in the store. If any did, so did the model's folder."""
+        """Set the folder, and the `absent` files that stayed in the store. With any, the model's folder is absent."""
         self.path, self.absent = path, absent | ({MODEL} if absent else set())
 
     def statements(self) -> Iterator[tuple[str, bytes]]:
@@ -155,7 +155,7 @@ class ReleaseFolder(Evidence):
 
 
 class RunFolder(Evidence):
-    """A run's folder. It may have been moved, so paths below artifacts/ in its records are looked up in this folder.
+    """Folder of a run as evidence. Since it may have been moved, recorded paths below artifacts/ are looked up in it.
 
     Only outputs of this run's steps must exist. An external input, such as the spreadsheet, may be gone.
     """
@@ -272,7 +272,7 @@ def local_path(uri: str) -> Path | None:
 
 
 def _exists(path: Path) -> bool:
-    """Return True if the path exists. A path that the system refuses, for example as too long, does not exist."""
+    """Return True if the path exists; False also if the system refuses the path, for example as too long."""
     try:
         return path.exists()
     except (OSError, ValueError):

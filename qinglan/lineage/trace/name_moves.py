@@ -60,7 +60,7 @@ def sign_with(signer: Signer) -> SignEntry:
 
 
 def name_findings(claim: NameClaim, policy: TrustPolicy, now: datetime) -> list[Finding]:
-    """Return findings if the newest entry is not trusted, or if an even newer entry seems to be missing."""
+    """Return findings if a name's newest entry is not trusted, or if a newer entry seems to have been removed."""
     name, newest = claim.history.name, claim.history.current
     if fault := entry_fault(claim.history, policy, now):
         return [fault]
@@ -99,7 +99,7 @@ def entry_fault(history: NameHistory, policy: TrustPolicy, now: datetime) -> Fin
 
 
 def foreign_entry_fault(history: NameHistory, policy: TrustPolicy | None) -> str:
-    """Return why `register` cannot have written the newest entry; empty if it may have, also with a rotated key."""
+    """Return why `register` cannot have written a name's newest entry; empty if it may have. A rotated key counts."""
     newest, number = history.current, len(history.history)
     if not newest.signature:
         signed_before = any(entry.signature for entry in history.history)

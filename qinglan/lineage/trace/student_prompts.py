@@ -22,9 +22,9 @@ STUDENT_PROMPT = "prompt student."
 def prompt_faults(prompts: Mapping[str, str], model: str, statements: Iterable[Statement]) -> Iterator[str]:
     """Yield a fault for each tenant whose prompt differs from the prompts in the model's training rows.
 
-    `model` is the model's digest. Only `convert` steps from which the model was made count, since `statements` may
-    hold those of other runs, with other prompts. If no statement names a student's prompt, as in older runs, nothing
-    is compared.
+    `model` is the model's digest. Only `convert` steps in the model's own history count, since `statements` may
+    include `convert` steps of other runs, with other prompts. If no statement names a student's prompt, as in older
+    runs, nothing is compared.
     """
     trained = defaultdict[str, set[str]](set)
     makers = defaultdict[str, list[Statement]](list)

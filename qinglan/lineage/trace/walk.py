@@ -57,7 +57,7 @@ class Graph(NamedTuple):
     """Findings about dates in the future, changed statements, and supporting files that no statement names."""
 
     counts_from: datetime | None = None
-    """Latest date of a trusted statement in the future, from which on the chain counts; None if no date is."""
+    """Latest date in the future of a statement in the chain, from which on the chain is trusted; None without one."""
 
     def used(self, thing: ArtifactNode) -> tuple[ArtifactRef, ...]:
         """Return the inputs of the step that made the artifact."""
@@ -74,7 +74,7 @@ class ProvenanceChain(NamedTuple):
     """Artifacts of the chain by digest. Inputs come before their outputs."""
 
     makers: dict[str, str]
-    """By digest, the id of the step that made the artifact; empty if no step made it."""
+    """Id of the step that made each artifact, by digest; empty if no step made it."""
 
     loops: frozenset[str]
     """Ids of steps that use an artifact which was made from their own output."""
@@ -205,7 +205,7 @@ def steps_by_time(graph: Graph) -> list[Step]:
 
 
 def stage_steps(graph: Graph) -> dict[str, Step]:
-    """Return one step per stage: the last one in the released model's own chain, or else the last one of all."""
+    """Return one step per stage: the last step in the released model's own chain, or else the last step of all."""
     steps = {step.statement.stage: step for step in steps_by_time(graph)}
     release = steps.get(RELEASE_STAGE)
     models = [part.digest for part in release.statement.made if part.name == MODEL] if release else []
