@@ -11,7 +11,7 @@ from qinglan.errors import QinglanError
 INTERRUPTED, TERMINATED = 130, 143
 """Exit codes: 128 plus the number of the signal."""
 
-RESUMED = {"run", "demo", "prepay", "compare-teachers", "evaluate", "headroom"}
+RESUMED = {"run", "demo", "prepay", "compare-teachers", "headroom"}
 """Commands that continue an earlier call and pay for no answer twice; `run` includes `style run`."""
 
 
