@@ -1,4 +1,4 @@
-"""`qinglan run`: the whole thread on this machine."""
+"""`qinglan run`: a whole run on this machine, from the sheet to a signed release."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated

@@ -272,7 +272,7 @@ class Part(NamedTuple):
     """True if the stages take artifacts of the folder; otherwise they begin with the line's inputs."""
 
     borrowed: tuple[str, ...] = ()
-    """Artifacts that the part takes from the whole run's folder."""
+    """Names of artifacts that are linked from the whole run's folder into the part's folder before its stages run."""
 
     environment: Mapping[str, str] = MappingProxyType({})
     """Further environment variables of the steps."""

@@ -99,7 +99,7 @@ class Stage:
     """True if the stage runs only if the last gate before it promotes."""
 
     after: str = ""
-    """Name of the stage before this one, if it is not the last one declared before it."""
+    """Name of the stage that this stage follows; if empty, it follows the stage declared before it."""
 
     required: tuple[str, ...] | None = None
     """Inputs that the stage's statement must name by digest before a release is deployed; * stands for any text.

@@ -159,7 +159,7 @@ class StyleRunConfig(LineConfig):
     @model_validator(mode="before")
     @classmethod
     def _named(cls, values: Any) -> Any:
-        """Give the release its usual name if a profile names only a store."""
+        """Fill in `register.name`, and the defaults of the deploy stages, if a profile leaves them out."""
         return with_release_name(values, NAME, DEPLOY_DEFAULTS)
 
 

@@ -172,9 +172,9 @@ def missing_for_check(score: Score, now: float) -> list[str]:
 
 
 def describe_harm(score: Score) -> str:
-    """Describe a check's counts in the period on which its harm bet is based (see sequential.py).
+    """Describe a check's failures since its present evidence of harm began, and the failures of an equal model.
 
-    The period may be shorter or longer than the step.
+    That period, `harm_period` in sequential.py, may be shorter or longer than the rollout's step.
     """
     period = score.harm_period
     if not period.canary.total:

@@ -65,7 +65,8 @@ def _split_traffic(status: ServiceStatus, percent: int | None) -> Mapping[str, i
 
 
 def _drop_old_revisions(status: ServiceStatus) -> ServiceStatus:
-    """Drop the revisions that no rule can select again."""
+    """Keep the newest, latest ready, rolled-out and previously rolled-out revisions and those with traffic; drop the
+    others."""
     names = {status.rolled_out, status.before, status.latest_ready, status.revisions[-1].name, *status.shares}
     return status.model_copy(
         update={"revisions": tuple(revision for revision in status.revisions if revision.name in names)}

@@ -35,7 +35,7 @@ def register_parallel_critic(module: ModuleType) -> None:
                 self.mapping[Role.Critic] = POOL
 
         def _compute_old_log_prob(self, batch: Any, metrics: dict[str, Any]) -> Any:
-            """Compute the first pass over a batch, while the critic computes its values."""
+            """Compute the actor's log probabilities before its update, while the critic computes its values."""
             if self.use_critic:
                 self._begin(super()._compute_values, batch)
             return super()._compute_old_log_prob(batch, metrics)

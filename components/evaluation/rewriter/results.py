@@ -144,11 +144,11 @@ def judge_agreement(scored: ScoredRows, models: Mapping[str, Json]) -> Json:
 
 
 def inflation_results(table: MetricTable, judge: Sequence[Mapping[str, float]], one_judge: bool) -> Json:
-    """Return the inflation factor of RL's gain over SFT for each measure that training optimises; empty if a model is
-    missing.
+    """Divide RL's gain over SFT by each measure that training optimises by its gain by an independent measure
+    (inflation.py). Empty if a model is missing.
 
-    `judge` holds the training judge's scores of each row, by system. With `one_judge`, examiner and training judge
-    are the same model, so there is no independent measure, and the judge gets no factor.
+    `judge` holds the training judge's scores of each row, by system. If `one_judge` is True, the examiner is the
+    training judge, so the judge's scores have no independent measure and are left out.
     """
     pair = ("rl", "sft")
     if not set(pair) <= set(table.systems):

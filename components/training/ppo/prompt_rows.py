@@ -51,9 +51,10 @@ class PreparedPrompts(NamedTuple):
 def prepare_prompts(
     rows: Path, work: Path, tokenizer: Any, config: PpoConfig, further: bool = True
 ) -> PreparedPrompts:
-    """Write train.parquet and dev.parquet for verl: the prompts that fit, with the set share of hard rows.
+    """Write train.parquet and dev.parquet for verl, with the prompts of at most `max_prompt_tokens`.
 
-    Without `further`, train leaves out questions that the teacher wrote from passages.
+    In train.parquet hard rows are repeated up to `hard_share`. If `further` is False, train.parquet leaves out the
+    questions that the teacher wrote from passages.
     """
     train, dev = (_read(rows / f"{name}.parquet") for name in ("train", "dev"))
     if not further:

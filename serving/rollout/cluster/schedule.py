@@ -41,7 +41,7 @@ class Schedule:
             return names
 
     def requeue(self, name: str, after: float | None) -> None:
-        """Return a taken name. It is due again in `after` seconds; if `after` is None, only after a change."""
+        """Put back a name that `take` handed out. It is due in `after` seconds; if that is None, only by `enqueue`."""
         with self._changed:
             self._taken.discard(name)
             self._last[name] = now = self._clock()
