@@ -41,7 +41,7 @@ class Schedule:
             return names
 
     def requeue(self, name: str, after: float | None) -> None:
-        """Put back a name that `take` handed out. It is due in `after` seconds; if that is None, only by `enqueue`."""
+        """Put back a name from `take`. It is due in `after` seconds; if that is None, only by `enqueue`."""
         with self._changed:
             self._taken.discard(name)
             self._last[name] = now = self._clock()
