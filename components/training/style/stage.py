@@ -59,7 +59,7 @@ FIGURES = {
     "accuracy": "accuracy on dev, %",
     "macro_f1": "macro F1 on dev, %",
     "temperature": "temperature of calibration",
-    "cut": "texts longer than the limit",
+    "cut": "texts that reach the limit",
     "reused": "finished by an earlier run, 1 or 0",
 }
 """Words for the figures on KFP's page, by field."""
