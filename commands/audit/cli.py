@@ -22,7 +22,7 @@ def audit(
     files: Annotated[
         list[Path] | None, typer.Option(help="A folder with bytes by any name, or a git repository; may be repeated.")
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Write one HTML page with the graph here.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write one HTML page with the tree here.")] = None,
     as_json: Json = False,
     only_bytes: Annotated[
         bool, typer.Option("--bytes", help="Count a signed digest without its bytes as missing.")

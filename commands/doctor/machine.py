@@ -37,7 +37,7 @@ def python_check(version: tuple[int, int]) -> Check:
 
 def room_check(memory: float, disk: float, cores: int, folder: Path) -> Check:
     """Check memory and disk for the laptop profile; `qinglan fit` covers profiles with GPUs."""
-    what = f"{cores} cores, {memory:.0f} GB of memory, {disk:.0f} GB free where {folder} will be."
+    what = f"{cores} cores, {memory:.0f} GB of memory, {disk:.1f} GB free where {folder} will be."
     if disk < LEAST_DISK_GB:
         return Check("error", "room", what, f"Make room: {LEAST_DISK_GB:g} GB, or give --out on another disk.")
     if memory < LEAST_MEMORY_GB:

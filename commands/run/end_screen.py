@@ -173,10 +173,13 @@ def report_lines(run: RunDir) -> Iterator[str]:
     from components.data.augment.report import report_lines as augment_lines
     from components.data.label.report import report_lines as label_lines
 
-    if (path := run.shown("label_report")).exists():
-        yield from ("Labels by judges, not gold:", *label_lines(orjson.loads(path.read_bytes())))
-    if (path := run.shown("augment_report")).exists():
-        yield from ("Further rows by the teacher:", *augment_lines(orjson.loads(path.read_bytes())))
+    for name, heading, report_of in (
+        ("label_report", "Labels by judges, not gold:", label_lines),
+        ("augment_report", "Further rows by the teacher:", augment_lines),
+    ):
+        path = run.shown(name)
+        if path.exists() and (lines := [*report_of(orjson.loads(path.read_bytes()))]):
+            yield from (heading, *lines)
 
 
 def end_lines(config: RunConfig, run: RunDir, record: Json) -> Iterator[str]:
