@@ -7,7 +7,7 @@ from typing import NamedTuple
 from qinglan.messages import translated
 from qinglan.terminal import visible
 
-WIDTH, ROW, LEFT, RIGHT, TOP = 720, 30, 190, 150, 26
+WIDTH, ROW, LEFT, RIGHT, TOP = 720, 30, 220, 150, 26
 PLUS, MINUS, NEITHER = "#2e7d4f", "#b3452c", "#6b7280"
 
 
