@@ -63,10 +63,11 @@ def crowded(files: list[Path]) -> list[str]:
 def long_paragraphs(document: Path) -> list[str]:
     """Paragraphs and bullets over the limit; tables, code and headings do not count."""
     text = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
+    text = re.sub(r"^#+ .*$", "\n", text, flags=re.MULTILINE)  # a heading ends with its line
     text = re.sub(r"^(?=\s*(?:[-*]|\d+\.) )", "\n", text, flags=re.MULTILINE)  # each bullet is a paragraph
     faults = []
     for paragraph in re.split(r"\n\s*\n", text):
-        words = [] if paragraph.lstrip().startswith(("|", "#", "<!--")) else paragraph.split()
+        words = [] if paragraph.lstrip().startswith(("|", "<!--")) else paragraph.split()
         if len(words) > PARAGRAPH_WORDS:
             faults.append(f"{document.relative_to(ROOT)}: {len(words)} words: {' '.join(words[:8])} ...")
     return faults
