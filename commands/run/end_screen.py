@@ -62,22 +62,20 @@ def print_summary(config: RunConfig, run: RunDir, record: Json) -> None:
     """Print the screen that ends a rewriter's run, and write everything to its summary.txt."""
     from components.evaluation.rewriter.report import to_markdown
 
+    evaluation, lines = gated_evaluation(run, record), [*end_lines(config, run, record)]
     with _written_summary(run, record["steps"]) as console:
-        for line in (*left_out_lines(run, record["steps"]), *report_lines(run), *gain_lines(run, config)):
-            console.print(line, highlight=False, soft_wrap=True)
-        evaluation = gated_evaluation(run, record)
-        _print_end(console, [to_markdown(evaluation)] if evaluation else [], end_lines(config, run, record))
+        details = (*left_out_lines(run, record["steps"]), *report_lines(run), *gain_lines(run, config))
+        _print_end(console, (), details)
+        _print_end(console, [to_markdown(evaluation)] if evaluation else [], lines)
         _print_files(console, REWRITER, run, "config.yaml, run.json, records/, logs/, journal.sqlite")
-    print_screen(config, run, record)
+    print_screen(run, record, evaluation, lines)
 
 
-def print_screen(config: RunConfig, run: RunDir, record: Json) -> None:
+def print_screen(run: RunDir, record: Json, evaluation: dict[str, Any], lines: Iterable[str]) -> None:
     from components.evaluation.rewriter.report import to_short_markdown
 
-    evaluation = gated_evaluation(run, record)
     labels = report_lines(run) if record["ran"][-1] == "label" else ()
-    reports = [to_short_markdown(evaluation)] if evaluation else []
-    _print_end(_console(), reports, (*labels, *end_lines(config, run, record)))
+    _print_end(_console(), [to_short_markdown(evaluation)] if evaluation else [], (*labels, *lines))
 
 
 def print_style_summary(run: RunDir, record: Json) -> None:

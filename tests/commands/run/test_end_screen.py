@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from commands.run.end_screen import print_screen, print_summary
+from commands.run.end_screen import end_lines, gated_evaluation, print_screen, print_summary
 from pipelines.execute.rundir import RunDir
 from pipelines.lines.config import load_config
 from pipelines.lines.rewriter import REWRITER
@@ -54,7 +54,8 @@ def write_evaluation(run: RunDir, reasons: list[str], loss: float = 0.0) -> None
 
 
 def screen(run: RunDir, capsys: pytest.CaptureFixture[str], of: dict[str, Any], profile: str = "demo") -> str:
-    print_screen(load_config("fivedoctors", profile), run, of)
+    lines = end_lines(load_config("fivedoctors", profile), run, of)
+    print_screen(run, of, gated_evaluation(run, of), lines)
     return capsys.readouterr().out
 
 
